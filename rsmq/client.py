@@ -352,7 +352,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
             RSMQError: the errors of the steps.
         """
         result: Any = None
-        operation = next(steps)
+        try:
+            operation = next(steps)
+        except StopIteration as end:  # there is nothing to do
+            result_without_steps: T = end.value
+            return result_without_steps
         while True:
             try:
                 result = self.run(operation)
@@ -1664,8 +1668,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
     def redrive_messages(
         self,
-        dead_letter_queue: str,
+        dead_letter_queue: str | Iterable[Message | StoredMessage],
         destination: str | None = None,
+        ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
         min_replicas: int | None = None,
@@ -1676,39 +1681,51 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Send dead letters again as new messages, when the cause of their failure is repaired.
 
         Each message gets a new id and no counters, is visible at once, and keeps its order among
-        the others. Only messages that are visible in the dead-letter queue when the call begins are
-        redriven. Runs in steps of 1,000 messages or 1 MiB, each atomic; no step is retried after an
-        ambiguous failure. The destination's maxsize is not enforced.
+        the others of its destination. Without messages or ids, only messages that are visible in
+        the dead-letter queue when the call begins are redriven. Runs in steps of 1,000 messages or
+        1 MiB, each atomic; no step is retried after an ambiguous failure. The destination's maxsize
+        is not enforced.
 
         Args:
-            dead_letter_queue: the name of the dead-letter queue.
-            destination: the name of the queue that receives the messages; None uses the queue whose
-                dead-letter policy names this dead-letter queue.
-            max_messages: the maximum number of messages, from 1; None means all.
+            dead_letter_queue: the name of the dead-letter queue. Or dead letters, at most 10,000:
+                each received one is redriven only if it was not received again since, each one of
+                peek_messages or get_message even if it is in flight.
+            destination: the name of the queue that receives the messages. None sends each message
+                to the queue that it came from, as its reason says (``StoredMessage.reason``); one
+                without a reason to the queue whose dead-letter policy names this dead-letter queue.
+            ids: with a queue's name: ids of dead letters, each as for delete_message. They are
+                redriven even if they are in flight.
+            max_messages: the maximum number of messages, from 1; None means all. Only without
+                messages and ids.
             min_replicas: as for the constructor; None uses the client's.
             replica_timeout: as for the constructor; None uses the client's.
             fsync: as for the constructor; None uses the client's.
 
         Returns:
-            For each message its old and its new id, in order; an empty list if there are none.
+            For each message that was redriven its old and its new id, in order, by destination; an
+            empty list if there are none.
 
         Raises:
             NotReplicated: too few replicas have confirmed a step in time. ``result`` has the
                 messages up to this step; the others are left in the dead-letter queue.
             NotPossible: fsync is set, and the server can't say what is on disk.
-            MissingParameter: a name is empty, or dead_letter_queue is None; or destination is None,
-                and no queue or more than one has such a policy.
-            InvalidFormat: a name has other characters, or both names are the same.
-            InvalidValue: max_messages is out of range or not whole.
-            QueueNotFound: one of the two queues does not exist.
+            MissingParameter: a name or id is empty, or dead_letter_queue is None; or destination is
+                None, a message has no reason that names its queue, and no queue or more than one
+                has such a policy.
+            InvalidFormat: a name or id has other characters, both names are the same, or an
+                argument has the wrong type.
+            InvalidValue: max_messages is out of range or not whole, or there are more than 10,000
+                messages.
+            QueueNotFound: one of the queues does not exist.
         """
         return self.run_steps(
             dead_letters.redrive_messages(
                 self._namespace,
                 dead_letter_queue,
                 destination,
-                max_messages,
-                self._confirmation_for(min_replicas, replica_timeout, fsync),
+                ids,
+                max_messages=max_messages,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
             )
         )
 

@@ -16,6 +16,7 @@ from rsmq.cells.messages import (
     CellMessage,
     add_cell,
     add_cell_to_stored,
+    group_dead_letters,
     group_ids,
     group_messages,
     remove_cell,
@@ -1197,8 +1198,9 @@ class AsyncCells(OnlyAsyncWith):
 
     async def redrive_messages(
         self,
-        dead_letter_queue: str,
+        dead_letter_queue: str | Iterable[Message | StoredMessage],
         destination: str | None = None,
+        ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
         min_replicas: int | None = None,
@@ -1211,6 +1213,7 @@ class AsyncCells(OnlyAsyncWith):
         Args:
             dead_letter_queue: as for ``AsyncRSMQ.redrive_messages``.
             destination: as for ``AsyncRSMQ.redrive_messages``.
+            ids: as for ``AsyncRSMQ.redrive_messages``, with or without the numbers of their cells.
             max_messages: the maximum number of messages in all cells, from 1; None means all.
             min_replicas: as for ``AsyncRSMQ.redrive_messages``.
             replica_timeout: as for ``AsyncRSMQ.redrive_messages``.
@@ -1225,20 +1228,44 @@ class AsyncCells(OnlyAsyncWith):
             NotReplicated: as for ``AsyncRSMQ.redrive_messages``; the cells after the one that was
                 not confirmed in time were not called.
         """
+        copies: Any = {
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
         if max_messages is not None:
             check_whole_number("max_messages", max_messages, 1, 10**9)
-        return await self._engine.up_to(
-            max_messages,
-            lambda client, number: client.redrive_messages(
-                dead_letter_queue,
-                destination,
-                max_messages=number,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
-            ),
-            lambda cell, ids: (join_id(cell, ids[0]), join_id(cell, ids[1])),
-        )
+        if isinstance(dead_letter_queue, str) and ids is None:
+            return await self._engine.up_to(
+                max_messages,
+                lambda client, number: client.redrive_messages(
+                    dead_letter_queue, destination, max_messages=number, **copies
+                ),
+                lambda cell, pair: (join_id(cell, pair[0]), join_id(cell, pair[1])),
+            )
+        if max_messages is not None:
+            raise InvalidFormat(
+                "max_messages", value=max_messages, hint="Pass it without messages or ids."
+            )
+
+        async def redrive(client: AsyncCellClient, of_cell: Any, *of_ids: list[str]) -> list[str]:
+            try:
+                pairs = await client.redrive_messages(of_cell, destination, *of_ids, **copies)
+            except NotReplicated as error:
+                error.result = [id for pair in error.result for id in pair]
+                raise
+            return [id for pair in pairs for id in pair]
+
+        if isinstance(dead_letter_queue, str):
+            changed = await self._change(dead_letter_queue, ids, redrive)
+        elif ids is None:
+            groups = group_dead_letters(dead_letter_queue, self._number)
+            changed = await self._engine.in_cells(groups, redrive)
+        else:
+            raise InvalidFormat(
+                "ids", value=show(ids), hint="Pass messages, or a queue's name and ids."
+            )
+        return list(zip(changed[::2], changed[1::2], strict=True))
 
     async def close(self) -> None:
         """

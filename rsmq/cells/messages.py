@@ -122,6 +122,34 @@ def group_messages(messages: Iterable[Message], number: int) -> dict[int, Groupe
     return of_cells
 
 
+def group_dead_letters(
+    messages: Iterable[Message | StoredMessage], number: int
+) -> dict[int, list[Message | StoredMessage]]:
+    """
+    Return dead letters by cell, each as its cell has it.
+
+    Args:
+        messages: received or stored messages.
+        number: the number of cells.
+
+    Raises:
+        InvalidFormat: one is not a message of these cells, or it is not an iterable.
+        InvalidValue: there are more messages than a batch may have.
+    """
+    of_cells: dict[int, list[Message | StoredMessage]] = {}
+    found: list[Any] = check_batch("messages", messages)
+    for message in found:
+        if isinstance(message, StoredMessage):
+            cell, id = split_id(message.id, number)
+            if cell is None:
+                raise _not_of_cells(message)
+            of_cells.setdefault(cell, []).append(replace(message, id=id))
+        else:
+            cell, stored = remove_cell(message, number)
+            of_cells.setdefault(cell, []).append(stored)
+    return of_cells
+
+
 def group_ids(ids: Iterable[str] | None, number: int) -> tuple[dict[int, list[str]], list[str]]:
     """
     Return ids by cell, and the bare ids, whose cells are not known.

@@ -16,6 +16,7 @@ from rsmq.cells.messages import (
     CellMessage,
     add_cell,
     add_cell_to_stored,
+    group_dead_letters,
     group_ids,
     group_messages,
     remove_cell,
@@ -1189,8 +1190,9 @@ class Cells(OnlyWith):
 
     def redrive_messages(
         self,
-        dead_letter_queue: str,
+        dead_letter_queue: str | Iterable[Message | StoredMessage],
         destination: str | None = None,
+        ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
         min_replicas: int | None = None,
@@ -1203,6 +1205,7 @@ class Cells(OnlyWith):
         Args:
             dead_letter_queue: as for ``RSMQ.redrive_messages``.
             destination: as for ``RSMQ.redrive_messages``.
+            ids: as for ``RSMQ.redrive_messages``, with or without the numbers of their cells.
             max_messages: the maximum number of messages in all cells, from 1; None means all.
             min_replicas: as for ``RSMQ.redrive_messages``.
             replica_timeout: as for ``RSMQ.redrive_messages``.
@@ -1217,20 +1220,44 @@ class Cells(OnlyWith):
             NotReplicated: as for ``RSMQ.redrive_messages``; the cells after the one that was
                 not confirmed in time were not called.
         """
+        copies: Any = {
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
         if max_messages is not None:
             check_whole_number("max_messages", max_messages, 1, 10**9)
-        return self._engine.up_to(
-            max_messages,
-            lambda client, number: client.redrive_messages(
-                dead_letter_queue,
-                destination,
-                max_messages=number,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
-            ),
-            lambda cell, ids: (join_id(cell, ids[0]), join_id(cell, ids[1])),
-        )
+        if isinstance(dead_letter_queue, str) and ids is None:
+            return self._engine.up_to(
+                max_messages,
+                lambda client, number: client.redrive_messages(
+                    dead_letter_queue, destination, max_messages=number, **copies
+                ),
+                lambda cell, pair: (join_id(cell, pair[0]), join_id(cell, pair[1])),
+            )
+        if max_messages is not None:
+            raise InvalidFormat(
+                "max_messages", value=max_messages, hint="Pass it without messages or ids."
+            )
+
+        def redrive(client: CellClient, of_cell: Any, *of_ids: list[str]) -> list[str]:
+            try:
+                pairs = client.redrive_messages(of_cell, destination, *of_ids, **copies)
+            except NotReplicated as error:
+                error.result = [id for pair in error.result for id in pair]
+                raise
+            return [id for pair in pairs for id in pair]
+
+        if isinstance(dead_letter_queue, str):
+            changed = self._change(dead_letter_queue, ids, redrive)
+        elif ids is None:
+            groups = group_dead_letters(dead_letter_queue, self._number)
+            changed = self._engine.in_cells(groups, redrive)
+        else:
+            raise InvalidFormat(
+                "ids", value=show(ids), hint="Pass messages, or a queue's name and ids."
+            )
+        return list(zip(changed[::2], changed[1::2], strict=True))
 
     def close(self) -> None:
         """

@@ -4,9 +4,10 @@ Operations on dead letters: policies, sweep, redrive and move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from rsmq.errors import (
     InvalidFormat,
@@ -18,14 +19,14 @@ from rsmq.errors import (
     show,
 )
 from rsmq.lua.load import load
-from rsmq.model import Message, QueueAttributes
-from rsmq.operations.arguments import Receipts, digits
+from rsmq.model import Message, QueueAttributes, StoredMessage
+from rsmq.operations.arguments import Receipts, check_batch, digits
 from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.walk import Position, parse_next_position, walk_step
-from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.ids import check_id, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
 from rsmq.wire.names import decode_name, encode_name
@@ -104,52 +105,198 @@ def _sweep(keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
 
 def redrive_messages(
     namespace: Namespace,
-    dead_letter_queue: str,
+    dead_letters: str | Iterable[Message | StoredMessage],
     destination: str | None,
-    max_messages: int | None,
+    ids: Iterable[str] | None = None,
+    *,
+    max_messages: int | None = None,
     confirmation: Confirmation | None = None,
 ) -> Steps[list[tuple[str, str]]]:
     """Send dead letters as new messages; the result is for each its old and its new id."""
-    source = namespace.queue(dead_letter_queue)
-    target = destination and _check_other_queue(namespace, "destination", destination, source)
     limit = None
     if max_messages is not None:
         limit = check_whole_number("max_messages", max_messages, 1, 10**9)
-    return _redrive(namespace, source, target or None, limit, confirmation)
+    if isinstance(dead_letters, str) and ids is None:
+        sources: dict[str, list[_Chosen] | None] = {dead_letters: None}
+    else:
+        sources = _group_dead_letters(dead_letters, ids)
+        if limit is not None:
+            raise InvalidFormat(
+                "max_messages", value=max_messages, hint="Pass it without messages or ids."
+            )
+    redrives = []
+    for name, chosen in sources.items():
+        source = namespace.queue(name)
+        target = destination and _check_other_queue(namespace, "destination", destination, source)
+        redrives.append(_Redrive(namespace, source, target or None, chosen, limit, confirmation))
+    return _redrive(redrives)
 
 
-def _redrive(
-    namespace: Namespace,
-    source: QueueKeys,
-    target: QueueKeys | None,
-    limit: int | None,
-    confirmation: Confirmation | None,
-) -> Steps[list[tuple[str, str]]]:
-    if target is None:
-        target = yield from _find_source(namespace, source)
-    redriven: list[tuple[str, str]] = []
-    max_score = b""
-    try:
-        while limit is None or len(redriven) < limit:
-            number = (
-                _MESSAGES_PER_STEP
-                if limit is None
-                else min(_MESSAGES_PER_STEP, limit - len(redriven))
-            )
-            suffixes = make_id_suffixes(number)
-            now, pairs = yield Operation(
-                load("redrive_messages"),
-                (source.hash, source.zset, target.hash, target.zset),
-                (max_score, b"".join(suffixes), _MAX_STEP_BYTES),
-                partial(_parse_redriven, suffixes),
-                Retry.NEVER,
-                (source.name, target.name),
-                confirmation=confirmation,
-            )
+def _group_dead_letters(
+    dead_letters: str | Iterable[Message | StoredMessage], ids: Iterable[str] | None
+) -> dict[str, list[_Chosen] | None]:
+    """Return by queue the ids and receive counts of chosen dead letters, without repetitions."""
+    if isinstance(dead_letters, str):
+        found = dict.fromkeys(map(check_id, check_batch("ids", ids)))
+        return {dead_letters: [(encode_name(id), b"") for id in found]}
+    if ids is not None:
+        raise InvalidFormat(
+            "ids", value=show(ids), hint="Pass messages, or a dead-letter queue's name and ids."
+        )
+    groups: dict[str, dict[_Chosen, None]] = {}
+    for message in check_batch("messages", dead_letters):
+        if not isinstance(message, Message | StoredMessage):
+            raise InvalidFormat("messages", value=show(message), hint="Pass dead letters.")
+        # A stored message was not received, so it has no receipt.
+        count = digits(message.receive_count) if isinstance(message, Message) else b""
+        groups.setdefault(message.queue, {})[encode_name(message.id), count] = None
+    return {queue: list(chosen) for queue, chosen in groups.items()}
+
+
+#: The id and the receive count of a dead letter to redrive; an empty count is any.
+_Chosen: TypeAlias = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Redrive:
+    """
+    A redrive of one dead-letter queue.
+
+    Attributes:
+        namespace: the namespace of the queues.
+        source: the dead-letter queue.
+        target: the queue that receives the messages; None is for each the one that it came from.
+        chosen: the messages; None are those that are visible.
+        limit: the maximum number of visible messages; None is all.
+        confirmation: the copies to wait for after each step.
+    """
+
+    namespace: Namespace
+    source: QueueKeys
+    target: QueueKeys | None
+    chosen: list[_Chosen] | None
+    limit: int | None
+    confirmation: Confirmation | None
+
+    def run(self, redriven: list[tuple[str, str]]) -> Steps[None]:
+        """Redrive the messages, and add the old and the new id of each."""
+        if self.target is None:
+            if self.chosen is None:
+                yield from self._return_visible(redriven)
+            else:
+                yield from self._return_chosen(self.chosen, redriven)
+        elif self.chosen is None:
+            yield from self._redrive_visible(self.target, redriven)
+        else:
+            yield from self._redrive_chosen(self.target, self.chosen, redriven)
+
+    def _redrive_visible(self, target: QueueKeys, redriven: list[tuple[str, str]]) -> Steps[None]:
+        max_score = b""
+        while number := self._number_of_step(redriven):
+            now, pairs, _ = yield self._step(target, number, max_score)
             max_score = max_score or now
             if not pairs:
                 break
             redriven += pairs
+
+    def _redrive_chosen(
+        self, target: QueueKeys, chosen: list[_Chosen], redriven: list[tuple[str, str]]
+    ) -> Steps[None]:
+        while chosen:
+            step = chosen[:_MESSAGES_PER_STEP]
+            _, pairs, examined = yield self._step(target, len(step), b"", step)
+            redriven += pairs
+            chosen = chosen[examined:]
+
+    def _return_visible(self, redriven: list[tuple[str, str]]) -> Steps[None]:
+        """Redrive visible messages, each to the queue that it came from."""
+        sources = yield from _find_sources(self.namespace, self.source)
+        max_score, skip = b"", 0
+        while number := self._number_of_step(redriven):
+            now, origins = yield self._origins(max_score, skip, number)
+            max_score = max_score or now
+            if not origins:
+                break
+            before = len(redriven)
+            yield from self._return(origins, sources, redriven)
+            skip += len(origins) - len(redriven) + before
+
+    def _return_chosen(self, chosen: list[_Chosen], redriven: list[tuple[str, str]]) -> Steps[None]:
+        sources = yield from _find_sources(self.namespace, self.source)
+        found: list[_Origin] = []
+        for at in range(0, len(chosen), _MESSAGES_PER_STEP):
+            step = chosen[at : at + _MESSAGES_PER_STEP]
+            _, origins = yield self._origins(b"", 0, 0, [id for id, _ in step])
+            names = {id: name for (id, _), name in origins}
+            found += [(each, names[each[0]]) for each in step if each[0] in names]
+        yield from self._return(found, sources, redriven)
+
+    def _return(
+        self, origins: list[_Origin], sources: list[QueueKeys], redriven: list[tuple[str, str]]
+    ) -> Steps[None]:
+        """
+        Redrive messages, each to the queue that it came from; else to the only source.
+
+        Raises:
+            MissingParameter: no record says where a message came from, and there is not one source.
+        """
+        by_target: dict[str, list[_Chosen]] = {}
+        for chosen, name in origins:
+            if not name or name == self.source.name:
+                if len(sources) != 1:
+                    raise _missing_destination(self.source, sources, decode_name(chosen[0]))
+                name = sources[0].name  # noqa: PLW2901 - the name that it has now
+            by_target.setdefault(name, []).append(chosen)
+        lenient = Namespace(self.namespace.name, strict_names=False)
+        for name, chosen_of_target in by_target.items():
+            yield from self._redrive_chosen(lenient.queue(name), chosen_of_target, redriven)
+
+    def _number_of_step(self, redriven: list[tuple[str, str]]) -> int:
+        if self.limit is None:
+            return _MESSAGES_PER_STEP
+        return min(_MESSAGES_PER_STEP, self.limit - len(redriven))
+
+    def _step(
+        self, target: QueueKeys, number: int, max_score: bytes, chosen: Sequence[_Chosen] = ()
+    ) -> Operation[tuple[bytes, list[tuple[str, str]], int]]:
+        suffixes = make_id_suffixes(number)
+        return Operation(
+            load("redrive_messages"),
+            (self.source.hash, self.source.zset, target.hash, target.zset),
+            (
+                max_score,
+                b"".join(suffixes),
+                _MAX_STEP_BYTES,
+                *(value for each in chosen for value in each),
+            ),
+            partial(_parse_redriven, suffixes),
+            Retry.NEVER,
+            (self.source.name, target.name),
+            confirmation=self.confirmation,
+        )
+
+    def _origins(
+        self, max_score: bytes, skip: int, number: int, ids: Sequence[bytes] = ()
+    ) -> Operation[tuple[bytes, list[_Origin]]]:
+        return Operation(
+            load("dead_letter_origins"),
+            (self.source.hash, self.source.zset),
+            (max_score, digits(skip), digits(number), *ids),
+            _parse_origins,
+            Retry.ALWAYS,
+            (self.source.name,),
+        )
+
+
+#: A dead letter, and the name of the queue that it came from; empty if that is not known.
+_Origin: TypeAlias = tuple[_Chosen, str]
+
+
+def _redrive(redrives: list[_Redrive]) -> Steps[list[tuple[str, str]]]:
+    redriven: list[tuple[str, str]] = []
+    try:
+        for each in redrives:
+            yield from each.run(redriven)
     except NotReplicated as error:
         error.result = [*redriven, *error.result[1]]
         number = len(error.result)
@@ -164,21 +311,32 @@ def _redrive(
     return redriven
 
 
-def _parse_redriven(suffixes: list[bytes], reply: Any) -> tuple[bytes, list[tuple[str, str]]]:
-    """Return the time of the step, and for each message its old and its new id."""
-    now, time, ids = reply
-    return now, [
+def _parse_redriven(suffixes: list[bytes], reply: Any) -> tuple[bytes, list[tuple[str, str]], int]:
+    """
+    Return the time of the step, for each message its old and its new id, and how many of the chosen
+    messages were examined.
+    """
+    now, time, ids, examined = reply
+    pairs = [
         (decode_name(old), (time + suffix).decode("ascii"))
         for old, suffix in zip(ids, suffixes, strict=False)
     ]
+    return now, pairs, examined
 
 
-def _find_source(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
+def _parse_origins(reply: Any) -> tuple[bytes, list[_Origin]]:
+    now, values = reply
+    return now, [
+        ((id, count), decode_name(name))
+        for id, count, name in zip(values[::3], values[1::3], values[2::3], strict=True)
+    ]
+
+
+def _find_sources(namespace: Namespace, target: QueueKeys) -> Steps[list[QueueKeys]]:
     """
-    Return the only queue whose policy names this dead-letter queue.
+    Return the queues whose policies name this dead-letter queue.
 
     Raises:
-        MissingParameter: there is none, or more than one.
         QueueNotFound: the dead-letter queue does not exist.
     """
     sources: list[QueueKeys] = []
@@ -195,16 +353,19 @@ def _find_source(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
             (target.name,),
         )
         sources += [chunk[index] for index in indexes]
-    if len(sources) == 1:
-        return sources[0]
+    return sources
+
+
+def _missing_destination(target: QueueKeys, sources: list[QueueKeys], id: str) -> MissingParameter:
     names = ", ".join(show(keys.name) for keys in sources) or "No queue"
     missing = MissingParameter(
         "destination",
-        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue. Pass "
-        "the queue for the messages, as in destination='orders'.",
+        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue, and no "
+        f"record says from which queue message {show(id)} came. Pass the queue for the messages, "
+        "as in destination='orders'.",
     )
     missing.value = [keys.name for keys in sources]
-    raise missing
+    return missing
 
 
 def _listed_queue_keys(namespace: Namespace, names: Iterable[str]) -> list[QueueKeys]:

@@ -282,6 +282,29 @@ def test_dead_letters_stay_in_their_cell(place, cells):
     assert cells.sweep_dead_letters("q") == []
 
 
+def test_given_dead_letters_return_to_their_queues_in_their_cells(place, cells):
+    cells.create_queue("dead")
+    cells.set_dead_letter_policy("q", "dead", 1)
+    ids = [cells.send_message("dead", str(number)) for number in range(12)]
+
+    redriven = cells.redrive_messages("dead", ids=[*ids[:3], ids[3].partition("-")[2]])
+    assert sorted(old for old, _ in redriven) == sorted(ids[:4])
+    peeked = cells.peek_messages("dead", 0, 4)
+    redriven += cells.redrive_messages(peeked)
+    redriven += cells.redrive_messages(cells.receive_messages("dead", 12))
+
+    assert sorted(old for old, _ in redriven) == sorted(ids)
+    assert all(cell_of(old) == cell_of(new) for old, new in redriven)
+    assert place.bodies("dead") == [{}] * 6
+    assert sum(map(len, place.bodies("q"))) == 12
+    with pytest.raises(InvalidFormat):
+        cells.redrive_messages(peeked, "q", ids)
+    with pytest.raises(InvalidFormat):
+        cells.redrive_messages(peeked, "q", max_messages=1)
+    with pytest.raises(InvalidFormat):
+        cells.redrive_messages(["id"], "q")
+
+
 def test_moves_and_recovers_stay_in_their_cell(place, cells):
     cells.create_queue("other")
     ids = [cells.send_message("q", str(number)) for number in range(12)]

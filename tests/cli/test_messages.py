@@ -243,7 +243,24 @@ def test_messages_received_too_often_are_swept_and_redriven(cli, raw, ns, rsmq, 
     assert raw.zrange(f"{ns}:q", 0, -1) == [line.split()[1].encode()]
     assert cli("redrive", "dead", "--to", q, "-n", 1, "--json") == (1, b"[]\n", "")
     rsmq.set_dead_letter_policy(q, None)
+    rsmq.send_message("dead", "no record")
     assert "as in --to orders" in cli("redrive", "dead").error
+
+
+def test_dead_letters_are_redriven_by_their_ids(cli, raw, ns, rsmq, q):
+    rsmq.create_queue("dead")
+    ids = rsmq.send_messages("dead", ["a", "b", "c"])
+    for id in ids:
+        raw.hset(f"{ns}:dead:x:reasons", id, '5:{"queue": "q"}')
+
+    (line,) = cli("redrive", "dead", ids[1]).lines
+    assert line.split()[0] == ids[1]
+    assert raw.zrange(f"{ns}:q", 0, -1) == [line.split()[1].encode()]
+    result = cli("redrive", "dead", ids[1], ids[2])
+    assert result.code == 1
+    assert f"{ids[1]}: not there" in result.stderr
+    assert raw.zrange(f"{ns}:dead", 0, -1) == [ids[0].encode()]
+    assert cli("redrive", "dead", ids[0], "-n", 1).code == 2
 
 
 def test_messages_are_moved(cli, raw, ns, rsmq, q):

@@ -264,3 +264,19 @@ def queue(env):
     """The name of a queue with default attributes."""
     env.rsmq.create_queue("q")
     return "q"
+
+
+@pytest.fixture
+def limited(env):
+    """A function that opens a client with access to only these keys and commands."""
+
+    def as_user(keys, commands):
+        user = f"{env.ns}-limited"
+        env.raw.execute_command(
+            "ACL", "SETUSER", user, "on", ">secret", *(f"~{key}" for key in keys),
+            "-@all", *commands.split(),
+        )  # fmt: skip
+        url = f"redis://{user}:secret@127.0.0.1:{env.server.port}/0"
+        return env._open(url, {"ns": env.ns})
+
+    return as_user

@@ -161,22 +161,6 @@ def test_reasons_and_quarantine_records_are_removed_with_the_messages(env, queue
     }  # fmt: skip
 
 
-@pytest.fixture
-def limited(env):
-    """A function that opens a client with access to only these keys and commands."""
-
-    def as_user(keys, commands):
-        user = f"{env.ns}-limited"
-        env.raw.execute_command(
-            "ACL", "SETUSER", user, "on", ">secret", *(f"~{key}" for key in keys),
-            "-@all", *commands.split(),
-        )  # fmt: skip
-        url = f"redis://{user}:secret@127.0.0.1:{env.server.port}/0"
-        return env._open(url, {"ns": env.ns})
-
-    return as_user
-
-
 @pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
 def test_a_user_with_access_to_two_keys_reads_messages_without_reasons(env, queue, limited):
     ids = env.rsmq.send_messages(queue, ["1", "2"])

@@ -46,6 +46,7 @@ UNCHANGING = {
     "claim_name": ([HELD], ["token", 99_000]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),
+    "dead_letter_origins": ([H, Z], ["", 0, 9]),
     "dead_letter_messages":
         ([HELD, *DEAD, "rsmq:dead:x:reasons", H, Z], ["token", "q", 9, 9, "", NO_ID, 1, "{}"]),
     "decide_write": (["rsmq:x:written"], ["write", 1, b"\x90", 99_000]),

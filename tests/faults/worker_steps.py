@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq import QueueExists
 from rsmq.operations.worker import (
     Group,
     Identity,
@@ -109,6 +111,12 @@ def dead_letter(client, state):
     return client.run(
         dead_letter_messages(state.worker, state.queue, state.target, [message], quarantined=True)
     )
+
+
+def return_to_origin(client, state):
+    with suppress(QueueExists):  # the queue of REASON
+        client.create_queue("q")
+    return client.redrive_messages(state.queue.name, ids=[state.id])
 
 
 def in_flight(stored, state):
@@ -326,6 +334,12 @@ STEPS = [
         "worker: redrive with a reason",
         prepare_visible("w-redrive", has_reason=True),
         lambda c, s: c.redrive_messages(s.queue.name, s.target.name),
+        check_redrive,
+    ),
+    Step(
+        "worker: redrive to the queue that the reason names",
+        prepare_visible("w-return", has_reason=True),
+        return_to_origin,
         check_redrive,
     ),
     Step(

@@ -28,6 +28,7 @@ STEPS = {
     "begin_send": "send_messages",
     "finish_send": "send_messages",
     "dead_letter_sources": "redrive_messages",
+    "dead_letter_origins": "redrive_messages",
     "received_messages": "recover_messages",
     "require_queues": "receive_messages",
 }

@@ -13,7 +13,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, format_text
-from rsmq.cli.commands.messages import run_on_ids
+from rsmq.cli.commands.messages import find_missing, run_on_ids
 
 
 @command(
@@ -86,31 +86,49 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     return Exit.NOT_ALL
 
 
-@command("redrive", "rsmq redrive orders-dead", "rsmq redrive orders-dead --to orders -n 100")
+@command(
+    "redrive",
+    "rsmq redrive orders-dead",
+    "rsmq redrive orders-dead ID ID",
+    "rsmq redrive orders-dead --to orders -n 100",
+)
 @queue_argument(metavar="DEAD_LETTER_QUEUE")
+@ids_argument(required=False)
 @click.option(
     "--to", "destination", metavar="QUEUE", shell_complete=complete_queues,
-    help="The target; by default the only queue whose policy names this dead-letter queue.",
+    help="The target; by default the queue that each message came from, as its reason says, or "
+    "the only queue whose policy names this dead-letter queue.",
 )  # fmt: skip
 @click.option(
     "--number", "-n", type=int, metavar="N", help="The highest number of messages; all by default."
 )
 @click.pass_obj
-def redrive(call: Call, queue: str, destination: str | None, number: int | None) -> Exit | None:
+def redrive(
+    call: Call, queue: str, ids: tuple[str, ...], destination: str | None, number: int | None
+) -> Exit | None:
     """
     Send dead letters again, with new ids.
 
     The receive count of each starts at 0 again. It prints the old and the new id of each message.
-    The exit code is 1 if there are no messages.
+    Without ids all that are visible are sent. The exit code is 1 if there are no messages, or if
+    one of the ids is not in the queue.
     """
+    if ids and number is not None:
+        raise click.UsageError("--number goes without ids.")
+    wanted = list(dict.fromkeys(ids))
     with call.open_queues() as rsmq:
-        ids = rsmq.redrive_messages(queue, destination, max_messages=number)
+        redriven = rsmq.redrive_messages(
+            queue, destination, wanted if ids else None, max_messages=number
+        )
+        missing = find_missing(rsmq, wanted, [old for old, _ in redriven])
     call.out.result(
-        [{"id": old, "new_id": new} for old, new in ids],
-        [f"{format_text(old)}  {new}" for old, new in ids],
+        [{"id": old, "new_id": new} for old, new in redriven],
+        [f"{format_text(old)}  {new}" for old, new in redriven],
     )
-    _note_cells(call, [old for old, _ in ids], "sent again")
-    return None if ids else Exit.NOT_ALL
+    _note_cells(call, [old for old, _ in redriven], "sent again")
+    for id in missing:
+        call.out.note(f"{format_text(id)}: not there")
+    return Exit.NOT_ALL if missing or not redriven else None
 
 
 def _note_cells(call: Call, ids: Sequence[str], action: str) -> None:

@@ -114,7 +114,7 @@ def run_on_ids(
         for start in range(0, len(wanted), MAX_BATCH):
             done += act(wanted[start : start + MAX_BATCH])
     finally:
-        missing = _find_missing(rsmq, wanted, done)
+        missing = find_missing(rsmq, wanted, done)
         if done or call.as_json:
             call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
@@ -122,15 +122,16 @@ def run_on_ids(
     return Exit.NOT_ALL if missing else None
 
 
-def _find_missing(rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]) -> list[str]:
+def find_missing(rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]) -> list[str]:
+    """Return the ids that are not among those found."""
     from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
     if isinstance(rsmq, RSMQ):
         existing = set(found)
         return [id for id in ids if id not in existing]
-    from rsmq.cli.app.cells import find_missing  # noqa: PLC0415 - takes time, and is rare
+    from rsmq.cli.app import cells  # noqa: PLC0415 - takes time, and is rare
 
-    return find_missing(rsmq, ids, found)
+    return cells.find_missing(rsmq, ids, found)
 
 
 @command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")
@@ -147,7 +148,7 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
     with call.open_queues() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
         existing = [message for message in found.values() if message is not None]
-        missing = _find_missing(
+        missing = find_missing(
             rsmq,
             (id for id, message in found.items() if message is None),
             [message.id for message in existing],
