@@ -1,19 +1,19 @@
 -- Settles messages of a worker: deletes them, hides them for a time from now, or releases them to the
 -- scores of their sent times; or extends their visibility timeouts. Each message is given by its
--- receipt, in groups of one queue each. A worker whose name another worker has can only delete. A release
--- of messages that began no handler call also stores how many of their receives began none.
+-- receipt, in groups of one queue each. A worker whose name another worker has can only delete. The actions
+-- unbegun (a release) and defer (which hides) also store how many receives of a message are no attempts.
 --
 -- KEYS[1] in_flight    hash              the worker's messages in flight, as in fragments/in_flight.lua
 -- KEYS[2...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1] token        string            token of the calling worker
--- ARGV[2...] messages  strings           for each group its action (delete, hide, release, unbegun, extend),
+-- ARGV[2...] messages  strings           for each group its action (delete, hide, defer, release, unbegun, extend),
 --                                        '1' if its messages have records that change: they ran in
 --                                        quarantine and were not lost, or they have receives that began no
 --                                        call; else '', the queue's name, and the group as in
 --                                        fragments/receipts.lua. After each id come ms, except for delete:
---                                        for hide and extend how long, for release and unbegun the sent
---                                        time, '' = unknown. For unbegun the number of its receives that
---                                        began no call follows
+--                                        for hide, defer and extend how long, for release and unbegun the sent
+--                                        time, '' = unknown. For unbegun and defer the number of its
+--                                        receives that are no attempts follows
 --
 -- returns a digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received again
 --         since
@@ -36,7 +36,7 @@ local queues = KEYS
 local messages = ARGV
 
 local function stride_of(action) -- the number of values of a message
-  return action == 'delete' and 1 or action == 'unbegun' and 3 or 2
+  return action == 'delete' and 1 or is_no_attempt(action) and 3 or 2
 end
 local from = 2
 for at = 2, #queues, 2 do
@@ -73,7 +73,7 @@ for at = 2, #queues, 2 do
       local ms = tonumber(messages[place])
       local score = is_release and math.min(ms or now, now) or now + ms
       members[2 * each - 1], members[2 * each] = digits(score), id
-      if action == 'unbegun' then
+      if is_no_attempt(action) then
         unbegun[2 * each - 1], unbegun[2 * each] = id, messages[place + 1]
       end
     end

@@ -34,6 +34,7 @@ _FAILED = Series(
     "rsmq_messages_failed", "Messages that could not be handled", ("queue", "exception")
 )
 _RETRIED = Series("rsmq_messages_retried", "Messages hidden until a next attempt")
+_DEFERRED = Series("rsmq_messages_deferred", "Messages hidden until a later call: no attempts")
 _DEAD_LETTERED = Series(
     "rsmq_messages_dead_lettered", "Messages given up, by target", ("queue", "target")
 )
@@ -86,8 +87,9 @@ _TARGET_STATE = Series(
 _TARGET_STATES = ("closed", "open", "trial", "paused", "gone")
 #: The metrics of a worker.
 ALL_SERIES = (
-    _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEAD_LETTERED, _DROPPED, _RELEASED, _LEASES_LOST,
-    _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO, _PUSHES, _PUSH_DURATION, _TARGET_STATE,
+    _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEFERRED, _DEAD_LETTERED, _DROPPED, _RELEASED,
+    _LEASES_LOST, _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO, _PUSHES, _PUSH_DURATION,
+    _TARGET_STATE,
 )  # fmt: skip
 
 
@@ -96,11 +98,12 @@ class Metrics(Middleware):
     A middleware that counts a worker's messages by queue.
 
     Counters: ``rsmq_messages_received_total``, ``_handled_total``, ``_failed_total`` (also by
-    ``exception``), ``_retried_total``, ``_dead_lettered_total`` (also by ``target``),
-    ``_dropped_total``, ``_released_total``, ``rsmq_leases_lost_total``. A requested ``Retry`` and a
-    ``Discard`` are not failures. Histograms: ``rsmq_handler_duration_seconds``;
-    ``rsmq_message_wait_duration_seconds``, from the send to the first handler call. Gauges:
-    ``rsmq_handlers_running``, ``rsmq_worker_info`` (by ``worker``, ``host``, ``pid``, ``version``).
+    ``exception``), ``_retried_total``, ``_deferred_total``, ``_dead_lettered_total`` (also by
+    ``target``), ``_dropped_total``, ``_released_total``, ``rsmq_leases_lost_total``. A requested
+    ``Retry``, a ``Defer`` and a ``Discard`` are not failures. Histograms:
+    ``rsmq_handler_duration_seconds``; ``rsmq_message_wait_duration_seconds``, from the
+    send to the first handler call. Gauges: ``rsmq_handlers_running``, ``rsmq_worker_info``
+    (by ``worker``, ``host``, ``pid``, ``version``).
 
     Of webhooks, also by ``target``, the URL without the text of its query: the counter
     ``rsmq_pushes_total`` (by ``status``: 2xx to 5xx, or none), the histogram
@@ -144,7 +147,9 @@ class Metrics(Middleware):
 
     def before_start(self, worker: Worker) -> None:
         for queue in worker.queues:  # so that they have a value from the first scrape on
-            for series in (_RECEIVED, _HANDLED, _RETRIED, _DROPPED, _RELEASED, _LEASES_LOST):
+            for series in (
+                _RECEIVED, _HANDLED, _RETRIED, _DEFERRED, _DROPPED, _RELEASED, _LEASES_LOST,
+            ):  # fmt: skip
                 self._tally.add(series, (queue,), 0)
         self._tally.add(_INFO, _describe_worker(worker))
         if self._queues is not None:
@@ -183,6 +188,9 @@ class Metrics(Middleware):
         if not isinstance(error, Retry):
             self._count_failure(message, error)
         self._tally.add(_RETRIED, (message.queue,))
+
+    def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        self._tally.add(_DEFERRED, (message.queue,))
 
     def after_dead_letter(
         self, message: Delivery, queue: str, reason: str, error: BaseException

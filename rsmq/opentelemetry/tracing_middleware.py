@@ -21,7 +21,7 @@ from opentelemetry.trace import (
 from rsmq.model import Message
 from rsmq.opentelemetry import spans
 from rsmq.opentelemetry.traced_codec import message_context
-from rsmq.worker import Discard, Middleware, current_message
+from rsmq.worker import Defer, Discard, Middleware, current_message
 
 
 class TracingMiddleware(Middleware):
@@ -36,8 +36,9 @@ class TracingMiddleware(Middleware):
     - A message without an envelope: the span is the root of a new trace.
     - A batch: one span for the call, the root of a new trace, with a link for each envelope.
 
-    If the handler raises, the span has the error, with its text and traceback; Discard is not an
-    error. A message that can't be decoded or has no route has no span: no handler is called.
+    If the handler raises, the span has the error, with its text and traceback; Discard and Defer
+    are not errors. A message that can't be decoded or has no route has no span: no handler is
+    called.
     """
 
     def __init__(self, *, tracer_provider: TracerProvider | None = None) -> None:
@@ -103,7 +104,7 @@ class TracingMiddleware(Middleware):
         # It is missing if the before_handle of an earlier middleware raised.
         if not isinstance(call, _Call) or call.running.pop(id(message), None) is None:
             return
-        if error is not None and not isinstance(error, Discard):
+        if error is not None and not isinstance(error, Defer | Discard):
             call.record_error(message, error)
         if not call.running:
             if call.is_batch:

@@ -170,10 +170,12 @@ class Group(NamedTuple):
 
     Attributes:
         keys: the queue's keys.
-        action: how they are settled. ``unbegun`` releases messages that began no handler call.
+        action: how they are settled. ``unbegun`` releases messages whose receive is not an attempt:
+            their handler was not called, or the worker has interrupted it. ``defer`` hides them.
         receive_count: their receive count.
         ids: their ids; for hide and extend, pairs of id and ms; for unbegun, pairs of id and the
-            number of its receives that began no call, this one included.
+            number of its receives that are no attempts, this one included; for defer, id, ms and
+            this number.
         has_records: whether they ran in quarantine and their leases are not lost, or have receives
             that began no call. Then the quarantine record of each message whose receipt still
             fits is deleted; a release only subtracts the last run from it. If the message is
@@ -181,7 +183,7 @@ class Group(NamedTuple):
     """
 
     keys: QueueKeys
-    action: Literal["delete", "hide", "release", "unbegun", "extend"]
+    action: Literal["delete", "hide", "defer", "release", "unbegun", "extend"]
     receive_count: int
     ids: Sequence[Any]
     has_records: bool = False
@@ -209,6 +211,9 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
             args += encode_names(ids)
         elif action in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
+        elif action == "defer":
+            for id, ms, number in ids:
+                args += encode_name(id), digits(ms), digits(number)
         elif action == "unbegun":
             for id, number in ids:
                 args += encode_name(id), encode_sent_ms(id), digits(number)

@@ -53,7 +53,7 @@ class QueueKeys:
         reasons: extension data of workers: why messages were moved to this dead-letter queue.
         quarantined: extension data of workers: the quarantine records of messages that were not
             settled.
-        unbegun: extension data of workers: the receives of messages that began no handler call.
+        unbegun: extension data of workers: the receives of messages that are no attempts.
         copied: extension data of migrations: digests of the messages that were copied.
     """
 

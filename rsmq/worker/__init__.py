@@ -15,6 +15,8 @@ from rsmq.worker.middleware import Middleware
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
     DeadLetter,
+    Defer,
+    DeferredTooOften,
     Discard,
     HandlerProcessDied,
     HandlerTimedOut,
@@ -32,6 +34,8 @@ from rsmq.worker.worker import Worker
 
 __all__ = [
     "DeadLetter",
+    "Defer",
+    "DeferredTooOften",
     "Delivery",
     "DetailedLogging",
     "Discard",

@@ -17,7 +17,7 @@ from rsmq.operations.worker import list_in_flight
 from rsmq.worker.client_place import clients_of
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.outcome import DeadLetter, Discard, Retry
+from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
 
 #: Seconds between two checks.
 POLL_SECONDS = 0.05
@@ -29,7 +29,7 @@ class Burst(Middleware):
 
     Attributes:
         error: the first exception of a handler whose outcome was written; None if there is none.
-            Retry, Discard and DeadLetter are no errors.
+            Retry, Defer, Discard and DeadLetter are no errors.
         stops_at_error: whether the run ends at the first error.
     """
 
@@ -56,6 +56,9 @@ class Burst(Middleware):
         # Not after it: between the write and its reply the message is neither due nor in flight.
         self._retries[message.queue, message.id] = message.receive_count
 
+    def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        self.before_retry(message, after, error)
+
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         self._note_error(error)
 
@@ -72,7 +75,7 @@ class Burst(Middleware):
         self._note_error(error)
 
     def _note_error(self, error: BaseException) -> None:
-        if self.error is None and not isinstance(error, Retry | Discard | DeadLetter):
+        if self.error is None and not isinstance(error, Retry | Defer | Discard | DeadLetter):
             self.error = error
 
     def is_done(self, rsmq: RSMQ | Cells, name: str, queues: Sequence[str]) -> bool:

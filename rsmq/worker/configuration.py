@@ -223,6 +223,9 @@ class Configuration(Generic[B_co]):
             max_runtime: the longest time a call may take, seconds, checked once a second. After
                 that the message counts as failed, and the worker no longer waits for the function:
                 a thread runs until it ends by itself, a task is cancelled.
+            max_deferrals: how often a message may be deferred (``Defer``) before it fails: how many
+                of its receives count as not begun.
+            max_deferred_seconds: for how long it may be deferred, seconds since its first receive.
             create: True creates the queue, and the dead-letter queue, whenever they are missing:
                 at the start, and if they are deleted or lost while the worker runs.
             process: True calls the function in a child process: for CPU work, and for code that may

@@ -132,8 +132,8 @@ class Delivery(Message[B_co]):
         Mark this message of a batch as failed. Messages that are not marked count as handled.
 
         Args:
-            error: treated as if a handler had raised it for this message only. Retry, Discard and
-                DeadLetter work too.
+            error: treated as if a handler had raised it for this message only. Retry, Defer,
+                Discard and DeadLetter work too.
 
         Raises:
             InvalidFormat: it is not an exception.

@@ -15,6 +15,8 @@ from rsmq.wire.limits import check_duration
 from rsmq.worker.failure import Failure, FailureKind
 from rsmq.worker.outcome import (
     DeadLetter,
+    Defer,
+    DeferredTooOften,
     Discard,
     HandlerTimedOut,
     Policy,
@@ -35,12 +37,14 @@ _KINDS: tuple[tuple[FailureKind, type[Exception]], ...] = (
     ("dead_letter", DeadLetter),
     ("not_decodable", BodyNotDecodable),
     ("took_process_down", TookItsProcessDown),
+    ("deferred_too_often", DeferredTooOften),
+    ("defer", Defer),
     ("retry", Retry),
     ("timed_out", HandlerTimedOut),
 )
 #: The classes whose exceptions are restored from their text alone.
 _SAME_CLASS: Mapping[str, type[Exception]] = {
-    name: each for name, each in _KINDS if name not in {"not_decodable", "retry"}
+    name: each for name, each in _KINDS if name not in {"not_decodable", "defer", "retry"}
 }
 _MAX_CHARACTERS = 65_536
 _MAX_NOTES = 20
@@ -103,7 +107,7 @@ class _Reader:
         notes: tuple[str, ...] = self._get(_read_notes, ())
         after, is_final, cause_name, cause_text = None, False, name, text
         fields: Mapping[str, Any] = {}
-        if kind == "retry":
+        if kind in {"defer", "retry"}:
             after = self._get(_read_after, None)
         elif kind == "not_decodable":
             cause = self._get(_read_cause, None)
@@ -205,6 +209,8 @@ def make_error(
     """
     if kind == "retry":
         return Retry(text, after=after)
+    if kind == "defer":
+        return Defer(text, after=after)
     if kind in _SAME_CLASS:
         return _SAME_CLASS[kind](text)
     return RemoteError.create(name, text, is_final=is_final)

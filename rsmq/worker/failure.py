@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 #: The class of this library that decides the outcome of a failure; "failed" stands for all others.
 FailureKind: TypeAlias = Literal[
-    "dead_letter", "discard", "failed", "not_decodable", "retry", "timed_out", "took_process_down",
-    "unroutable", "withdrawn",
+    "dead_letter", "defer", "deferred_too_often", "discard", "failed", "not_decodable", "retry",
+    "timed_out", "took_process_down", "unroutable", "withdrawn",
 ]  # fmt: skip
 
 #: How much of an exception's text a line contains.
@@ -30,7 +30,8 @@ class Failure:
         name: the name of its class.
         text: its text; '' if it has none.
         notes: its notes.
-        after: of "retry": the requested pause, seconds; None is the listener's back-off.
+        after: of "retry" and "defer": the requested pause, seconds; None is the listener's
+            back-off.
         is_final: whether the listener's ``no_retry`` names its class.
         cause_name: of "not_decodable": the name of the class of the codec's error, else ``name``.
         cause_text: of "not_decodable": the text of the codec's error, else ``text``.

@@ -20,7 +20,15 @@ from rsmq.wire.limits import (
     check_whole_number,
 )
 from rsmq.worker.gate import Gate
-from rsmq.worker.outcome import Backoff, Policy, Unroutable, exponential, parse_backoff
+from rsmq.worker.outcome import (
+    DEFAULT_MAX_DEFERRALS,
+    DEFAULT_MAX_DEFERRED_SECONDS,
+    Backoff,
+    Policy,
+    Unroutable,
+    exponential,
+    parse_backoff,
+)
 from rsmq.worker.routing import Route
 
 #: Retries if the listener sets a dead-letter queue or ``drop``, but not max_retries.
@@ -64,6 +72,8 @@ class ListenerOptions(TypedDict, total=False):
     drop: bool
     retry_forever: bool
     max_runtime: float
+    max_deferrals: int
+    max_deferred_seconds: float
     create: bool
     process: bool
 
@@ -86,6 +96,8 @@ class Options:
     drop: bool = False
     retry_forever: bool = False
     max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS
+    max_deferrals: int = DEFAULT_MAX_DEFERRALS
+    max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
     create: bool = False
     process: bool = False
 
@@ -348,6 +360,8 @@ def make_listener(
             dead_letter_queue,
             unroutable,
             drop,
+            check_whole_number("max_deferrals", options.max_deferrals, 0, MAX_RECEIVES),
+            check_duration("max_deferred_seconds", options.max_deferred_seconds),
         ),
         check_duration("max_runtime", options.max_runtime, low=0.001),
         options.create,

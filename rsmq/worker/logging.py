@@ -15,6 +15,7 @@ from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import Failure, summarize
 from rsmq.worker.middleware import Middleware
+from rsmq.worker.outcome import Defer
 from rsmq.worker.runtime.invoke import current_message
 
 _log = logging.getLogger("rsmq.worker")
@@ -45,6 +46,16 @@ class Logging(Middleware):
             message.queue,
             message.id,
             message.attempt,
+            after,
+            summarize(failure_of(message, error)),
+            extra=message_fields(message),
+        )
+
+    def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        _log.info(
+            "%s %s: deferred, next in %.3g s: %s",
+            message.queue,
+            message.id,
             after,
             summarize(failure_of(message, error)),
             extra=message_fields(message),
@@ -113,7 +124,10 @@ class DetailedLogging(Middleware):
         _log.debug("%s: %d messages received", queue, len(messages), extra={"queue": queue})
 
     def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
-        state = "handled" if error is None else f"failed, {type(error).__name__},"
+        if error is None:
+            state = "handled"
+        else:
+            state = "deferred" if isinstance(error, Defer) else f"failed, {type(error).__name__},"
         _log.debug(
             "%s %s: %s in %.3f s",
             message.queue,
@@ -131,7 +145,14 @@ def message_fields(message: Delivery) -> dict[str, Any]:
 
 #: Failures whose text is already in the reason, and whose traceback adds nothing.
 SELF_EXPLAINING = frozenset(
-    {"not_decodable", "dead_letter", "discard", "took_process_down", "unroutable"}
+    {
+        "not_decodable",
+        "dead_letter",
+        "deferred_too_often",
+        "discard",
+        "took_process_down",
+        "unroutable",
+    }
 )
 
 

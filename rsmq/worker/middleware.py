@@ -7,7 +7,7 @@ A middleware overrides the hooks that it needs; the other hooks cost nothing.
 - All other hooks run in the worker's own thread, which also extends visibility timeouts. They must
   be quick.
 - An exception in ``before_handle`` counts as the handler's, so the hook can refuse a message with
-  Retry, Discard or DeadLetter. Exceptions in other hooks are logged.
+  Retry, Defer, Discard or DeadLetter. Exceptions in other hooks are logged.
 """
 
 from __future__ import annotations
@@ -64,6 +64,12 @@ class Middleware:
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         """Run after a message was hidden until its next attempt."""
+
+    def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        """Run before a message is deferred by ``after`` seconds: its handler raised Defer."""
+
+    def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        """Run after a message was deferred."""
 
     def before_dead_letter(
         self, message: Delivery, queue: str, reason: str, error: BaseException

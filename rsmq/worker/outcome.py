@@ -18,6 +18,11 @@ from rsmq.worker.failure import Failure
 #: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]
 
+#: How often a message is deferred, and for how long in total, if the listener sets nothing else.
+DEFAULT_MAX_DEFERRALS, DEFAULT_MAX_DEFERRED_SECONDS = 10_000, 7 * 86_400.0
+#: The longest pause of a deferral: it is stored for so long how often a message was deferred.
+MAX_DEFER_SECONDS = 7 * 86_400
+
 #: The first and the longest pause of the default back-off. It also replaces a back-off that fails.
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 300.0
 
@@ -46,6 +51,42 @@ class Retry(Exception):
             raise InvalidFormat("reason", value=reason, hint=f"Use Retry(after={reason}).")
         super().__init__(reason)
         self.after: float | None = None if after is None else check_duration("after", after)
+
+
+class Defer(Exception):
+    """
+    Raised by a handler or ``before_handle`` to receive its message again later, without an attempt.
+
+    It is for messages that have to wait for a lock, a limit or another service, and is not a
+    failure. A message that was deferred too often, or for too long, fails: see ``max_deferrals`` of
+    ``Worker.listener``.
+
+    Attributes:
+        after: seconds until the handler is called again; None is the listener's back-off.
+    """
+
+    def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        """
+        Make one.
+
+        Args:
+            reason: for the log.
+            after: seconds from 0 to 604,800, a week; None is the listener's back-off.
+
+        Raises:
+            InvalidFormat: reason is a number: that is Defer(after=30).
+            InvalidValue: after is out of range, or not a number.
+        """
+        if isinstance(reason, int | float):
+            raise InvalidFormat("reason", value=reason, hint=f"Use Defer(after={reason}).")
+        super().__init__(reason)
+        self.after: float | None = (
+            None if after is None else check_duration("after", after, high=MAX_DEFER_SECONDS)
+        )
+
+
+class DeferredTooOften(Exception):
+    """A message was deferred more often, or for longer, than its listener allows."""
 
 
 class Discard(Exception):
@@ -120,6 +161,20 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred:
+    """
+    The message is hidden until its handler is called again, and this call counts as not begun.
+
+    Attributes:
+        delay_seconds: seconds until then.
+        reason: a sentence for the log.
+    """
+
+    delay_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLettered:
     """
     The message is moved to another queue, with the reason.
@@ -145,7 +200,7 @@ class Dropped:
     reason: str
 
 
-Outcome: TypeAlias = Retried | DeadLettered | Dropped
+Outcome: TypeAlias = Retried | Deferred | DeadLettered | Dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +216,8 @@ class Policy:
             there is none.
         unroutable: the queue for messages that have no handler; None is dead_letter_queue.
         drop: whether a message is deleted after its last attempt if there is no dead_letter_queue.
+        max_deferrals: how many of a message's receives may count as not begun.
+        max_deferred_seconds: the longest time since its first receive in which they may.
     """
 
     max_retries: int | None
@@ -169,6 +226,19 @@ class Policy:
     dead_letter_queue: str | None = None
     unroutable: str | None = None
     drop: bool = False
+    max_deferrals: int = DEFAULT_MAX_DEFERRALS
+    max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
+
+    def may_defer(self, times: int, seconds: float) -> bool:
+        """
+        Return whether one more receive of a message may count as not begun.
+
+        Args:
+            times: how many of its receives count as not begun.
+            seconds: seconds since its first receive.
+        """
+        is_in_time = not times or seconds < self.max_deferred_seconds
+        return times < self.max_deferrals and is_in_time
 
     def is_suspected_poison(self, attempt: int) -> bool:
         """
@@ -202,8 +272,11 @@ def decide(  # noqa: PLR0911 - a table, line by line
         return DeadLettered(policy.unroutable, failure.text)
     if kind == "dead_letter":
         return _dead_letter_or_drop(f"given up by its handler{_reason(failure)}", attempt, policy)
-    if kind in {"not_decodable", "unroutable", "took_process_down"}:
+    if kind in {"not_decodable", "unroutable", "took_process_down", "deferred_too_often"}:
         return _dead_letter_or_drop(failure.text, attempt, policy)
+    if kind == "defer":
+        pause = _pause(policy, attempt) if failure.after is None else failure.after
+        return Deferred(pause, f"deferred by its handler{_reason(failure)}")
     summary = f"{failure.name} on attempt {attempt}"
     if failure.is_final:
         return _dead_letter_or_drop(f"{summary}, which is not retried", attempt, policy)

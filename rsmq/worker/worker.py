@@ -483,8 +483,8 @@ class Worker(Configuration[B_co]):
             timeout: with until_empty: seconds after which the worker stops and NotEmptyInTime is
                 raised; None waits forever.
             raise_errors: with until_empty: True stops the worker at the first exception of a
-                handler, when its outcome is written, and raises it. Retry, Discard and DeadLetter
-                are no errors. It is for tests.
+                handler, when its outcome is written, and raises it. Retry, Defer, Discard
+                and DeadLetter are no errors. It is for tests.
 
         Raises:
             The errors of ``start``; and the error that ended the worker, such as WorkerReplaced.

@@ -168,6 +168,14 @@ def check_hide(state, result, stored):
     check_others(stored, state)
 
 
+def check_defer(state, result, stored):
+    assert result == b"1"
+    assert state.id not in stored.beside(state.queue.name, "alone")
+    assert stored.beside(state.queue.name, "unbegun")[state.id] == b"2"
+    assert in_flight(stored, state) is None
+    check_others(stored, state)
+
+
 def check_extend(state, result, stored):
     assert result == b"1"
     assert in_flight(stored, state) == f"2:{state.queue.name}".encode()
@@ -245,6 +253,12 @@ STEPS = [
     ),
     Step(
         "worker: hide", prepare_in_flight("w-hide", receives=2), settle("hide", 900_000), check_hide
+    ),
+    Step(
+        "worker: defer",
+        prepare_in_flight("w-defer", receives=2),
+        settle("defer", 900_000, 2),
+        check_defer,
     ),
     Step(
         "worker: extend",

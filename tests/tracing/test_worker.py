@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from rsmq import JSON, TEXT
 from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client, message_context
-from rsmq.worker import DeadLetter, Discard, Middleware, Retry
+from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry
 from tests.tracing.test_client import attributes, link_to, links
 from tests.workers.polling import wait_until
 
@@ -159,6 +159,7 @@ def test_each_attempt_has_a_span_with_its_error(env, sender, spans, tracing, as_
         (Retry(after=500), "rsmq.worker.outcome.Retry"),
         (DeadLetter("no"), "rsmq.worker.outcome.DeadLetter"),
         (Discard(), None),
+        (Defer(after=500), None),
     ],
 )
 def test_outcomes_that_a_handler_chooses(env, sender, spans, tracing, as_handler, error, name):

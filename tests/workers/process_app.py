@@ -15,7 +15,16 @@ import time
 from pathlib import Path
 
 from rsmq import JSON, RSMQ
-from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Middleware, Retry, Worker, json_field
+from rsmq.worker import (
+    DeadLetter,
+    Defer,
+    Discard,
+    HandlerTimedOut,
+    Middleware,
+    Retry,
+    Worker,
+    json_field,
+)
 from tests.hostile_errors import make_hostile_error
 
 EVENTS = Path(os.environ.get("PROCESS_APP_EVENTS", os.devnull))
@@ -99,6 +108,8 @@ def act(order, message):  # noqa: PLR0912 - one branch for each order
             raise NoSuchItem("no item")
         case "retry" if message.attempt == 1:
             raise Retry("later", after=0.05)
+        case "defer" if message.receive_count < 4:
+            raise Defer("locked", after=0.05)
         case "discard":
             raise Discard("old")
         case "dead":

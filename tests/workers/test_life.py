@@ -228,6 +228,7 @@ def test_handlers_that_exceed_the_grace_period_have_their_messages_released(env,
     assert seen[0].lease_lost
     assert env.due_in("q", id) <= 0
     assert env.fields("q")[f"{id}:rc"] == b"1"
+    assert env.raw.hget(f"{env.ns}:q:x:unbegun", id) == b"1"
     assert worker.numbers.released == 1
     gate.open()
     assert rsmq.receive_message("q", vt=60).receive_count == 2
@@ -833,7 +834,8 @@ def test_numbers_count_all_outcomes(env, rsmq):
     worker.stop()
 
     assert str(worker.numbers) == (
-        "6 received, 2 handled, 2 failed, 2 retried, 1 dead, 1 dropped, 0 lost, 0 released, 0 hung"
+        "6 received, 2 handled, 2 failed, 2 retried, 0 deferred, 1 dead, 1 dropped, "
+        "0 lost, 0 released, 0 hung"
     )
 
 

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rsmq import BYTES, JSON, RSMQ, __version__, gauges
 from rsmq.metrics import Metrics, QueueMetrics, queues, serve
 from rsmq.metrics import workers as metric_workers
-from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload
+from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, event_payload
 from tests.servers import Server, free_port, redis_7
 from tests.workers.polling import wait_until
 
@@ -189,6 +189,24 @@ def test_requested_retry_is_no_failure(env, rsmq, registry):
     assert worker.numbers.failed == 0
     assert sample_value(registry, "messages_retried_total", queue="q") == 1
     assert sample_value(registry, "messages_failed_total", queue="q", exception="Retry") is None
+
+
+def test_a_deferral_is_no_failure(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
+
+    @worker.listener("q")
+    def handle(body, message):
+        if message.receive_count == 1:
+            raise Defer(after=0)
+
+    rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+
+    assert sample_value(registry, "messages_deferred_total", queue="q") == 1
+    assert sample_value(registry, "messages_retried_total", queue="q") == 0
+    assert sample_value(registry, "messages_failed_total", queue="q", exception="Defer") is None
 
 
 def test_wait_of_a_message_is_measured_at_its_first_attempt(env, rsmq, registry):

@@ -134,6 +134,17 @@ def read_dead_letters(env):
     return sorted(found)
 
 
+def test_deferred_messages_have_no_attempt(env, app):
+    app.module.rsmq.send_messages("q", ["defer"])
+    app.worker.run(until_empty=True, timeout=60, raise_errors=True)
+
+    assert len(app.events("call")) == 4
+    numbers = app.worker.numbers
+    assert (numbers.deferred, numbers.failed, numbers.handled) == (3, 0, 1)
+    assert read_dead_letters(env) == []
+    assert env.is_empty("q")
+
+
 def test_hooks_get_the_remote_error(env, app):
     app.module.rsmq.send_messages("q", ["raise", "final"])
     app.module.rsmq.send_messages("routes", [{"type": "other"}, {"type": "created", "id": 7}])

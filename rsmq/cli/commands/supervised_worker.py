@@ -129,9 +129,7 @@ class SupervisedWorker:
             "is_ready": health.is_ready,
             "grace": grace,
             "has_reached_limit": self._has_reached_limit,
-            "has_handled": any(
-                (numbers.handled, numbers.failed, numbers.retried, numbers.dropped, numbers.dead)
-            ),
+            "has_handled": numbers.has_outcomes,
             "metrics": self._take_snapshot(),
         }
 

@@ -43,12 +43,17 @@ local function delete_in_flight(in_flight, ids, value, fit)
   variadic('HDEL', in_flight, deleted)
 end
 
+-- Whether an action also stores how many receives of a message are no attempts.
+local function is_no_attempt(action)
+  return action == 'unbegun' or action == 'defer'
+end
+
 -- Fails if one of the hashes that change when messages are settled is on another node of a cluster.
 local function require_local_records(zset, action, has_records)
   if has_records == '1' then
     require_local_beside(zset, ':x:alone')
   end
-  if action == 'unbegun' or has_records == '1' and action == 'delete' then
+  if is_no_attempt(action) or has_records == '1' and action == 'delete' then
     require_local_beside(zset, ':x:unbegun')
   end
 end

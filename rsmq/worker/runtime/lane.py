@@ -83,6 +83,8 @@ class Cell:
         retry_at: returns the monotonic seconds before which no call is made in it, because the last
             one failed; 0 if calls are made.
         is_used: whether the worker may have stored its name in it.
+        server_ahead: how far the server's clock is ahead of the monotonic one, seconds, as the last
+            receive has found.
         has_unknown_messages: whether messages may be in flight that this worker does not know: the
             reply to a receive was lost.
         losses: the lost replies of the receives in it.
@@ -94,8 +96,15 @@ class Cell:
     delivery_class: type[Delivery] = Delivery
     retry_at: Callable[[], float] = field(default=lambda: 0.0)
     is_used: bool = False
+    server_ahead: float = 0.0
     has_unknown_messages: bool = False
     losses: LostReplies = field(default_factory=LostReplies)
+
+    def seconds_since(self, server_ms: int | None) -> float:
+        """Return the seconds since a time of the server, by its clock; 0 if there is none."""
+        if server_ms is None:
+            return 0.0
+        return time.monotonic() + self.server_ahead - server_ms / 1000
 
     def show_id(self, id: str) -> str:
         """Return the id of a message as its consumer sees it, from the id as it is stored."""

@@ -274,6 +274,7 @@ class Prefetcher:
         lane.renew_at = min(lane.renew_at, queue.renew_at)
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
+        queue.cell.server_ahead = now / 1000 - sent_at
         singles = [
             SingleJob(queue, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)

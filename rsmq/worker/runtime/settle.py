@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from rsmq.operations.worker import (
 )
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import Failure
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
@@ -30,6 +32,8 @@ from rsmq.worker.outcome import (
     FIRST_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
     DeadLettered,
+    Deferred,
+    DeferredTooOften,
     Dropped,
     Outcome,
     Retried,
@@ -150,6 +154,8 @@ class Settler:
     def decide_failure(self, queue: CellQueue, lease: Lease, failure: Failure) -> None:
         """Decide the outcome of a message that could not be handled."""
         if change_message(lease, DECIDE):
+            if failure.kind == "defer":
+                failure = _limit_deferrals(queue, lease, failure)
             outcome = decide(failure, lease.attempt, queue.lane.policy)
             self.add_decision(queue, lease, outcome, failure)
 
@@ -159,7 +165,7 @@ class Settler:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
         lease.failure = failure
         is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
-        if not is_requested and failure.kind != "discard":
+        if not is_requested and failure.kind not in {"defer", "discard"}:
             self.numbers.failed += 1
         if queue.lane.listener.process and failure.kind == "timed_out":
             self.numbers.hung += 1
@@ -171,10 +177,10 @@ class Settler:
             self._add_retry_or_drop(decision)
 
     def _add_retry_or_drop(self, decision: Decision) -> None:
-        queue, lease = decision.queue, decision.lease
-        action: Literal["hide", "delete"] = (
-            "hide" if isinstance(decision.outcome, Retried) else "delete"
-        )
+        queue, lease, outcome = decision.queue, decision.lease, decision.outcome
+        action: Literal["hide", "defer", "delete"] = "delete"
+        if isinstance(outcome, Retried | Deferred):
+            action = "hide" if isinstance(outcome, Retried) else "defer"
         self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
 
     def release(self, queue: CellQueue, leases: Iterable[Lease]) -> None:
@@ -186,10 +192,12 @@ class Settler:
             if not is_changed:
                 self.mark_lost(queue, lease, "its visibility timeout was over")
                 continue
-            if is_begun:
-                kind = Kind(queue, "released", "release", lease.count, lease.job.is_quarantined)
+            is_quarantined = lease.job.is_quarantined
+            if is_begun and _is_attempt(queue, lease):
+                kind = Kind(queue, "released", "release", lease.count, False)
             else:
-                kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
+                kind = Kind(queue, "released", "unbegun", lease.count, is_quarantined)
+            if not is_begun:
                 remove_in_flight(queue, lease)
             self._add(kind, lease)
 
@@ -248,13 +256,16 @@ class Settler:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
         ids: list[Any]
         lane = kind.queue.lane
-        if kind.action == "hide":
+        if kind.action in ("hide", "defer"):
             ids = [(each.lease.id, round(each.outcome.delay_seconds * 1000)) for each in items]
+            if kind.action == "defer":
+                ids = [
+                    (*pair, each.lease.unbegun + 1) for pair, each in zip(ids, items, strict=True)
+                ]
+            hook = "before_retry" if kind.action == "hide" else "before_defer"
             for each in items:
                 message = each.lease.to_delivery(lane.name, lane.codec)
-                self._hooks.call(
-                    "before_retry", message, each.outcome.delay_seconds, each.failure.error
-                )
+                self._hooks.call(hook, message, each.outcome.delay_seconds, each.failure.error)
         else:
             leases = _leases_of(kind, items)
             if kind.action == "delete":
@@ -321,6 +332,11 @@ class Settler:
                 )
             self._hooks.call(
                 "after_retry", message, decision.outcome.delay_seconds, decision.failure.error
+            )
+        elif isinstance(decision.outcome, Deferred):
+            self.numbers.deferred += 1
+            self._hooks.call(
+                "after_defer", message, decision.outcome.delay_seconds, decision.failure.error
             )
         elif isinstance(decision.outcome, Dropped):
             self.numbers.dropped += 1
@@ -452,6 +468,31 @@ def _create_target(kind: DeadLetterKind) -> bool:
         _log.error("queue %s can't be created again: %s", kind.target, error)
         return False
     return True
+
+
+def _limit_deferrals(queue: CellQueue, lease: Lease, failure: Failure) -> Failure:
+    """Return the failure of a message, or another one if it was deferred too often."""
+    seconds = queue.cell.seconds_since(lease.first_received_ms)
+    if queue.lane.policy.may_defer(lease.unbegun, seconds):
+        return failure
+    text = f": {failure.text}" if failure.text else ""
+    error = DeferredTooOften(f"deferred too often, {lease.unbegun} times in {seconds:.0f} s{text}")
+    return read_error(error)
+
+
+def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
+    """
+    Return whether a call counts that is interrupted by the end of the worker.
+
+    Usually not: workers that stop more often than a long call can end would use up its attempts.
+    But it counts if the call has exceeded its max_runtime, or if the message was interrupted or
+    deferred too often: then it may hang forever. In quarantine its record stays.
+    """
+    lane, started_at = queue.lane, lease.job.started_at
+    if started_at is not None and time.monotonic() - started_at > lane.listener.max_runtime:
+        return True
+    seconds = queue.cell.seconds_since(lease.first_received_ms)
+    return not lane.policy.may_defer(lease.unbegun, seconds)
 
 
 def _has_records(lease: Lease) -> bool:
