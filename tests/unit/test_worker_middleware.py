@@ -12,7 +12,8 @@ from rsmq.worker.middleware import HOOKS, Hooks
 EXPECTED = [
     "before_start", "before_receive", "after_receive", "before_handle", "after_handle",
     "before_retry", "after_retry", "before_defer", "after_defer", "before_dead_letter",
-    "after_dead_letter", "before_delete", "after_delete", "after_drop", "after_release", "lease_lost", "before_stop", "after_stop",
+    "after_dead_letter", "before_delete", "after_delete", "after_drop", "after_release",
+    "lease_lost", "before_stop", "after_stop",
     "after_push", "after_target_change",
 ]  # fmt: skip
 
