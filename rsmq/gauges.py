@@ -11,7 +11,7 @@ limit applies to the messages of all cells of a set together.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.cells.sync import Cells
@@ -36,13 +36,16 @@ class QueueGauges:
         in_flight: messages that were received and are hidden.
         delayed: messages that were never received and are hidden.
         oldest_seconds: seconds since the oldest message was sent; None without a message.
-        is_estimate: whether the three numbers above are estimates.
+        due_seconds: seconds since the message that is received next became visible, at the time of
+            the walk; None without a visible message.
+        is_estimate: whether in_flight, delayed and oldest_seconds are estimates.
     """
 
     attributes: QueueAttributes
     in_flight: int
     delayed: int
     oldest_seconds: float | None
+    due_seconds: float | None
     is_estimate: bool
 
 
@@ -54,6 +57,7 @@ class _Walk:
     in_flight: int
     delayed: int
     oldest_ms: float | None
+    due_seconds: float | None
     is_estimate: bool
 
 
@@ -79,12 +83,19 @@ class GaugeReader:
         """
         walk = self._walk(queue, attributes)
         oldest = None if walk.oldest_ms is None else max(time.time() - walk.oldest_ms / 1000, 0)
-        return QueueGauges(attributes, walk.in_flight, walk.delayed, oldest, walk.is_estimate)
+        return QueueGauges(
+            attributes,
+            walk.in_flight,
+            walk.delayed,
+            oldest,
+            walk.due_seconds,
+            walk.is_estimate,
+        )
 
     def _walk(self, queue: str, attributes: QueueAttributes) -> _Walk:
         now = time.monotonic()
         if attributes.messages == 0:
-            return _Walk(now, 0, 0, None, is_estimate=False)
+            return _Walk(now, 0, 0, None, None, is_estimate=False)
         walk = self._walks.get(queue)
         if (
             walk is None
@@ -93,27 +104,39 @@ class GaugeReader:
         ):
             walk = self._walks[queue] = self._new_walk(queue, attributes, now)
         elif walk.is_estimate:
-            return _Walk(
-                walk.walked_at, attributes.hidden_messages, 0, walk.oldest_ms, is_estimate=True
-            )
+            return replace(walk, in_flight=attributes.hidden_messages)
         return walk
 
     def _new_walk(self, queue: str, attributes: QueueAttributes, now: float) -> _Walk:
         try:
             if _is_long(attributes):
-                sent = [
-                    message.sent_ms
-                    for message in self.source.find_first(queue)
-                    if message.sent_ms is not None
-                ]
-                oldest = min(sent, default=None)
-                return _Walk(now, attributes.hidden_messages, 0, oldest, is_estimate=True)
+                first = self.source.find_first(queue)
+                sent = [message.sent_ms for message in first if message.sent_ms is not None]
+                return _Walk(
+                    now,
+                    attributes.hidden_messages,
+                    0,
+                    min(sent, default=None),
+                    _seconds_since(min((each.visible_at_ms for each in first), default=None)),
+                    is_estimate=True,
+                )
             counts = self.source.count_messages(queue)
         except QueueNotFound:  # deleted since its attributes were read
-            return _Walk(now, 0, 0, None, is_estimate=False)
+            return _Walk(now, 0, 0, None, None, is_estimate=False)
         return _Walk(
-            now, counts.in_flight, counts.delayed, counts.oldest_sent_ms, is_estimate=False
+            now,
+            counts.in_flight,
+            counts.delayed,
+            counts.oldest_sent_ms,
+            _seconds_since(counts.due_since_ms),
+            is_estimate=False,
         )
+
+
+def _seconds_since(ms: float | None) -> float | None:
+    """Return the seconds since a Unix ms; None if it is in the future."""
+    seconds = -1.0 if ms is None else time.time() - ms / 1000
+    return seconds if seconds >= 0 else None
 
 
 def _is_long(attributes: QueueAttributes) -> bool:

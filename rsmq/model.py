@@ -327,14 +327,22 @@ class MessageCounts:
         delayed: messages that were never received and are hidden.
         oldest_sent_ms: Unix ms when the oldest message was sent, taken from its id, with
             microseconds as decimals; None if no id contains a time.
+        due_since_ms: Unix ms when the visible message that is received next became visible, which
+            has been visible the longest; None if no message is visible.
     """
 
     visible: int
     in_flight: int
     delayed: int
     oldest_sent_ms: float | None
+    due_since_ms: float | None = None
 
     @property
     def oldest_sent_at(self) -> datetime | None:
         """``oldest_sent_ms`` as an aware datetime in UTC."""
         return _to_datetime(self.oldest_sent_ms)
+
+    @property
+    def due_since_at(self) -> datetime | None:
+        """``due_since_ms`` as an aware datetime in UTC."""
+        return _to_datetime(self.due_since_ms)

@@ -39,11 +39,13 @@ def add_attributes(of_cells: Sequence[QueueAttributes]) -> QueueAttributes:
 
 
 def add_counts(of_cells: Sequence[MessageCounts]) -> MessageCounts:
-    """Return the sums of the counts of all cells, and the time of the oldest message."""
+    """Return the sums of the counts of all cells, and the earliest of their times."""
     oldest = [each.oldest_sent_ms for each in of_cells if each.oldest_sent_ms is not None]
+    due_since = [each.due_since_ms for each in of_cells if each.due_since_ms is not None]
     return MessageCounts(
         visible=sum(each.visible for each in of_cells),
         in_flight=sum(each.in_flight for each in of_cells),
         delayed=sum(each.delayed for each in of_cells),
         oldest_sent_ms=min(oldest, default=None),
+        due_since_ms=min(due_since, default=None),
     )

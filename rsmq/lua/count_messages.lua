@@ -7,7 +7,7 @@
 -- ARGV[2] seen   integer     the position: ids of that score already read
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms,
---         visible, in flight, delayed, {ids}}
+--         visible, in flight, delayed, {ids}, score of the first visible message or nil}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -30,13 +30,13 @@ for at = 1, #found, 2 do
   names[#names + 1] = found[at] .. ':rc'
 end
 local counts, ids = values_of('HMGET', hash, names), {}
-local visible, in_flight, delayed = 0, 0, 0
+local visible, in_flight, delayed, first = 0, 0, 0, false
 for at = 1, #names do
   local id = found[2 * at - 1]
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
     ids[#ids + 1] = id
     if tonumber(found[2 * at]) <= now then
-      visible = visible + 1
+      visible, first = visible + 1, first or found[2 * at]
     elseif counts[at] then
       in_flight = in_flight + 1
     else
@@ -45,4 +45,4 @@ for at = 1, #names do
   end
 end
 local score, behind = place_behind(found, #names, from, seen)
-return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids}
+return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids, first}

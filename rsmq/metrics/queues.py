@@ -46,6 +46,8 @@ _FIGURES = {
     "in_flight": "Messages that are received and hidden",
     "unfinished": "Messages that are due or in flight: the number for scalers",
     "oldest_seconds": "Seconds since the oldest message was sent",
+    "oldest_due_seconds": "Seconds since the oldest due message became due: the lag of consumers",
+    "paused": "Whether the queue is paused for workers",
     "dead_letters": "Messages in the dead-letter queue of the queue's policy",
 }
 _QUEUE_SERIES = {
@@ -251,6 +253,8 @@ def _read_figures(
         "in_flight": in_flight,
         "unfinished": attributes.visible_messages + in_flight,
         "oldest_seconds": gauges.oldest_seconds or 0.0,
+        "oldest_due_seconds": gauges.due_seconds or 0.0,
+        "paused": float(attributes.paused),
     }
     target = attributes.dead_letter_queue
     if target is not None:
@@ -278,10 +282,12 @@ class QueueMetrics:
 
     Gauges by ``queue``: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible`` (due),
     ``rsmq_queue_hidden``, ``rsmq_queue_in_flight``, ``rsmq_queue_unfinished`` (due or in flight,
-    for scalers), ``rsmq_queue_oldest_seconds`` (0 without a message), ``rsmq_queue_dead_letters``
-    (depth of the queue of its dead-letter policy), ``rsmq_queue_read_age_seconds``. And
-    ``rsmq_up``: 1 if Redis answers. Of a queue with more than 10,000 messages, only the messages
-    that workers of this library have count as in flight.
+    for scalers), ``rsmq_queue_oldest_seconds`` (since its send; 0 without a message),
+    ``rsmq_queue_oldest_due_seconds`` (since it became due; 0 without a due message),
+    ``rsmq_queue_paused`` (1 or 0), ``rsmq_queue_dead_letters`` (depth of the queue of its
+    dead-letter policy), ``rsmq_queue_read_age_seconds``. And ``rsmq_up``: 1 if Redis answers. Of a
+    queue with more than 10,000 messages, only the messages that workers of this library have count
+    as in flight.
 
     Of a set of cells, the numbers of a queue are the sums of the cells that answered in the last
     round. ``rsmq_cell_up``, by ``cell``, is 1 for each of these, and ``rsmq_up`` is 1 if all

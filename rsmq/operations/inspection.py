@@ -34,6 +34,7 @@ def count_messages(namespace: Namespace, qname: str) -> Steps[MessageCounts]:
 def _count(keys: QueueKeys) -> Steps[MessageCounts]:
     visible = in_flight = delayed = 0
     oldest: float | None = None
+    due_since: bytes | None = None
     position: Position | None = (b"-inf", b"0")
     while position:
         reply = yield walk_step("count_messages", keys, position)
@@ -43,8 +44,15 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
             us = parse_sent_us(decode_name(id), now)
             if us is not None and (oldest is None or us < oldest):
                 oldest = us
+        due_since = due_since or reply[7]
         position = parse_next_position(reply)
-    return MessageCounts(visible, in_flight, delayed, None if oldest is None else oldest / 1000)
+    return MessageCounts(
+        visible,
+        in_flight,
+        delayed,
+        None if oldest is None else oldest / 1000,
+        None if due_since is None else float(due_since),
+    )
 
 
 def peek_messages(

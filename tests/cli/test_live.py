@@ -38,6 +38,7 @@ def test_top_without_a_terminal_prints_the_table_once(cli, rsmq, q):
 
     assert heading.split() == [
         "QUEUE", "VISIBLE", "IN", "FLIGHT", "DELAYED", "DEAD", "SENT/S", "RECEIVED/S", "OLDEST",
+        "DUE", "FOR",
     ]  # fmt: skip
     assert dead.split()[:3] == ["dead", "(paused)", "1"]
     assert row.split()[:7] == ["q", "2", "1", "1", "1", "-", "-"]
@@ -101,6 +102,7 @@ def test_messages_are_counted_every_few_seconds_and_not_in_long_queues(rsmq, q, 
 
     assert (walks, read.about) == ([q, q], True)
     assert (read.visible, read.in_flight, read.delayed) == (10_000, 1, 0)
+    assert 0 <= read.due_seconds < 60
     assert read.oldest_seconds >= 0
     assert rsmq.get_message(q, ids[0]).receive_count == 0
 

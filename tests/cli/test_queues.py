@@ -106,6 +106,7 @@ def test_stats_count_by_state(cli, rsmq):
     }  # fmt: skip
     assert (fields["total_sent"], fields["total_received"]) == (4, 1)
     assert fields["oldest_sent_ms"] == rsmq.count_messages("q").oldest_sent_ms
+    assert fields["due_since_ms"] == rsmq.count_messages("q").due_since_ms
     assert lines[0].split()[:3] == ["QUEUE", "VISIBLE", "IN"]
     assert [line.split()[0] for line in lines[1:]] == ["other", "q"]
     assert lines[2].split()[1:6] == ["2", "1", "1", "4", "1"]

@@ -87,9 +87,12 @@ def test_many_large_bodies_are_peeked_in_steps(env, queue):
 def test_counts_of_states(env, queue, mixed):
     before = env.state()
     first = min(mixed[None])
+    scores = env.scores(queue)
+    due_since = min(scores[id] for id in mixed["visible"])
 
     counts = env.rsmq.count_messages(queue)
-    assert counts == MessageCounts(3, 3, 3, int(first[:10], 36) / 1000)
+    assert counts == MessageCounts(3, 3, 3, int(first[:10], 36) / 1000, due_since)
+    assert counts.due_since_at.timestamp() == pytest.approx(due_since / 1000)
     assert counts.oldest_sent_at.timestamp() == pytest.approx(int(first[:10], 36) / 1e6, abs=1e-5)
     assert env.state() == before
 
@@ -97,6 +100,7 @@ def test_counts_of_states(env, queue, mixed):
 def test_counts_of_an_empty_queue(env, queue):
     assert env.rsmq.count_messages(queue) == MessageCounts(0, 0, 0, None)
     assert env.rsmq.count_messages(queue).oldest_sent_at is None
+    assert env.rsmq.count_messages(queue).due_since_at is None
     assert env.rsmq.peek_messages(queue) == env.rsmq.peek_messages(queue, -5) == []
 
 
@@ -105,11 +109,23 @@ def test_the_oldest_message_is_found_by_the_times_in_ids(env, queue):
     for id in ("0123456789abcdef" * 2, "z" * 32, "x" * 20):
         env.raw.hset(env.hash(queue), id, "m")
         env.raw.zadd(env.zset(queue), {id: now - 5})
-    assert env.rsmq.count_messages(queue) == MessageCounts(3, 0, 0, None)
+    assert env.rsmq.count_messages(queue) == MessageCounts(3, 0, 0, None, now - 5)
     id = env.rsmq.send_message(queue, "m", delay=9)
     env.rsmq.send_message(queue, "younger, and due before")
 
     assert env.rsmq.count_messages(queue).oldest_sent_ms == int(id[:10], 36) / 1000
+
+
+def test_messages_that_are_not_due_are_due_since_no_time(env, queue):
+    env.rsmq.send_message(queue, "later", delay=9)
+    env.rsmq.send_message(queue, "in flight", front=True)
+    env.rsmq.receive_message(queue)
+    assert env.rsmq.count_messages(queue).due_since_ms is None
+    long_ago = env.now_ms() - 3_000_000
+    ids = env.rsmq.send_messages(queue, ["m"] * 1500)
+    env.raw.zadd(env.zset(queue), {ids[700]: long_ago, "g" * 32: long_ago - 5})
+
+    assert env.rsmq.count_messages(queue).due_since_ms == long_ago
 
 
 def test_ids_without_bodies_are_not_counted(env, queue):

@@ -291,6 +291,24 @@ def queue_metrics(env, registry, monkeypatch):
             each.close()
 
 
+def test_the_lag_of_consumers_does_not_include_delayed_messages(env, rsmq, registry, queue_metrics):
+    env.create_queues("late", "delayed")
+    (id,) = rsmq.send_messages("late", ["x"])
+    rsmq.send_message("late", "delayed", delay=9999)
+    rsmq.send_message("delayed", "x", delay=9999)
+    env.raw.zincrby(env.queue_key("late"), -5_000_000, id)
+    rsmq.pause_queue("delayed")
+    queue_metrics()
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="late") == 2)
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="delayed") is not None)
+
+    assert sample_value(registry, "queue_oldest_due_seconds", queue="late") >= 5000
+    assert sample_value(registry, "queue_oldest_seconds", queue="late") < 5000
+    assert sample_value(registry, "queue_oldest_due_seconds", queue="delayed") == 0
+    assert sample_value(registry, "queue_paused", queue="late") == 0
+    assert sample_value(registry, "queue_paused", queue="delayed") == 1
+
+
 def test_queue_gauges_show_the_current_state(env, rsmq, registry, queue_metrics):
     env.create_queues("q", "dead")
     rsmq.set_dead_letter_policy("q", "dead", 3)
@@ -306,6 +324,8 @@ def test_queue_gauges_show_the_current_state(env, rsmq, registry, queue_metrics)
     assert sample_value(registry, "queue_in_flight", queue="q") == 1
     assert sample_value(registry, "queue_unfinished", queue="q") == 3
     assert 0 <= sample_value(registry, "queue_oldest_seconds", queue="q") < 20
+    assert 0 <= sample_value(registry, "queue_oldest_due_seconds", queue="q") < 20
+    assert sample_value(registry, "queue_paused", queue="q") == 0
     assert sample_value(registry, "queue_dead_letters", queue="q") == 2
     assert sample_value(registry, "queue_dead_letters", queue="dead") is None
     assert 0 <= sample_value(registry, "queue_read_age_seconds", queue="q") < 20

@@ -33,6 +33,7 @@ class Figures:
         received_per_second: messages received per second since the previous reading, with pops and
             repeated receives.
         oldest_seconds: the seconds since the oldest message was sent.
+        due_seconds: the seconds since the message that is received next became visible.
         dead_letter_queue: the name of its dead-letter queue.
         about: whether in_flight, delayed and oldest_seconds are estimates.
         paused: whether the queue is paused for workers.
@@ -46,6 +47,7 @@ class Figures:
     sent_per_second: float | None
     received_per_second: float | None
     oldest_seconds: float | None
+    due_seconds: float | None
     dead_letter_queue: str | None
     about: bool
     paused: bool
@@ -142,6 +144,7 @@ class FiguresReader:
             sent,
             received,
             gauges.oldest_seconds,
+            gauges.due_seconds,
             target,
             gauges.is_estimate,
             attributes.paused,
@@ -162,7 +165,7 @@ class FiguresReader:
 
 
 def sum_figures(read: list[Figures]) -> dict[str, Any]:
-    """Return the sums over queues, and the age of the oldest message of all."""
+    """Return the sums over queues, and the largest of their ages."""
     sums: dict[str, Any] = {}
     for name in SORTS[1:]:
         # A dead-letter queue that several queues share counts once.
@@ -170,7 +173,8 @@ def sum_figures(read: list[Figures]) -> dict[str, Any]:
             {each.dead_letter_queue: each for each in read}.values() if name == "dead" else read
         )
         values = [value for each in counted_once if (value := getattr(each, name)) is not None]
-        sums[name] = (max if name == "oldest_seconds" else sum)(values) if values else None
+        is_age = name in {"oldest_seconds", "due_seconds"}
+        sums[name] = (max if is_age else sum)(values) if values else None
     return sums
 
 

@@ -173,13 +173,23 @@ def note_unreadable_queues(call: Call, unreadable: Mapping[str, str]) -> Exit | 
     return Exit.NOT_ALL if unreadable else None
 
 
-_STATS = ("queue", "visible", "in flight", "delayed", "sent", "received", "oldest sent")
+_STATS = (
+    "queue",
+    "visible",
+    "in flight",
+    "delayed",
+    "sent",
+    "received",
+    "oldest sent",
+    "due since",
+)
 
 
 def _stats_row(fields: dict[str, Any]) -> tuple[Any, ...]:
     counts = (fields[name] for name in ("visible", "in_flight", "delayed"))
     totals = (fields[name] for name in ("total_sent", "total_received"))
-    return (format_text(fields["queue"]), *counts, *totals, format_time(fields["oldest_sent_ms"]))
+    times = (format_time(fields[name]) for name in ("oldest_sent_ms", "due_since_ms"))
+    return (format_text(fields["queue"]), *counts, *totals, *times)
 
 
 @command("pause", "rsmq pause orders")

@@ -30,6 +30,7 @@ HEADINGS = {
     "sent_per_second": "sent/s",
     "received_per_second": "received/s",
     "oldest_seconds": "oldest",
+    "due_seconds": "due for",
 }
 
 
@@ -65,6 +66,7 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
             _format_rate(each.sent_per_second),
             _format_rate(each.received_per_second),
             _mark_estimate(each, _format_age(each.oldest_seconds)),
+            _format_age(each.due_seconds),
         ]
         for each in figures
     ]
@@ -81,6 +83,7 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
                 _format_rate(sums["sent_per_second"]),
                 _format_rate(sums["received_per_second"]),
                 estimate_mark + _format_age(sums["oldest_seconds"]),
+                _format_age(sums["due_seconds"]),
             ]
         )
     return rows
