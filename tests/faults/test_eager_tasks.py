@@ -13,8 +13,12 @@ from rsmq import AsyncRSMQ
 from tests.servers import Server, redis_7
 
 
+async def go_on(coroutine, first_step):
+    return await run_rest(coroutine, first_step)  # a generator is not accepted as a task
+
+
 @types.coroutine
-def go_on(coroutine, first_step):
+def run_rest(coroutine, first_step):
     """Run the rest of a coroutine whose first step, which has a result or raised, has run."""
     while True:
         kind, value = first_step.pop()
