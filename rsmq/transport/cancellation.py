@@ -17,6 +17,9 @@ from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 
 T = TypeVar("T")
 
+#: How long a cancelled step may take to end.
+_CANCEL_SECONDS = 0.1
+
 
 class CancellationGuard:
     """
@@ -87,7 +90,13 @@ class CancellationGuard:
             )  # unlike shield, it can be awaited again after a cancellation
             return task.result()
 
-        return await self.finish(wait)
+        try:
+            return await self.finish(wait)
+        finally:
+            if not task.done():
+                # After the grace period. When this returns, the connection may be used again.
+                task.cancel()
+                await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
 
     async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step that can be run again after a cancellation, and return its result."""

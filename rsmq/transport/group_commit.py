@@ -135,9 +135,13 @@ class GroupCommit:
             await self._check_disk()
         outcome = asyncio.get_running_loop().create_future()
         self._calls.append(_Call(operation, confirmation, is_asking, outcome))
-        if self._runner is None or self._runner.done():
-            self._runner = asyncio.ensure_future(self._run())
-        result: tuple[Any, str | None] = await outcome
+        try:
+            if self._runner is None or self._runner.done():
+                self._runner = asyncio.ensure_future(self._run())
+                self._runner.add_done_callback(self._note_end)
+            result: tuple[Any, str | None] = await outcome
+        finally:
+            outcome.cancel()  # if an exception has ended the call, it is not sent later
         return result
 
     def retire(self) -> None:
@@ -171,11 +175,13 @@ class GroupCommit:
                 finally:
                     connection.calls -= 1
                     connection.close_if_unused()
-            except asyncio.CancelledError:  # by a program that cancels all tasks, for example
-                self._fail_all(RedisConnectionError("Waiting for replicas was cancelled."))
-                raise
             except Exception as error:  # noqa: BLE001 - each waiting call raises it
                 self._fail_all(error)
+
+    def _note_end(self, runner: asyncio.Task[None]) -> None:
+        """Fail the calls that are left, if all tasks were cancelled or a signal handler raised."""
+        if runner.cancelled() or runner.exception() is not None:
+            self._fail_all(RedisConnectionError("Waiting for replicas was interrupted."))
 
     async def _send_group(self, connection: MultiplexedConnection) -> None:
         """Send the calls that were not sent yet, and wait for all; finish those that can be."""
@@ -183,9 +189,16 @@ class GroupCommit:
         unsent = [each for each in self._calls if not each.is_sent and not each.outcome.done()]
         commands = [each.commands() for each in unsent]
         waits = self._waits(loop.time())
-        request = connection.send([*(part for each in commands for part in each), *waits.values()])
         for each in unsent:
             each.is_sent = True
+        try:
+            request = connection.send(
+                [*(part for each in commands for part in each), *waits.values()]
+            )
+        except NotSent:
+            for each in unsent:
+                each.is_sent = False
+            raise
         replies = await request.wait()
         now = loop.time()
         at = 0

@@ -463,6 +463,42 @@ def test_a_cancelled_receive_leaves_no_unhandled_exception(server, ns, monkeypat
     assert unhandled(main) == []
 
 
+def test_a_send_that_hangs_longer_than_its_cancelled_call_is_not_made_later(
+    server, raw, ns, monkeypatch
+):
+    """The connection is used by other calls then: its reply would be that of another one."""
+    monkeypatch.setattr(cancellation, "INTERRUPTION_GRACE_SECONDS", 0.05)
+    send = redis.asyncio.Connection.send_command
+    may_send = asyncio.Event()
+
+    async def slow(self, *args, **options):
+        if any(b":slow" in bytes(each) for each in args if isinstance(each, bytes)):
+            await may_send.wait()
+        await send(self, *args, **options)
+
+    async def main():
+        inner = redis.asyncio.Redis(port=server.port, max_connections=1)
+        client = AsyncRSMQ(inner, ns=ns)
+        await client.create_queue("slow")
+        await client.create_queue("q")
+        ids = [await client.send_message("q", f"body {each}") for each in range(3)]
+        await client.receive_message("slow")  # the server has the script
+        monkeypatch.setattr(redis.asyncio.Connection, "send_command", slow)
+        call = asyncio.create_task(client.receive_message("slow"))
+        await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await client.get_message("q", ids[0])).body == "body 0"
+        may_send.set()
+        await asyncio.sleep(0.01)
+        for number, id in enumerate(ids):
+            assert (await client.get_message("q", id)).body == f"body {number}"
+        await inner.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_call_leaves_no_unhandled_error_of_connecting(unhandled):
     async def serve(_number, reader, _writer):
         await reader.read(1)

@@ -12,11 +12,23 @@ from contextlib import contextmanager
 
 import pytest
 import redis
+import redis.asyncio
 
-from rsmq import RSMQ, AsyncRSMQ, ClientClosed
-from rsmq.transport import multiplexed
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, NotReplicated
+from rsmq.transport import (
+    attempts_aio,
+    cancellation,
+    commands,
+    group_commit,
+    multiplexed,
+    multiplexed_caller,
+    pool_caller_aio,
+)
 from tests.bytecodes import signal_at
 from tests.scale import scaled
+
+# For a coroutine that an exception keeps from being awaited, and a socket from being closed.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 CALLS = 3
 #: Ends the calls whose exception was raised where nothing can notice it.
@@ -114,6 +126,7 @@ class Calls:
             *(client.send_message("written", body) for body in bodies),
             *others,
         )
+        found = [each.result if isinstance(each, NotReplicated) else each for each in found]
         stored = self._raw.hgetall(f"{self._ns}:written:Q")
         self._raw.delete(f"{self._ns}:written")
         for id in stored:
@@ -157,7 +170,6 @@ def test_each_call_gets_its_own_reply_or_an_error(connect, raw, ns, loop, kind, 
     assert number > 50  # else they were not counted
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
 def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_and_closed(
     connect, raw, ns, loop, kind, monkeypatch
@@ -172,6 +184,38 @@ def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_a
         if not raised:
             break
         loop.run(client.close())
+    assert number > 50
+
+
+AROUND = tuple(
+    each.__file__ for each in (attempts_aio, cancellation, commands, group_commit,
+                               multiplexed_caller, pool_caller_aio)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "options", [{}, {"min_replicas": 1, "replica_timeout": 0.001}], ids=["plain", "confirmed"]
+)
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "handed in"])
+def test_each_call_gets_its_own_reply_or_an_error_above_the_connection(
+    server, raw, ns, loop, kind, options, is_own
+):
+    calls = Calls(raw, ns, loop, 1)
+    raw.config_set("hz", 500)  # else each wait for replicas takes a tenth of a second
+    for number in itertools.count(1):
+        inner = redis.asyncio.Redis(port=server.port, socket_timeout=TIMEOUT_SECONDS)
+        client = (
+            AsyncRSMQ.from_url(server.url, ns=ns, socket_timeout=TIMEOUT_SECONDS, **options)
+            if is_own
+            else AsyncRSMQ(inner, ns=ns, **options)
+        )
+        with raising(kind, number, *AROUND) as raised:
+            calls.check(client)
+        assert any(calls.check(client) for _ in range(10)), raised
+        loop.run(client.close(), inner.aclose())
+        if not raised:
+            break
     assert number > 50
 
 
