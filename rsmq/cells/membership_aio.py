@@ -6,7 +6,6 @@ The set to which cells belong: each has the id of its set, its number and the nu
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 from time import monotonic
@@ -17,11 +16,12 @@ from rsmq.cells.client_aio import AsyncCellClient
 from rsmq.cells.failures import pause_seconds
 from rsmq.cells.records import describe_record
 from rsmq.errors import CellsMismatch, ClientClosed
+from rsmq.guarded_log import get_logger
 from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.transport.aio import AsyncCaller
 from rsmq.waiting.cells_aio import pause
 
-_log = logging.getLogger("rsmq.cells")
+_log = get_logger("rsmq.cells")
 
 #: Seconds after which the record of a cell is read again before its next use.
 RECHECK_SECONDS = 60.0

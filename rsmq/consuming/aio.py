@@ -6,7 +6,6 @@ The context managers of the asyncio client: ``consume`` and ``processing``.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 from redis.exceptions import RedisError
 
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.misuse import OnlyAsyncWith
 from rsmq.type_variables import B_co
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Release: TypeAlias = Callable[[list[Message]], Awaitable[Any]]
 
-_log = logging.getLogger("rsmq.consuming")
+_log = get_logger("rsmq.consuming")
 
 
 class AsyncConsumer(OnlyAsyncWith, Generic[B_co]):

@@ -6,7 +6,6 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 from redis.exceptions import RedisError
 
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.misuse import OnlyWith
 from rsmq.type_variables import B_co
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Release: TypeAlias = Callable[[list[Message]], Any]
 
-_log = logging.getLogger("rsmq.consuming")
+_log = get_logger("rsmq.consuming")
 
 
 class Consumer(OnlyWith, Generic[B_co]):

@@ -4,7 +4,6 @@ Bridges: forward new messages from or to another system until they are stopped.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.errors import InvalidValue, RSMQError, SourceNotFound
+from rsmq.guarded_log import get_logger
 from rsmq.migrate.mover import Mover, refuse_open_copy
 from rsmq.migrate.report import Report, add_progress, format_messages
 from rsmq.migrate.server import Server
@@ -24,7 +24,7 @@ from rsmq.migrate.target import prepare, refuse_same_queue
 from rsmq.transport.signals import Flag
 from rsmq.wire.limits import check_whole_number
 
-_log = logging.getLogger("rsmq.migrate")
+_log = get_logger("rsmq.migrate")
 
 #: The longest wait for messages, in seconds. After it the bridge checks whether it is stopped.
 _WAIT_SECONDS = 1.0

@@ -11,7 +11,6 @@ Without I/O; only ``FailedAttempts`` reads the clock. There are three kinds of f
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Generator
@@ -22,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import redis.exceptions as redis_errors
 
 from rsmq.errors import RSMQError, show_all
+from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import (
@@ -44,7 +44,7 @@ DEFAULT_GROUP_RETRY_DEADLINE_SECONDS = 30.0
 #: closed waits for running calls.
 INTERRUPTION_GRACE_SECONDS = 1.0
 
-_log = logging.getLogger("rsmq.transport")
+_log = get_logger("rsmq.transport")
 
 #: A call that is retried for longer logs a warning.
 _SECONDS_BEFORE_WARNING = 1.0
@@ -210,9 +210,11 @@ class FailedAttempts:
         if self._is_logged or now < self._logs_at:
             return
         self._is_logged = True
+        text = " ".join(str(error).split())
         _log.warning(
-            "%s\nThe call is retried for %.0f more seconds (retry_deadline).",
-            str(error).replace("? ", "?\n").replace(". Is Redis", ".\nIs Redis"),
+            "%s%s The call is retried for %.0f more seconds (retry_deadline).",
+            text,
+            "" if text.endswith((".", "?", "!")) else ".",
             self._retry_until - now,
         )
 

@@ -7,9 +7,10 @@ Such a call stops all tasks of the loop until Redis has answered.
 from __future__ import annotations
 
 import asyncio
-import logging
 
-_log = logging.getLogger("rsmq.worker")
+from rsmq.guarded_log import get_logger
+
+_log = get_logger("rsmq.worker")
 
 #: The event loops in which a synchronous call gets a warning; empty in most processes.
 watched_loops: set[asyncio.AbstractEventLoop] = set()

@@ -4,12 +4,13 @@ Copies of a worker's process that its handlers have forked. A copy must not hand
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from contextlib import suppress
 
-_log = logging.getLogger("rsmq.worker")
+from rsmq.guarded_log import get_logger
+
+_log = get_logger("rsmq.worker")
 
 _fork_count = 0
 

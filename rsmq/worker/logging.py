@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rsmq.guarded_log import get_logger
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
@@ -18,7 +19,7 @@ from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import Defer
 from rsmq.worker.runtime.invoke import current_message
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: The lines for the states of a webhook's target.
 _TARGET_STATES = {
@@ -187,12 +188,27 @@ class MessageFilter(logging.Filter):
         return True
 
 
-class _TextLines(logging.Formatter):
-    """Lines with times in UTC, in the format of all programs, to the millisecond."""
+class TextLines(logging.Formatter):
+    """
+    One line for each record, with the worker and the process, before the lines of its traceback.
+
+    Times are in UTC, in the format of all programs, to the millisecond.
+    """
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
+
+    def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:
+        """Make one; see ``JSONLines``."""
+        super().__init__("%(asctime)s %(levelname)s %(place)s %(name)s: %(message)s")
+        self._worker_name = worker_name
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
+        name = self._worker_name()
+        record.place = f"[{record.process}]" if name is None else f"[{name} {record.process}]"
+        record.message = record.message.replace("\r", "\\r").replace("\n", "\\n")
+        return super().formatMessage(record)
 
 
 def log_to_standard_error(
@@ -211,7 +227,7 @@ def log_to_standard_error(
     if as_json:
         handler.setFormatter(JSONLines(worker_name))
     else:
-        handler.setFormatter(_TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(TextLines(worker_name))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
@@ -220,7 +236,9 @@ class JSONLines(logging.Formatter):
     One JSON object for each line.
 
     It has time (UTC), level, logger, message, pid; worker, queue, message_id and attempt if they
-    are known; traceback. ``text`` is the earlier name of ``message``, for this version only.
+    are known; traceback and stack. ``text`` is the earlier name of ``message``, for this version
+    only. Fields of ``extra=`` follow, under their names; after ``extra_`` if the line has such a
+    name already. A value that JSON can't have is its text.
     """
 
     def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:
@@ -251,4 +269,27 @@ class JSONLines(logging.Formatter):
                 line[name] = getattr(record, name)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        for name, value in record.__dict__.items():
+            if name not in _STANDARD_FIELDS:
+                line[f"extra_{name}" if name in line else name] = _json_value(value)
         return json.dumps(line, ensure_ascii=False)
+
+
+#: The attributes of a record that are not fields of ``extra=``, or that a line has anyway.
+_STANDARD_FIELDS = {
+    *logging.makeLogRecord({}).__dict__,
+    *("asctime", "attempt", "message", "message_id", "place", "queue", "taskName"),
+}
+
+
+def _json_value(value: Any) -> Any:
+    try:
+        json.dumps(value, allow_nan=False)
+    except Exception:  # noqa: BLE001 - also of the value's own methods
+        try:
+            return str(value)
+        except Exception:  # noqa: BLE001 - as above
+            return f"<{type(value).__name__}>"
+    return value

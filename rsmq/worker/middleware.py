@@ -12,15 +12,15 @@ A middleware overrides the hooks that it needs; the other hooks cost nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rsmq.guarded_log import get_logger
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.forked_copy import OwnProcess
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 
 class Middleware:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
+from rsmq.guarded_log import get_logger
 from rsmq.operations import worker as worker_operations
 from rsmq.operations.worker import Identity, RegisteredWorker, list_in_flight, register_worker
 from rsmq.transport.process_identity import has_died
@@ -22,7 +22,7 @@ from rsmq.transport.process_identity import has_died
 HEARTBEAT_SECONDS = 1.0
 TTL = 5.0
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import os
 import re
 import secrets
@@ -31,6 +30,7 @@ from rsmq.errors import (
     NotEmptyInTime,
     RSMQError,
 )
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co
@@ -60,7 +60,7 @@ from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: How long the end of a program waits for a worker that was not stopped.
 _AT_EXIT_SECONDS = 2.0

@@ -16,7 +16,7 @@ from rsmq.cli import run_pipeline, run_worker
 from rsmq.cli.app.command_table import ALIASES, COMMANDS, OTHER_TERMS
 from rsmq.cli.app.durations import parse_duration
 from rsmq.cli.commands.top_screen import HEADINGS, fit_columns
-from rsmq.worker.logging import _TextLines
+from rsmq.worker.logging import TextLines
 from tests.cli.conftest import ROOT
 from tests.servers import Server, redis_7
 
@@ -251,7 +251,7 @@ def test_realtime_publishes_the_number_of_messages(cli, rsmq, raw, ns):
 def test_times_of_log_lines_have_the_format_of_all_times():
     record = logging.makeLogRecord({"created": 1_800_000_000.25, "msecs": 250.0})
 
-    assert _TextLines().formatTime(record) == "2027-01-15T08:00:00.250Z"
+    assert TextLines().formatTime(record) == "2027-01-15T08:00:00.250Z"
 
 
 @pytest.mark.parametrize("run", [run_worker, run_pipeline])

@@ -124,7 +124,8 @@ def test_retries_are_logged_once_after_a_second(caplog):
 
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().splitlines()[1] == f"Is Redis running at 127.0.0.1:{port}?"
+    assert f"Is Redis running at 127.0.0.1:{port}? The call is retried" in record.getMessage()
+    assert "\n" not in record.getMessage()
 
 
 def test_short_retries_are_not_logged(caplog):
@@ -138,7 +139,7 @@ def test_short_retries_are_not_logged(caplog):
     assert caplog.records == []
 
 
-def test_a_first_program_without_a_server_says_what_is_wrong_in_three_lines():
+def test_a_first_program_without_a_server_says_what_is_wrong_in_one_line():
     """Without any setting of logging, Python prints warnings on the standard error."""
     port = free_port()
     program = (
@@ -151,7 +152,8 @@ def test_a_first_program_without_a_server_says_what_is_wrong_in_three_lines():
     )
 
     lines = run.stderr.partition("Traceback")[0].splitlines()
-    assert lines[0] == f"Error 111 connecting to 127.0.0.1:{port}. Connection refused."
-    assert lines[1] == f"Is Redis running at 127.0.0.1:{port}?"
-    assert lines[2].startswith("The call is retried for ")
-    assert len(lines) == 3
+    assert lines[0].startswith(
+        f"Error 111 connecting to 127.0.0.1:{port}. Connection refused. "
+        f"Is Redis running at 127.0.0.1:{port}? The call is retried for "
+    )
+    assert len(lines) == 1

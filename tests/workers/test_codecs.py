@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from rsmq import BYTES
 from rsmq.codecs import dataclass_codec, pydantic_codec
 from rsmq.worker import Middleware, Worker, event_payload
 from rsmq.worker.listener import ListenerOptions, Options
+from tests.hostile_errors import Broken
 from tests.workers.polling import wait_until
 
 
@@ -121,3 +123,92 @@ def test_unknown_option_is_refused(env, method):
     by = {"by": event_payload} if method == "router" else {}
     with pytest.raises(TypeError, match="max_retry"):
         getattr(worker, method)("q", max_retry=3, **by)
+
+
+class PanickingCodec:
+    """A codec whose error is not an ``Exception``, as that of an extension in Rust."""
+
+    def encode(self, value):
+        return value.encode()
+
+    def decode(self, raw):
+        if raw == b"bad":
+            raise Broken("panic")
+        return raw.decode()
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+def test_body_at_which_a_codec_panics_fails_alone(env, batch):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+    bodies = []
+
+    @worker.listener("q", codec=PanickingCodec(), batch=batch, dead_letter_queue="dead")
+    def handle(body):
+        bodies.extend([body] if batch is None else body)
+
+    ids = env.rsmq.send_messages("q", ["a", "bad", "b"])
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 2 and worker.numbers.dead == 1)
+
+    assert bodies == ["a", "b"]
+    assert env.scores("dead").keys() == {ids[1]}
+    (letter,) = env.rsmq.peek_messages("dead")
+    assert letter.reason.exception == "Broken: panic"
+    assert letter.reason.attempts == 1
+
+
+def test_hook_that_panics_fails_only_its_message_of_a_batch(env):
+    class Panicking(Middleware):
+        def before_handle(self, message):
+            if message.body == "bad":
+                raise Broken("panic")
+
+    env.create_queues("q", "dead")
+    worker = env.create_worker(middleware=[Panicking()])
+    bodies = []
+    worker.listener("q", batch=10, max_retries=0, dead_letter_queue="dead")(bodies.extend)
+    ids = env.rsmq.send_messages("q", ["a", "bad", "b"])
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 2 and worker.numbers.dead == 1)
+
+    assert bodies == ["a", "b"]
+    assert env.scores("dead").keys() == {ids[1]}
+
+
+async def _work():
+    raise AssertionError("it does not run")
+
+
+def _generate():
+    yield
+
+
+async def _generate_async():
+    yield
+
+
+@pytest.mark.parametrize(
+    "make", [_work, _generate, _generate_async, lambda: asyncio.get_running_loop().create_future()]
+)
+def test_async_handler_that_returns_what_did_not_run_has_failed(env, make):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+
+    @worker.listener("q", max_retries=0, dead_letter_queue="dead")
+    async def handle(body):
+        return make()
+
+    @worker.listener("other", create=True)
+    async def handle_other(body):
+        return body
+
+    env.rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.dead == 1)
+    env.rsmq.send_message("other", "x")
+    wait_until(lambda: worker.numbers.handled == 1)
+
+    (letter,) = env.rsmq.peek_messages("dead")
+    assert letter.reason.exception.startswith("TypeError: the handler returned a ")
+    assert letter.reason.exception.endswith("await it in the handler")

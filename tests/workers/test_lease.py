@@ -441,6 +441,51 @@ def test_long_call_in_quarantine_does_not_stop_other_queues(env, rsmq, gate, mon
     assert env.is_empty("q")
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "task"])
+def test_call_in_quarantine_waits_for_a_slot_of_its_listener(
+    env, rsmq, gate, monkeypatch, is_async
+):
+    """Meanwhile other listeners make their calls."""
+    monkeypatch.setattr(quarantine, "_MAX_WAIT_SECONDS", 0.05)
+    env.create_queues("q", "other", "dead")
+    worker = env.create_worker(concurrency=4)
+    running, most, begun = [], [], []
+
+    def begin(body):
+        running.append(body)
+        most.append(len(running))
+
+    def handle(body):
+        begin(body)
+        if body != "warm":
+            gate()
+        running.remove(body)
+
+    async def handle_async(body):
+        begin(body)
+        if body != "warm":
+            await asyncio.to_thread(gate)
+        running.remove(body)
+
+    worker.listener("q", concurrency=1, max_retries=2, dead_letter_queue="dead")(
+        handle_async if is_async else handle
+    )
+    worker.listener("other")(begun.append)
+    rsmq.send_messages("q", ["warm", "long"])  # after the first call, both others are prefetched
+    send_with_receive_count(env, rsmq, "q", 5)
+    worker.start()
+    gate.wait_for(1)
+    for number in range(30):
+        rsmq.send_message("other", str(number))
+        wait_until(lambda number=number: len(begun) == number + 1)
+        time.sleep(0.005)
+    gate.open()
+    wait_until(lambda: worker.numbers.handled == 33)
+
+    assert max(most) == 1
+    assert env.is_empty("q")
+
+
 def test_other_calls_start_between_two_in_quarantine(env, rsmq, monkeypatch):
     """Many suspected messages, each with a long call, leave time for other queues."""
     monkeypatch.setattr(quarantine, "EXCLUSIVE_SECONDS", 0.1)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,7 @@ from rsmq.worker import (
     registry,
 )
 from rsmq.worker import worker as worker_module
+from rsmq.worker.logging import TextLines
 from rsmq.worker.runtime.loop import WorkerLoop
 from tests.bytecodes import signal_at
 from tests.workers.polling import wait_until
@@ -786,6 +788,55 @@ def test_log_lines_of_handlers_have_message_fields_and_can_be_json(env, rsmq):
     assert (no_good["text"], no_good["level"]) == ("no\ngood é", "error")
     assert no_good["traceback"].endswith("ZeroDivisionError: division by zero")
     assert set(outside) == {"time", "level", "logger", "message", "text", "pid"}
+
+
+def format_record(**fields):
+    record = logging.makeLogRecord({"msg": "a text", "levelname": "INFO", "name": "app"})
+    record.__dict__.update(fields)
+    return json.loads(JSONLines(lambda: "orders-1").format(record))
+
+
+class NoText:
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (7, 7), ("é", "é"), ({"a": [1, None]}, {"a": [1, None]}), (None, None),
+        (Path("/tmp/x"), "/tmp/x"), (b"raw", "b'raw'"), (float("nan"), "nan"),
+        ({(1, 2): 3}, "{(1, 2): 3}"), (NoText(), "<NoText>"),
+    ],
+)  # fmt: skip
+def test_json_lines_have_the_fields_of_extra(value, expected):
+    assert format_record(customer=value)["customer"] == expected
+
+
+def test_fields_of_extra_replace_no_field_of_a_json_line():
+    line = format_record(worker="mine", time=5, text="other", queue="orders", duration=0.5)
+
+    assert (line["worker"], line["message"], line["text"]) == ("orders-1", "a text", "a text")
+    assert (line["extra_worker"], line["extra_time"], line["extra_text"]) == ("mine", 5, "other")
+    assert (line["queue"], line["duration"]) == ("orders", 0.5)
+    assert "extra_queue" not in line
+
+
+def test_json_lines_have_the_stack():
+    assert format_record(stack_info="Stack (most recent call last):\n  here")["stack"].endswith(
+        "here"
+    )
+
+
+def test_text_line_has_the_worker_and_the_process_and_no_line_breaks():
+    record = logging.makeLogRecord(
+        {"msg": "first\nsecond", "levelname": "INFO", "name": "app", "created": 1_800_000_000.25,
+         "msecs": 250.0, "process": 17}
+    )  # fmt: skip
+
+    lines = TextLines(lambda: "orders-1").format(record)
+    assert lines == "2027-01-15T08:00:00.250Z INFO [orders-1 17] app: first\\nsecond"
+    assert "INFO [17] app: first" in TextLines().format(record)
 
 
 def test_message_filter_keeps_existing_fields_and_sets_missing_ones_empty():

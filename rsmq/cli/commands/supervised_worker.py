@@ -4,7 +4,6 @@ A worker process of a supervisor: reports its state, and stops when the supervis
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -15,12 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rsmq.guarded_log import get_logger
 from rsmq.worker.health import Health
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.runtime.channel import Channel
 from rsmq.worker.worker import Worker
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: Seconds between two reports.
 REPORT_SECONDS = 0.5

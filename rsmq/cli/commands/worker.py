@@ -7,7 +7,6 @@ It needs nothing but the core of the library: no extra, so no click and no rich.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -31,13 +30,14 @@ from rsmq.cli.commands.worker_control import (
 )
 from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
 from rsmq.client import RSMQ
+from rsmq.guarded_log import get_logger
 from rsmq.worker.client_place import ClientPlace, clients_of, open_client, place_of
 from rsmq.worker.importing import NotImportable, import_worker
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
 from rsmq.worker.runtime.child_process import ChildSettings
 from rsmq.worker.worker import Worker
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,6 @@ connections of others, and a fault of the application does not end it.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import re
 import select
@@ -25,13 +24,14 @@ from typing import Any
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.worker_arguments import child_arguments
+from rsmq.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.worker.registry import TTL
 from rsmq.worker.runtime.channel import Channel
 from rsmq.worker.runtime.exit_code import describe_exit_code
 from rsmq.worker.runtime.shutdown import SAME_SIGNAL_SECONDS
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 _POLL_SECONDS = 0.1
 #: The pause before a process that has died is started again.

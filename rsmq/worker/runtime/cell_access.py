@@ -8,7 +8,6 @@ either this worker ends, because it was replaced, or it takes the cell over from
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Hashable
@@ -20,6 +19,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import Identity, claim_name, keep_name, list_in_flight
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.retry import is_limited_to_keys
@@ -29,7 +29,7 @@ from rsmq.worker.runtime.release import release_receipts
 
 T = TypeVar("T")
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: The pause after a failed call to Redis: doubled from the first to the longest. With several
 #: servers it is twice as long as a call that timed out: a server that hangs stops the others only

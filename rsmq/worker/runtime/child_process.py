@@ -4,7 +4,6 @@ One child process that makes calls of listeners with ``process=True``, one at a 
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rsmq.guarded_log import get_logger
 from rsmq.worker.client_place import ClientPlace
 from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
 from rsmq.worker.runtime.channel import Channel
@@ -23,7 +23,7 @@ from rsmq.worker.runtime.exit_code import describe_exit_code
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.remote_results import restore_error
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: How long a handler may still run after SIGTERM has raised HandlerTimedOut in it.
 KILL_SECONDS = 5.0

@@ -4,7 +4,6 @@ The gates of a worker's queues: keeps them up to date, and releases messages beh
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -12,13 +11,14 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
+from rsmq.guarded_log import get_logger
 from rsmq.worker.gate import Gate
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.heartbeat import Heartbeat
 from rsmq.worker.runtime.lane import Lane
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 
 class Gates:

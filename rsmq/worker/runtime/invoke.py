@@ -70,7 +70,9 @@ class Invoker:
                 handler, args = call
                 result = handler(*args)
                 if result is not None:
-                    _reject_unrun_result(result)
+                    _reject_unrun_result(
+                        result, "declare it with async def, also where it is decorated"
+                    )
         except BaseException as error:  # noqa: BLE001 - the settler decides the outcome
             job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
@@ -83,7 +85,9 @@ class Invoker:
             call = self._prepare(job, deliveries)
             if call is not None:
                 handler, args = call
-                await handler(*args)
+                result = await handler(*args)
+                if result is not None:
+                    _reject_unrun_result(result, "await it in the handler")
         except BaseException as error:  # noqa: BLE001 - as above
             job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
@@ -183,9 +187,9 @@ class Invoker:
         current_job.set(None)
 
 
-def _reject_unrun_result(result: Any) -> None:
+def _reject_unrun_result(result: Any, remedy: str) -> None:
     """
-    Raise an error if a plain function returned a coroutine or generator instead of running it.
+    Raise an error if a function returned a coroutine or generator instead of running it.
 
     The result is closed.
 
@@ -196,8 +200,7 @@ def _reject_unrun_result(result: Any) -> None:
         if hasattr(result, "close"):
             result.close()
         raise TypeError(
-            f"the handler returned a {type(result).__name__} and ran nothing of it: declare it "
-            "with async def, also where it is decorated"
+            f"the handler returned a {type(result).__name__} and did not wait for its end: {remedy}"
         )
 
 

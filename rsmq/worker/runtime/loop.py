@@ -8,7 +8,6 @@ after the settlement of its message. Handlers run in other threads or in tasks. 
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -26,6 +25,7 @@ from rsmq.errors import (
     TooManyHungCalls,
     WorkerReplaced,
 )
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import send_heartbeat, unregister_worker
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
@@ -45,7 +45,7 @@ from rsmq.worker.runtime.queue_refresh import QueueRefresh
 from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.runtime.settle import Settler
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: Seconds between two calls that keep the records of messages in flight in cells beside the home.
 _KEEP_NAME_SECONDS = 60.0

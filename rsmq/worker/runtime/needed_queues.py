@@ -4,15 +4,15 @@ The queues that a listener needs: opened when the worker starts, and when one is
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from rsmq.client import RSMQ
+from rsmq.guarded_log import get_logger
 from rsmq.model import QueueAttributes
 from rsmq.worker.listener import Listener
 from rsmq.worker.runtime.lane import Lane
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 MISSING_CHOICE = (
     "a message that always fails is retried forever. Choose dead_letter_queue=, drop=True or "

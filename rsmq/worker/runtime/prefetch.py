@@ -4,7 +4,6 @@ Prefetch: requests messages from the queues, and makes handler calls of them.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import (
     MAX_BODY_BYTES,
     ReceiveResult,
@@ -29,7 +29,7 @@ from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.run_queue import RunQueue
 from rsmq.worker.runtime.settle import Settler
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: How long a message is hidden that can't be received, so that the worker receives others.
 _UNDELIVERABLE_HIDDEN_MS = 60_000

@@ -7,11 +7,11 @@ affects only its own messages.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from rsmq.errors import InvalidFormat
+from rsmq.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.worker.outcome import HandlerProcessDied
 from rsmq.worker.runtime.child_process import CallNotSent, Child, ChildNotStarted, ChildSettings
@@ -21,7 +21,7 @@ from rsmq.worker.runtime.process_starter import ProcessStarter
 from rsmq.worker.runtime.run_queue import RunQueue
 from rsmq.worker.runtime.threads import Threads
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: How many child processes may fail to receive a call, before the call fails.
 _MAX_UNSENT = 2

@@ -10,7 +10,6 @@ does not run alone.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import record_quarantine_run
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.error_reader import read_error
@@ -29,7 +29,7 @@ from rsmq.worker.runtime.message_state import CALL_WAITING, READY, WITHDRAW_CALL
 from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.runtime.settle import Settler
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: Runs in quarantine without a known outcome, after which a message fails for the last time.
 MAX_RUNS = 3
@@ -69,6 +69,8 @@ class Quarantine:
         self._end_exclusivity(executors)
         self._start_in_children(executors)
         while self._jobs and time.monotonic() >= self._next_at:
+            if not self._put_startable_first():
+                break  # until a call of its listener ends, all others may run
             job = self._jobs[0]
             lane, lease = job.lane, job.leases[0]
             with run_queue.lock:
@@ -91,6 +93,20 @@ class Quarantine:
             run_queue.is_exclusive = False
             for executor in executors.values():
                 executor.wake(0)
+        return False
+
+    def _put_startable_first(self) -> bool:
+        """
+        Let a call be the next whose listener may make one more. Return whether there is one.
+        """
+        with self._run_queue.lock:
+            if self._run_queue.quarantined_job is not None:  # it is the first, and starts or runs
+                return True
+            for _ in range(len(self._jobs)):
+                lane = self._jobs[0].lane
+                if len(lane.calls) < lane.limit:
+                    return True
+                self._jobs.rotate(-1)
         return False
 
     def _may_run(self, job: Job) -> bool:

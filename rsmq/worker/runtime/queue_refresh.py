@@ -4,7 +4,6 @@ Reads of queues at each heartbeat: closed queues are looked at again, attributes
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,11 +12,12 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.guarded_log import get_logger
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.lane import CellQueue, Lane
 from rsmq.worker.runtime.needed_queues import open_needed_queues, warn_of_omission
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: Queues whose attributes are read in each heartbeat.
 _QUEUES_PER_HEARTBEAT = 10

@@ -8,7 +8,6 @@ MESSAGES_PER_STEP messages, so that Redis and the worker can do other work betwe
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from redis.exceptions import ResponseError
 
 from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import (
     Group,
     dead_letter_messages,
@@ -63,7 +63,7 @@ from rsmq.worker.runtime.pending import (
     PendingWrites,
 )
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 #: Maximum number of messages in one call of an operation.
 MESSAGES_PER_STEP = 250

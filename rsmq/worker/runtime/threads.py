@@ -4,10 +4,10 @@ Threads that call plain handlers: as many as are needed, at most one for each sl
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
+from rsmq.guarded_log import get_logger
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import summarize
 from rsmq.worker.runtime.executor import ExecutorEnd
@@ -16,7 +16,7 @@ from rsmq.worker.runtime.lane import Job
 from rsmq.worker.runtime.message_state import CALL_ABANDONED
 from rsmq.worker.runtime.run_queue import RunQueue
 
-_log = logging.getLogger("rsmq.worker")
+_log = get_logger("rsmq.worker")
 
 
 class Threads:
