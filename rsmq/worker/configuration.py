@@ -19,6 +19,7 @@ from rsmq.worker.listener import (
     Listener,
     ListenerOptions,
     Options,
+    check_option_names,
     make_listener,
 )
 from rsmq.worker.logging import Logging
@@ -241,7 +242,7 @@ class Configuration(Generic[B_co]):
             InvalidValue: a number is out of range.
         """
         self._check_queue(queue)
-
+        check_option_names(self.listener, options, ListenerOptions)
         settings = Options(**options)
 
         def register(function: Function) -> Function:
@@ -317,6 +318,7 @@ class Configuration(Generic[B_co]):
                 "returns (type, payload).",
             )
         self._check_queue(queue)
+        check_option_names(self.router, options, ListenerOptions)
         settings = Options(**options)
         handlers = Handlers(by, process=settings.process)
         self._add_listener(
@@ -405,9 +407,13 @@ class Configuration(Generic[B_co]):
             InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
                 the URL's host is an address that is not allowed.
         """
-        from rsmq.worker.webhook import make_webhook  # noqa: PLC0415 - needs an extra
+        from rsmq.worker.webhook import (  # noqa: PLC0415 - needs an extra
+            WebhookOptions,
+            make_webhook,
+        )
 
         self._check_queue(queue)
+        check_option_names(self.webhook, options, WebhookOptions)
         webhook, listener = make_webhook(
             queue, url, secret, content_type, allow, allow_http, self._first_client.codec, options
         )

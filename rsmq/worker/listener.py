@@ -4,9 +4,10 @@ A listener: its queue, its handlers and its settings.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
@@ -76,6 +77,31 @@ class ListenerOptions(TypedDict, total=False):
     max_deferred_seconds: float
     create: bool
     process: bool
+
+
+def check_option_names(
+    method: Callable[..., object], options: Mapping[str, object], known_options: type
+) -> None:
+    """
+    Check the names of the options of a worker's method.
+
+    Args:
+        method: the method; its other parameters are not in ``options``.
+        options: the options.
+        known_options: the TypedDict of its options.
+
+    Raises:
+        TypeError: it has no such option; the text names the closest one.
+    """
+    known = known_options.__annotations__
+    names = [name for name in (*inspect.signature(method).parameters, *known) if name != "options"]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, names, 1)
+            advice = (
+                f"Did you mean {near[0]!r}?" if near else f"Its options are {', '.join(names)}."
+            )
+            raise TypeError(f"Worker.{method.__name__} has no option {name!r}. {advice}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -458,3 +458,36 @@ def test_a_class_is_not_a_middleware(worker):
     for wrong in (Counting, None, "counting"):
         with refused(InvalidFormat, "Invalid middleware format"):
             worker.use(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ("max_retry", "Did you mean 'max_retries'?"),
+        ("retries", "Did you mean 'max_retries'?"),
+        ("dead_letter", "Did you mean 'dead_letter_queue'?"),
+        ("options", "Its options are queue, "),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("listener", {}),
+        ("router", {"by": event_payload}),
+        ("webhook", {"url": "https://example.com"}),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_closest_one(
+    worker, method, arguments, wrong, advice
+):
+    with pytest.raises(TypeError) as caught:
+        getattr(worker, method)("orders", **arguments, vt=5, **{wrong: 3})
+
+    text = f"Worker.{method} has no option {wrong!r}. {advice}"
+    assert str(caught.value).startswith(text)
+    assert worker.queues == []
+
+
+def test_an_unknown_option_may_be_close_to_a_parameter(worker):
+    with pytest.raises(TypeError, match=r"no option 'batches'\. Did you mean 'batch'"):
+        worker.listener("orders", batches=3)
