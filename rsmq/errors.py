@@ -52,6 +52,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from rsmq.printable import format_count
+
 
 class Shown(str):
     """A text about a value, which ``show`` returns unchanged."""
@@ -404,8 +406,9 @@ class NotReplicated(RSMQError):
         super().__init__(
             "Stored on the primary, but not confirmed",
             value=missing,
-            hint=f"After {timeout:g} seconds it was {missing}. It may get lost if another server "
-            "takes over before it has been copied. Only a send with a dedup_id may be repeated.",
+            hint=f"After {format_count(timeout, 'second')} it was {missing}. It may get "
+            "lost if another server takes over before it has been copied. Only a send with "
+            "a dedup_id may be repeated.",
         )
         self.result: Any = result
 
@@ -424,8 +427,8 @@ class ReplyLost(RSMQError):
         super().__init__(
             "The reply was lost",
             value=list(queues),
-            summary=f"The replies to {number} receives of one message of {show_all(queues)} were "
-            "lost",
+            summary=f"The replies to {format_count(number, 'receive')} of one message of "
+            f"{show_all(queues)} were lost",
             hint="If the message is larger than a reply may be, raise the limit: Redis closes a "
             "connection at its setting client-output-buffer-limit normal, and a proxy has a limit "
             "of its own. Or find the message with peek_messages from a server without the limit, "
@@ -592,7 +595,7 @@ class NotEmptyInTime(RSMQError):
         super().__init__(
             "The queues are not empty in time",
             value=rest,
-            hint=f"After {timeout:g} seconds, messages are left: {rest}.",
+            hint=f"After {format_count(timeout or 0, 'second')}, messages are left: {rest}.",
         )
 
 

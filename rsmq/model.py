@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
+from rsmq.printable import format_count
 from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us
 
@@ -85,7 +86,7 @@ class _MessageFields(Generic[B_co]):
         shown = [
             f"{each.name}={getattr(self, each.name)!r}"
             if each.name != "raw"
-            else f"raw=<{len(self.raw)} bytes>"
+            else f"raw=<{format_count(len(self.raw), 'byte')}>"
             for each in fields(self)
             if each.repr
         ]

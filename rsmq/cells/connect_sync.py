@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.printable import format_count
 from rsmq.transport.sync import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.wire.keys import Namespace
@@ -91,7 +92,7 @@ def _one_each(item: str, values: Sequence[Any], number: int) -> Sequence[Any]:
     if len(values) != number:
         raise InvalidFormat(
             item,
-            value=show(f"{len(values)} for {number} cells"),
+            value=show(f"{len(values)} for {format_count(number, 'cell')}"),
             hint="Pass one for all cells, or one for each cell in the order of the cells.",
         )
     return values

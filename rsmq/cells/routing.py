@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rsmq.errors import InvalidFormat, show
+from rsmq.printable import format_count
 from rsmq.wire.cells import cell_of_key
 from rsmq.wire.names import NOT_ENCODABLE, is_encodable
 
@@ -38,7 +39,7 @@ def choose_cell(number: int, key: object, dedup_ids: Iterable[object] | None) ->
     if len(cells) > 1:
         raise InvalidFormat(
             "dedup_ids",
-            value=show(f"ids of {len(cells)} cells"),
+            value=show(f"ids of {format_count(len(cells), 'cell')}"),
             hint="A batch goes whole into one cell. Pass key= to choose it, or send the messages "
             "one by one: each goes to the cell of its dedup_id.",
         )

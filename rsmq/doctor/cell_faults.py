@@ -106,7 +106,7 @@ def _describe(stored: Mapping[str, bytes], fields: tuple[str, ...]) -> str:
         target, limit = (stored.get(name) for name in fields)
         if target is None:
             return "no policy"
-        return f"{_decode(target)} after {_decode(limit or b'no')} receives"
+        return f"{_decode(target)} with max_receives {_decode(limit or b'none')}"
     return ", ".join(f"{name} {_decode(stored[name])}" for name in fields)
 
 

@@ -16,11 +16,12 @@ from redis.exceptions import TimeoutError as TimedOut
 from rsmq.errors import InvalidValue, RSMQError, SourceNotFound
 from rsmq.guarded_log import get_logger
 from rsmq.migrate.mover import Mover, refuse_open_copy
-from rsmq.migrate.report import Report, add_progress, format_messages
+from rsmq.migrate.report import Report, add_progress
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.migrate.target import prepare, refuse_same_queue
+from rsmq.printable import format_count
 from rsmq.transport.signals import Flag
 from rsmq.wire.limits import check_whole_number
 
@@ -139,7 +140,7 @@ class Bridge:
         try:
             self._run_until_stopped()
         except (RedisError, RSMQError) as error:
-            add_progress(error, self.moved, f"{format_messages(self.moved)} moved before.")
+            add_progress(error, self.moved, f"{format_count(self.moved)} moved before.")
             raise
         finally:
             self._side.end()

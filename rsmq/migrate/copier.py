@@ -13,12 +13,13 @@ from redis.exceptions import RedisError
 from rsmq.errors import RSMQError, RunReplaced, SourceChanged
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
-from rsmq.migrate.report import Report, add_progress, display_name, format_messages
+from rsmq.migrate.report import Report, add_progress, display_name
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
 from rsmq.operations.migration import ADDED, NO_CLAIM, IncomingMessage, RunClaim, open_copy
+from rsmq.printable import format_count
 from rsmq.wire.keys import COPY_BEGUN_FIELD
 
 _MODULUS = 1 << 128
@@ -144,7 +145,7 @@ class Copier:
     def describe_progress(self) -> str:
         """Return what was done before an error."""
         name = f"{self._source.kind}:{self._queue}"
-        return f"{format_messages(self.added)} of {name} copied before."
+        return f"{format_count(self.added)} of {name} copied before."
 
     def preview(self) -> None:
         """Count what a run would do: read the source, the record of the copy, and the queue."""

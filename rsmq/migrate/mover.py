@@ -16,7 +16,7 @@ from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
 from rsmq.migrate.move_run import MoveRun
 from rsmq.migrate.preview import preview_move
-from rsmq.migrate.report import Report, add_progress, format_messages
+from rsmq.migrate.report import Report, add_progress
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
@@ -36,6 +36,7 @@ from rsmq.operations.migration import (
     Watermark,
     forget_copies,
 )
+from rsmq.printable import format_count
 from rsmq.wire.keys import order_field
 
 _MODULUS = 1 << 128
@@ -347,10 +348,10 @@ class Mover:
     def describe_progress(self) -> str:
         """Return what was done before an error."""
         name = f"{self._source.kind}:{self._queue}"
-        parts = [f"{format_messages(self._report.arrived)} of {name} moved before"]
+        parts = [f"{format_count(self._report.arrived)} of {name} moved before"]
         with suppress(RedisError, RSMQError):  # it may be out of reach
             if aside := self._count_aside():
-                parts.append(f"{format_messages(aside)} set aside at the source")
+                parts.append(f"{format_count(aside)} set aside at the source")
         if not self._source.aside_key(self._queue):
             parts.append("those of the last step are in flight at the source")
         return f"{'; '.join(parts)}."

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from rsmq.errors import RSMQError, add_remedy
 from rsmq.migrate.sources.item import STATES, Item, ItemState
-from rsmq.printable import escape_unprintable
+from rsmq.printable import escape_unprintable, format_count
 
 Way: TypeAlias = Literal["copy", "move", "verify"]
 
@@ -139,7 +139,7 @@ class Report:
 
     def as_bridge_text(self) -> list[str]:
         """Return the lines for people on what a bridge has moved, with the notes."""
-        lines = [f"{format_messages(self.arrived)} moved", *_number_lines(self), *_note_lines(self)]
+        lines = [f"{format_count(self.arrived)} moved", *_number_lines(self), *_note_lines(self)]
         return list(map(escape_unprintable, lines))
 
 
@@ -221,11 +221,6 @@ def add_progress(error: Exception, number: int, text: str) -> None:
     if number or not isinstance(error, RSMQError):
         advice = "" if own_advice else " Run it again: it continues."
         add_remedy(error, text + advice)
-
-
-def format_messages(number: int) -> str:
-    """Return a number of messages for people: ``1 message``, ``1,234 messages``."""
-    return f"{number:,} message{'' if number == 1 else 's'}"
 
 
 def display_name(item: Item) -> str:

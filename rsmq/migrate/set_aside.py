@@ -67,8 +67,8 @@ def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueK
     number = count_set_aside(source, queue)
     earlier_queue = escape_unprintable(earlier["queue"])
     raise NotPossible(
-        f"{number} messages of {source.kind}:{queue} are on their way to another queue, "
-        f"{earlier_queue} on {earlier['server']}",
+        f"Messages of {source.kind}:{queue} are on their way to another queue, "
+        f"{earlier_queue} on {earlier['server']}: {number}",
         hint="Some of them may be there already. Run the move to that queue again first. If it is "
         f"gone for good, delete the field '' of the hash {escape_unprintable(key.decode())} on "
         "the server of the source (HDEL), and run this move again.",

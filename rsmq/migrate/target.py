@@ -24,6 +24,7 @@ from rsmq.operations.migration import (
     add_copies,
 )
 from rsmq.operations.restore import restore_totals
+from rsmq.printable import format_count
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import encode_name
 
@@ -145,7 +146,7 @@ def _policy_of(found: Found) -> tuple[str, int] | None:
 
 
 def _describe(policy: tuple[str, int]) -> str:
-    return f"its policy, dead letters to {policy[0]} after {policy[1]} receives"
+    return f"its policy, dead letters to {policy[0]} after {format_count(policy[1], 'receive')}"
 
 
 def _copy_policy(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:

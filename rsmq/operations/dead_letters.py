@@ -26,6 +26,7 @@ from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.walk import Position, parse_next_position, walk_step
+from rsmq.printable import format_count
 from rsmq.wire.ids import check_id, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
@@ -301,12 +302,12 @@ def _redrive(redrives: list[_Redrive]) -> Steps[list[tuple[str, str]]]:
         error.result = [*redriven, *error.result[1]]
         number = len(error.result)
         add_remedy(
-            error, f"{number} messages were redriven; redrive again for those that are left."
+            error, f"{format_count(number)} redriven; redrive again for those that are left."
         )
         raise
     except Exception as error:
         if redriven:
-            error.add_note(f"{len(redriven)} messages had been redriven before this.")
+            error.add_note(f"{format_count(len(redriven))} redriven before this.")
         raise
     return redriven
 

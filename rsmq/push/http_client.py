@@ -18,6 +18,7 @@ from typing import Any
 
 from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
+from rsmq.printable import format_count
 from rsmq.push.addresses import AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
 from rsmq.push.exchange import Exchange, TimeLimit, current_exchange
@@ -105,7 +106,7 @@ class PushClient:
         except asyncio.CancelledError:
             if not exchange.was_only_cancelled_by_limit():
                 raise
-            text = f"no answer within {self._timeout:g} seconds"
+            text = f"no answer within {format_count(self._timeout, 'second')}"
             return exchange.answer() or Answer(None, text)
         finally:
             limit.end(exchange)

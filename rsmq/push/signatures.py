@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rsmq.errors import InvalidFormat
+from rsmq.printable import format_count
 
 _PREFIX = "whsec_"
 _MIN_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 64
@@ -42,7 +43,7 @@ def parse_secrets(secret: str | bytes | Sequence[str | bytes] | None) -> tuple[b
     if not 1 <= len(listed) <= MAX_SECRETS:
         raise InvalidFormat(
             "secret",
-            value=f"{len(listed)} secrets",
+            value=format_count(len(listed), "secret"),
             hint="Pass one, or two while the second replaces the first.",
         )
     return tuple(_parse_secret(each) for each in listed)
@@ -105,5 +106,5 @@ def _parse_secret(secret: object) -> bytes:
         except (ValueError, binascii.Error):
             raise InvalidFormat("secret", value="(not shown)", hint=f"{_RULE}.") from None
     if not _MIN_SECRET_BYTES <= len(key) <= _MAX_SECRET_BYTES:
-        raise InvalidFormat("secret", value=f"{len(key)} bytes", hint=f"{_RULE}.")
+        raise InvalidFormat("secret", value=format_count(len(key), "byte"), hint=f"{_RULE}.")
     return key

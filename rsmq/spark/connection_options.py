@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.errors import InvalidOption, RSMQError
+from rsmq.printable import format_count
 from rsmq.spark.option_reader import OptionReader
 from rsmq.transport.url import has_password, is_group_url, with_options
 from rsmq.wire.cells import MAX_CELLS, check_set
@@ -124,8 +125,8 @@ def _split_urls(text: str, cells: int | None) -> list[str]:
     elif len(urls) not in (1, cells):
         raise InvalidOption(
             "url",
-            f"has {len(urls)} URLs for {cells} cells. Give one for all, or one for each cell in "
-            "their order, with spaces between.",
+            f"has {len(urls)} URLs for {format_count(cells, 'cell')}. Give one for all, or one "
+            "for each cell in their order, with spaces between.",
         )
     for url in urls:
         _check_url(url)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.errors import InvalidOption, NewerVersion
+from rsmq.printable import format_count
 
 #: The version of the offsets that this library writes. An offset without a version, of an earlier
 #: library, has the same form.
@@ -79,4 +80,4 @@ def check_offset(offset: dict[str, Any], cells: int | None) -> None:
 
 
 def _describe_cells(number: int | None) -> str:
-    return "a namespace without cells" if number is None else f"{number} cells"
+    return "a namespace without cells" if number is None else format_count(number, "cell")

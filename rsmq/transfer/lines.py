@@ -184,7 +184,7 @@ class Reader:
         found = self._counts[QUEUE], self._counts[MESSAGE]
         if expected != found:
             self.fault = (
-                f"its end line says {expected[0]} queues and {expected[1]} messages, but it has "
+                f"its end line says queues: {expected[0]}, messages: {expected[1]}, but it has "
                 f"{found[0]} and {found[1]}"
             )
         elif record.get("sha256") != self._checksum.hexdigest():

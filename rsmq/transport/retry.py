@@ -23,6 +23,7 @@ import redis.exceptions as redis_errors
 from rsmq.errors import RSMQError, show_all
 from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation, Retry
+from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import (
     advise_on_connection,
@@ -212,10 +213,10 @@ class FailedAttempts:
         self._is_logged = True
         text = " ".join(str(error).split())
         _log.warning(
-            "%s%s The call is retried for %.0f more seconds (retry_deadline).",
+            "%s%s The call is retried for %s (retry_deadline).",
             text,
             "" if text.endswith((".", "?", "!")) else ".",
-            self._retry_until - now,
+            format_count(round(self._retry_until - now), "more second"),
         )
 
     def record_failure(self, error: BaseException, *, is_sent: bool) -> float | None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong
+from rsmq.printable import format_count
 from rsmq.wire.names import encode_name, is_encodable
 
 #: A time span as methods of the clients accept it: a number of seconds, or a timedelta.
@@ -158,7 +159,8 @@ def check_body_size(size: int) -> None:
     if size > MAX_BODY_BYTES:
         raise MessageTooLong(
             value=size,
-            summary=f"Message too long: {size} bytes, Redis accepts at most {MAX_BODY_BYTES}",
+            summary=f"Message too long: {format_count(size, 'byte')}, Redis accepts at most "
+            f"{MAX_BODY_BYTES:,}",
             hint="Store the data elsewhere, and send its location.",
         )
 

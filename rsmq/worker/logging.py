@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rsmq.guarded_log import get_logger
+from rsmq.printable import format_count
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
@@ -115,14 +116,15 @@ class Logging(Middleware):
         )
 
     def after_release(self, queue: str, count: int) -> None:
-        _log.info("%s: %d messages released", queue, count, extra={"queue": queue})
+        _log.info("%s: %s released", queue, format_count(count), extra={"queue": queue})
 
 
 class DetailedLogging(Middleware):
     """A middleware that logs each message that is received and handled, at level DEBUG."""
 
     def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
-        _log.debug("%s: %d messages received", queue, len(messages), extra={"queue": queue})
+        received = format_count(len(messages))
+        _log.debug("%s: %s received", queue, received, extra={"queue": queue})
 
     def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
         if error is None:

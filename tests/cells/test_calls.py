@@ -581,7 +581,7 @@ def test_a_redrive_passes_over_cells_without_dead_letters(place, cells):
     cells.create_queue("dead")
     key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 3)
     id = cells.send_message("dead", "x", key=key)
-    with pytest.raises(NotReplicated, match="1 messages were redriven") as caught:
+    with pytest.raises(NotReplicated, match="1 message redriven") as caught:
         cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
     assert [old for old, _ in caught.value.result] == [id]
     assert cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01) == []
@@ -591,7 +591,7 @@ def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
     cells.create_queue("dead")
     for _ in range(12):
         cells.send_message("dead", "x")
-    with pytest.raises(NotReplicated, match="2 messages were redriven; redrive again") as caught:
+    with pytest.raises(NotReplicated, match="2 messages redriven; redrive again") as caught:
         cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
     assert [len(of_cell) for of_cell in place.bodies("q")] == [2, 0, 0, 0, 0, 0]
     assert [len(of_cell) for of_cell in place.bodies("dead")] == [0, 2, 2, 2, 2, 2]

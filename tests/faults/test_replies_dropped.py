@@ -372,7 +372,7 @@ def test_a_redrive_that_breaks_off_reports_how_many_were_redriven(link, rsmq):
     with pytest.raises(LOST) as caught:
         rsmq.redrive_messages("dead", "q")
 
-    assert "1000 messages had been redriven before this." in caught.value.__notes__
+    assert "1,000 messages redriven before this." in caught.value.__notes__
     assert len(link.bodies("q")) == 1500
     assert link.bodies("dead") == {}
 

@@ -75,7 +75,7 @@ def test_json_report_of_an_export(cli, rsmq, source, tmp_path):
     assert completed.json["messages"] == 2
     assert list(completed.json["left_out"]) == ["odd name"]
     completed = cli("export", "-o", tmp_path / "f")
-    assert completed.lines[0] == "q: 2 messages; 1 ids without a body are left out"
+    assert completed.lines[0] == "q: 2 messages; left out: 1 id without a body"
     assert completed.lines[1].startswith("odd name: left out. Invalid qname format: 'odd name'. ")
     assert "--any-names" in completed.lines[1]
 

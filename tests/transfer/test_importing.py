@@ -62,7 +62,7 @@ def test_changed_file_is_detected(data, import_bytes, other):
 def test_missing_line_or_line_after_the_end_is_detected(data, import_bytes):
     lines = data.splitlines(keepends=True)
     result = import_bytes(b"".join(lines[:2] + lines[3:]))
-    assert result.fault == "its end line says 1 queues and 3 messages, but it has 1 and 2"
+    assert result.fault == "its end line says queues: 1, messages: 3, but it has 1 and 2"
 
     result = import_bytes(data + lines[2])
     assert result.fault == "it continues after its end line, line 6"

@@ -126,7 +126,7 @@ TEXTS = [
     (
         errors.NotReplicated("id", "confirmed by 0 of 1 replicas", 1.0),
         (
-            "Stored on the primary, but not confirmed. After 1 seconds it was confirmed by 0 of 1 "
+            "Stored on the primary, but not confirmed. After 1 second it was confirmed by 0 of 1 "
             "replicas. It may get lost if another server takes over before it has been copied. "
             "Only a send with a dedup_id may be repeated"
         ),

@@ -381,7 +381,7 @@ def test_messages_in_flight_of_a_dead_predecessor_are_handled_at_once(env, rsmq,
 
     assert got == [("a", 2), ("b", 2)]
     assert env.due_in("q", ids[2]) > 400
-    assert "worker w: its predecessor died with 2 messages, which are due again" in caplog.text
+    assert "worker w: its predecessor died with 2 messages, now due again" in caplog.text
     assert env.in_flight("w") == {}
 
 
@@ -865,7 +865,7 @@ def test_detailed_logging_logs_every_message(env, rsmq, caplog):
 
     assert any(line.startswith(f"q {good}: handled in 0.0") for line in lines)
     assert any(line.startswith(f"q {bad}: failed, ValueError, in 0.0") for line in lines)
-    assert any("messages received" in line for line in lines)
+    assert any(" received" in line for line in lines)
 
 
 def test_numbers_count_all_outcomes(env, rsmq):

@@ -199,11 +199,6 @@ def _quote(text: str) -> str:
     return quoted if quoted.isprintable() else json.dumps(text)
 
 
-def format_count(number: int, noun: str = "message") -> str:
-    """Return a number with a noun, as in "1 message" or "1,000 messages"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def format_time(ms: float | None) -> str:
     """
     Return a Unix time in ms as a time in UTC, to the second; a dash for None.

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rsmq.printable import format_count
+
 if TYPE_CHECKING:
     from rsmq.client import RSMQ
 
@@ -43,7 +45,7 @@ def wait_for_redis(ping: Callable[[], object], seconds: float, note: Callable[[s
             if remaining <= 0:
                 raise
             if is_first:
-                note(f"{error}. Waiting for up to {seconds:g} seconds.")
+                note(f"{error}. Waiting for up to {format_count(seconds, 'second')}.")
                 is_first = False
             time.sleep(min(_PAUSE_SECONDS, remaining))
         else:

@@ -25,6 +25,7 @@ from rsmq.cli.commands.foreign_systems import (
     open_servers,
     parse_name,
 )
+from rsmq.printable import format_count
 from rsmq.wire.keys import Namespace
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ def bridge(
     has the fields body, id, sent_ms and receive_count.
     """
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
-    from rsmq.migrate.report import format_messages  # noqa: PLC0415 - takes time
 
     with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
         options = SourceOptions(unwrap=unwrap, prefix=prefix)
@@ -145,7 +145,7 @@ def bridge(
                     call.out.result({"moved": moved, **report.as_dict()}, report.as_bridge_text())
                 else:
                     result = {"from": origin, "to": to, "moved": running.moved}
-                    call.out.result(result, f"{format_messages(running.moved)} moved")
+                    call.out.result(result, f"{format_count(running.moved)} moved")
 
 
 def _serve_metrics(running: Bridge, origin: str, to: str, port: int, host: str) -> None:
@@ -200,7 +200,6 @@ def _is_foreign(name: str) -> bool:
 
 
 def _make_progress_callback(call: Call) -> Callable[[int], None]:
-    from rsmq.migrate.report import format_messages  # noqa: PLC0415 - takes time
 
     last_noted = 0
 
@@ -208,7 +207,7 @@ def _make_progress_callback(call: Call) -> Callable[[int], None]:
         nonlocal last_noted
         if moved >= last_noted + _MESSAGES_PER_NOTE or last_noted == 0:
             last_noted = moved
-            call.out.note(f"{format_messages(moved)} moved")
+            call.out.note(f"{format_count(moved)} moved")
 
     return note_progress
 

@@ -12,8 +12,9 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_count, format_text
+from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.messages import find_missing, run_on_ids
+from rsmq.printable import format_count
 
 
 @command(
@@ -53,7 +54,7 @@ def dead_letter(
         line = f"{format_text(queue)}: no dead-letter policy"
     else:
         line = f"{format_text(queue)}: to {format_text(attributes.dead_letter_queue)} after "
-        line += f"{attributes.max_receives} receives"
+        line += format_count(attributes.max_receives or 0, "receive")
     call.out.result({**fields, "max_receives": attributes.max_receives}, line)
 
 

@@ -23,6 +23,7 @@ from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
+from rsmq.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq.cells.sync import Cells
@@ -291,15 +292,14 @@ def _paragraph(label: str, text: str) -> list[str]:
 def _summary(report: Report) -> str:
     kinds = Counter(each.severity for each in report.findings)
     counts = ", ".join(
-        f"{number} {kind}{'s' * (number != 1)}"
+        format_count(number, kind)
         for kind, number in ((kind, kinds[kind]) for kind in ("error", "warning", "note"))
         if number
     )
-    queues = f"{report.queues} queue{'s' * (report.queues != 1)}"
+    queues = format_count(report.queues, "queue")
     if report.cells is not None:
-        queues += f" in {report.cells} cell{'s' * (report.cells != 1)}"
-    messages = f"{report.messages:,} message{'s' * (report.messages != 1)}"
-    return f"{queues}, {messages}: {counts or 'nothing found'}"
+        queues += f" in {format_count(report.cells, 'cell')}"
+    return f"{queues}, {format_count(report.messages)}: {counts or 'nothing found'}"
 
 
 def _repair_line(done: Repair) -> str:

@@ -17,7 +17,6 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import (
     format_body,
-    format_count,
     format_table,
     format_text,
     format_time,
@@ -25,6 +24,7 @@ from rsmq.cli.app.output import (
     truncate,
 )
 from rsmq.model import Message, StoredMessage
+from rsmq.printable import format_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
-from rsmq.printable import escape_unprintable
+from rsmq.printable import escape_unprintable, format_count
 from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _write_progress(out: Output, progress: Progress) -> None:
         return
     parts = [f"{progress.job}: {progress.step}"]
     if progress.messages:
-        parts.append(f"{progress.messages:,} messages")
+        parts.append(format_count(progress.messages))
     if progress.per_second:
         parts.append(f"{progress.per_second:,.0f}/s")
     if progress.backlog is not None:

@@ -15,7 +15,6 @@ from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import (
     format_cell,
-    format_count,
     format_table,
     format_text,
     format_time,
@@ -23,6 +22,7 @@ from rsmq.cli.app.output import (
 )
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import RSMQError
+from rsmq.printable import format_count
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
 if TYPE_CHECKING:

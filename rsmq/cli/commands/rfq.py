@@ -27,11 +27,12 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, Decorator, Group, command, complete_queues, yes_option
 from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_body, format_count, format_text
+from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
 from rsmq.operations.walk import Position, parse_next_position, walk_step
+from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, Decorator, command, queue_argument, queues_argument
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_count, format_text
+from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.input_batches import Batch, read_batches
 from rsmq.errors import MessageTooLong
+from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rsmq.guarded_log import get_logger
+from rsmq.printable import format_count
 from rsmq.worker.health import Health
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.runtime.channel import Channel
@@ -113,9 +114,9 @@ class SupervisedWorker:
         jobs = worker.numbers.handled + worker.numbers.failed
         memory = _resident_bytes()
         if self._max_jobs is not None and jobs >= self._max_jobs:
-            return f"restarts after {jobs} messages"
+            return f"restarts after {format_count(jobs)}"
         if self._max_memory is not None and memory > self._max_memory:
-            return f"restarts, because it uses {memory:,} bytes"
+            return f"restarts, because it uses {format_count(memory, 'byte')}"
         return None
 
     def _describe(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.figures import Figures, sum_figures
+from rsmq.printable import format_count
 
 #: The spaces between two columns.
 _GAP = 2
@@ -75,7 +76,7 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
         estimate_mark = "~" if any(each.about for each in figures) else ""
         rows.append(
             [
-                f"{len(figures)} queues",
+                format_count(len(figures), "queue"),
                 _format_number(sums["visible"]),
                 estimate_mark + _format_number(sums["in_flight"]),
                 estimate_mark + _format_number(sums["delayed"]),

@@ -16,9 +16,10 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument
 from rsmq.cli.app.errors import Failed, translate_hint
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_count, format_text, to_json_value
+from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
+from rsmq.printable import format_count
 
 if TYPE_CHECKING:
     from rsmq.transfer import Exported, Imported, ImportedQueue
@@ -71,7 +72,7 @@ def _export_lines(exported: Exported) -> Iterator[str]:
     for queue in exported.queues:
         line = f"{format_text(queue.queue)}: {format_count(queue.messages)}"
         if queue.ghosts:
-            line += f"; {queue.ghosts} ids without a body are left out"
+            line += f"; left out: {format_count(queue.ghosts, 'id')} without a body"
         if queue.deleted:
             line += "; it was deleted meanwhile"
         yield line

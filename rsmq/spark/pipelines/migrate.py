@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
 from rsmq.operations.restore import restore_totals
+from rsmq.printable import format_count
 from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
@@ -117,7 +118,8 @@ def migrate(
     try:
         before = _compute_checksums(originals)
         total = sum(number for number, _ in before.values())
-        tell(Progress("migrate", f"copying {len(names)} queues, {total} messages"))
+        counts = f"{format_count(len(names), 'queue')}, {format_count(total)}"
+        tell(Progress("migrate", f"copying {counts}"))
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
         originals.write.format("rsmq").options(**sink_options).mode("append").save()
         for (_, server), attributes in zip(pairs, all_attributes, strict=True):
@@ -144,7 +146,7 @@ def migrate(
 
 
 def _describe_cells(queues: Queues) -> str:
-    return "no cells" if queues.cells is None else f"{queues.cells} cells"
+    return "no cells" if queues.cells is None else format_count(queues.cells, "cell")
 
 
 def _copy_queues(

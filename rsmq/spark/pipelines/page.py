@@ -12,7 +12,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from rsmq.printable import escape_unprintable
+from rsmq.printable import escape_unprintable, format_count
 from rsmq.spark.pipelines.bins import choose_unit
 from rsmq.spark.pipelines.tables import Rows
 
@@ -106,7 +106,7 @@ def _build_figure(name: str, svg: bytes) -> str:
 def _build_table(rows: Rows, caption: str) -> Iterator[str]:
     shown = rows[:_MAX_ROWS]
     if len(shown) < len(rows):
-        caption += f" ({len(rows) - len(shown):,} more rows left out)"
+        caption += f" ({format_count(len(rows) - len(shown), 'more row')} left out)"
     names = list(shown[0])
     numbers = {
         name for name in names if all(isinstance(row[name], int | float | None) for row in shown)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from rsmq.printable import format_count
 from rsmq.spark.pipelines.dead_letters import count_dead_letters
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
@@ -75,7 +76,7 @@ def report(
     names = at.list_names() if queues is None else join_names(queues).split(",")
     if not names:
         return Report((), (), (), (), (), (), ())
-    tell(Progress("report", f"reading {len(names)} queues"))
+    tell(Progress("report", f"reading {format_count(len(names), 'queue')}"))
     options = at.options(
         subscribe=",".join(names), bodyType="binary", numPartitions=count_partitions(spark)
     )

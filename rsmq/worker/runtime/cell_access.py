@@ -21,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
 from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import Identity, claim_name, keep_name, list_in_flight
+from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.runtime.lane import Arrivals, Cell, Lane
@@ -279,9 +280,9 @@ class CellAccess:
         released = release_receipts(cell, in_flight, are_begun=True)
         if released:
             _log.warning(
-                "worker %s: its predecessor died with %d messages%s, which are due again",
+                "worker %s: its predecessor died with %s%s, now due again",
                 self.name,
-                released,
+                format_count(released),
                 self.describe(cell),
             )
         return sum(map(len, in_flight.values()))

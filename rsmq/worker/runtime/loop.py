@@ -27,6 +27,7 @@ from rsmq.errors import (
 )
 from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import send_heartbeat, unregister_worker
+from rsmq.printable import format_count
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
@@ -428,7 +429,7 @@ class WorkerLoop:
                 )
         elif left:
             _log.warning(
-                "worker %s releases %d messages that were not handled in time", self._name, left
+                "worker %s releases %s not handled in time", self._name, format_count(left)
             )
 
     @staticmethod

@@ -19,6 +19,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import record_quarantine_run
+from rsmq.printable import format_count
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import TookItsProcessDown
@@ -124,8 +125,8 @@ class Quarantine:
             )  # fmt: skip
             return True
         error = TookItsProcessDown(
-            f"received {lease.count} times, and begun {earlier_runs} times in quarantine; its "
-            "handler never ended"
+            f"received {lease.count} times, and begun {format_count(earlier_runs, 'time')} in "
+            "quarantine; its handler never ended"
         )
         failure = read_error(error, lane.policy)
         self._settler.decide_failure(job.cell_queue, lease, failure)

@@ -22,6 +22,7 @@ from rsmq.operations.worker import (
     dead_letter_messages,
     settle_messages,
 )
+from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.error_reader import read_error
@@ -288,9 +289,9 @@ class Settler:
                 return [each for group in groups for each in self._write_groups(cell, [group])]
             [group] = groups
             _log.error(
-                "queue %s can't be written: the outcomes of %d messages are lost: %s",
+                "queue %s can't be written: the outcomes of %s are lost: %s",
                 group.keys.name,
-                len(group.ids),
+                format_count(len(group.ids)),
                 error,
             )
             return [b"2" * len(group.ids)]

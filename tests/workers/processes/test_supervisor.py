@@ -357,7 +357,7 @@ def test_signal_after_a_limit_stops_gracefully(supervisor, rsmq, raw, ns):
     supervisor.start("--name", "w", "--processes", 1, "--max-jobs-per-child=1")
     [pid] = supervisor.wait_for(1).values()
     rsmq.send_messages("q", ['"wait"', "1"])
-    wait_until(lambda: "restarts after 1 messages" in supervisor.log)
+    wait_until(lambda: "restarts after 1 message" in supervisor.log)
     time.sleep(2 * SAME_SIGNAL_SECONDS)
     os.kill(pid, signal.SIGTERM)
     wait_until(lambda: "worker w-0 stops, by SIGTERM" in supervisor.log)
