@@ -62,6 +62,11 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
     Args:
         rsmq: a client of the namespace.
     """
+    return read_workers(rsmq)[1]
+
+
+def read_workers(rsmq: RSMQ) -> tuple[int, list[WorkerInfo]]:
+    """Return the server's time in Unix ms, and the workers as ``list_workers`` does."""
     now, stored = rsmq.run(worker_operations.list_workers(rsmq.namespace))
     found = []
     for name, entry in sorted(stored.items()):
@@ -82,7 +87,7 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
                 failed=int(info.get("failed", 0)),
             )
         )
-    return found
+    return now, found
 
 
 def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:

@@ -19,9 +19,8 @@ from rsmq import RSMQ
 from rsmq.cli.app import command_table
 from rsmq.cli.app.command import Command, Group
 from rsmq.cli.app.exit_codes import MEANINGS, Exit
-from rsmq.cli.app.output import format_body
+from rsmq.cli.app.output import format_age, format_body
 from rsmq.cli.app.program import root
-from rsmq.cli.commands.top_screen import _format_age
 from tests.cli.conftest import PROGRAM
 from tests.servers import Server, free_port, redis_7
 
@@ -713,4 +712,4 @@ def test_bytes_are_shown_in_double_quotes(raw, line):
     [(None, "-"), (59.9, "59s"), (61, "1m 1s"), (3_660, "1h 1m"), (90_000, "1d 1h")],
 )
 def test_an_age_has_its_two_largest_units(seconds, age):
-    assert _format_age(seconds) == age
+    assert format_age(seconds) == age

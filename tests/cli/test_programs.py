@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from rsmq.cli.app.output import format_table
+from rsmq.cli.commands.worker_control import _HEADINGS, _row
 from rsmq.operations.worker import Identity, register_worker
+from rsmq.worker.registry import WorkerInfo, read_workers
 
 
 @pytest.fixture
@@ -29,10 +32,44 @@ def test_workers_are_shown(cli, rsmq):
     rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), info, ttl=5, dead=""))
     (worker,) = cli("workers", "--json").json
 
-    assert cli("workers").lines[1].split()[:3] == ["w", "yes", "2001-09-09T01:46:40Z"]
+    heading, line = cli("workers").lines
+    assert heading.split() == [
+        "NAME", "ALIVE", "FOR", "HANDLED", "FAILED", "HOLDS", "PROCESS", "HOST",
+    ]  # fmt: skip
+    assert line.split()[:2] == ["w", "yes"]
+    assert line.split()[-7:] == ["5", "1", "q:", "2", "7", "a", "b"]
     assert {name: worker[name] for name in ("name", "alive", "pid", "queues", "handled")} == {
         "name": "w", "alive": True, "pid": 7, "queues": {"q": 2}, "handled": 5,
     }  # fmt: skip
+
+
+def test_workers_fit_into_a_terminal(rsmq):
+    host = "orders-7d9f8b6c5d-x2x4z"
+    info = {"host": host, "pid": 7, "queues": {"orders": 2}, "handled": 5, "failed": 1}
+    for name in ("shop-0", f"{host}-{12345}-a1b2c3"):
+        worker = Identity(rsmq.namespace, name, "t")
+        rsmq.run(register_worker(worker, {**info, "since_ms": 1e12}, ttl=5, dead=""))
+    now, workers = read_workers(rsmq)
+    rows = [_row(each, now) for each in workers]
+    for width in (80, 70, 60):
+        lines = format_table(_HEADINGS, rows, width=width)
+        assert all(len(line) <= width for line in lines)
+        assert lines[0].split()[:3] == ["NAME", "ALIVE", "FOR"]
+    only_short = format_table(_HEADINGS, rows[1:], width=80)
+    assert only_short[0].split()[-2:] == ["HOLDS", "PROCESS"]
+
+
+@pytest.mark.parametrize(
+    ("expires_ms", "alive", "age"), [(1_009_000, True, "10s"), (1_003_000, False, "6s")]
+)
+def test_the_age_of_a_worker_is_that_of_its_state(expires_ms, alive, age):
+    """Of a dead worker it begins with the last sign of life."""
+    worker = WorkerInfo(
+        name="w", alive=alive, since_ms=994_000, seen_ms=expires_ms - 5000, host="h", pid=7,
+        queues={}, handled=0, failed=0,
+    )  # fmt: skip
+
+    assert _row(worker, 1_004_000)[1:3] == (alive, age)
 
 
 def test_worker_gets_its_arguments_and_the_location(cli, rsmq, raw, ns):

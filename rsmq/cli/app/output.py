@@ -213,8 +213,27 @@ def format_time(ms: float | None) -> str:
         return f"{ms:.0f} ms" if abs(ms) < _MAX_EXACT_MS else f"{ms:.3g} ms"
 
 
+def format_age(seconds: float | None) -> str:
+    """Return an age in its two largest units."""
+    if seconds is None:
+        return "-"
+    whole_seconds = int(seconds)
+    for unit, smaller, size, smaller_size in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60)):
+        if whole_seconds >= size:
+            return f"{whole_seconds // size}{unit} {whole_seconds % size // smaller_size}{smaller}"
+    return (
+        f"{whole_seconds // 60}m {whole_seconds % 60}s"
+        if whole_seconds >= 60  # noqa: PLR2004 - a minute
+        else f"{whole_seconds}s"
+    )
+
+
 def format_table(
-    names: Sequence[str], rows: Iterable[Sequence[Any]], *, number_columns: Container[int] = ()
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    number_columns: Container[int] = (),
+    width: int | None = None,
 ) -> list[str]:
     """
     Return the lines of a table, with a heading.
@@ -225,6 +244,7 @@ def format_table(
         names: the names of the columns. Trailing spaces are removed, so bodies belong in the last.
         rows: the values of each row, one for each column.
         number_columns: the indexes of columns whose texts are also aligned to the right.
+        width: the columns of the terminal: the last columns are left out if they do not fit.
     """
     row_values = list(rows)
     cells = [
@@ -240,6 +260,9 @@ def format_table(
         )
         for column in range(len(names))
     ]
+    while width is not None and sum(widths) + 2 * len(widths) - 2 > width and len(widths) > 1:
+        widths.pop()
+    # Without the values beyond the last width.
     return ["  ".join(map(_pad, row, widths, align_right)).rstrip() for row in cells]
 
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rsmq.cli.app.output import format_text
+from rsmq.cli.app.output import format_age, format_text
 from rsmq.cli.commands.figures import Figures, sum_figures
 from rsmq.printable import format_count
 
@@ -66,8 +66,8 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
             _format_number(each.dead),
             _format_rate(each.sent_per_second),
             _format_rate(each.received_per_second),
-            _mark_estimate(each, _format_age(each.oldest_seconds)),
-            _format_age(each.due_seconds),
+            _mark_estimate(each, format_age(each.oldest_seconds)),
+            format_age(each.due_seconds),
         ]
         for each in figures
     ]
@@ -83,8 +83,8 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
                 _format_number(sums["dead"]),
                 _format_rate(sums["sent_per_second"]),
                 _format_rate(sums["received_per_second"]),
-                estimate_mark + _format_age(sums["oldest_seconds"]),
-                _format_age(sums["due_seconds"]),
+                estimate_mark + format_age(sums["oldest_seconds"]),
+                format_age(sums["due_seconds"]),
             ]
         )
     return rows
@@ -100,21 +100,6 @@ def _format_number(value: int | None) -> str:
 
 def _format_rate(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
-
-
-def _format_age(seconds: float | None) -> str:
-    """Return an age in its two largest units."""
-    if seconds is None:
-        return "-"
-    whole_seconds = int(seconds)
-    for unit, smaller, size, smaller_size in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60)):
-        if whole_seconds >= size:
-            return f"{whole_seconds // size}{unit} {whole_seconds % size // smaller_size}{smaller}"
-    return (
-        f"{whole_seconds // 60}m {whole_seconds % 60}s"
-        if whole_seconds >= 60  # noqa: PLR2004 - a minute
-        else f"{whole_seconds}s"
-    )
 
 
 class Screen:

@@ -12,12 +12,12 @@ from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value
+from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.client import RSMQ
-from rsmq.worker.registry import WorkerInfo, list_workers
+from rsmq.worker.registry import WorkerInfo, list_workers, read_workers
 
-_HEADINGS = ("name", "alive", "since", "last seen", "host", "process", "holds", "handled", "failed")
+_HEADINGS = ("name", "alive", "for", "handled", "failed", "holds", "process", "host")
 
 
 def pause_queues(call: Call, queues: Sequence[str]) -> None:
@@ -56,14 +56,20 @@ def show_workers(call: Call) -> None:
     """Write a table of the workers of the namespace, or of all cells of a set."""
     with call.open_queues() as rsmq:
         if isinstance(rsmq, RSMQ):
-            workers = list_workers(rsmq)
-            call.out.result(workers, format_table(_HEADINGS, map(_row, workers)))
+            now, workers = read_workers(rsmq)
+            rows = [_row(worker, now) for worker in workers]
+            call.out.result(workers, format_table(_HEADINGS, rows, width=call.out.width))
             return
-        by_cell = rsmq.by_cell(list_workers)
-    found = [(cell, worker) for cell, workers in by_cell.items() for worker in workers]
+        by_cell = rsmq.by_cell(read_workers)
+    found = [
+        (cell, worker, (cell, *_row(worker, now)))
+        for cell, (now, workers) in by_cell.items()
+        for worker in workers
+    ]
+    rows = [row for _, _, row in found]
     call.out.result(
-        [{"cell": cell, **to_json_value(worker)} for cell, worker in found],
-        format_table(("cell", *_HEADINGS), ((cell, *_row(worker)) for cell, worker in found)),
+        [{"cell": cell, **to_json_value(worker)} for cell, worker, _ in found],
+        format_table(("cell", *_HEADINGS), rows, width=call.out.width),
     )
     call.check_cells()
 
@@ -109,8 +115,9 @@ def _is_process_of(worker: str, name: str) -> bool:
     return head == name and number.isdigit()
 
 
-def _row(worker: WorkerInfo) -> tuple[Any, ...]:
+def _row(worker: WorkerInfo, now_ms: int) -> tuple[Any, ...]:
+    since_ms = worker.since_ms if worker.alive else worker.seen_ms
+    age = format_age(max(now_ms - since_ms, 0) / 1000)
     holds = ", ".join(f"{format_text(queue)}: {number}" for queue, number in worker.queues.items())
-    times = format_time(worker.since_ms), format_time(worker.seen_ms)
-    host, counts = format_text(worker.host), (worker.handled, worker.failed)
-    return (worker.name, worker.alive, *times, host, worker.pid, holds or None, *counts)
+    place = (worker.pid, format_text(worker.host))
+    return (worker.name, worker.alive, age, worker.handled, worker.failed, holds or None, *place)
