@@ -462,8 +462,8 @@ def test_a_server_that_does_not_answer_is_a_warning_and_then_ends_the_program(pr
     warning, last = errors.splitlines(keepends=True)
     assert re.search(
         rf"Z WARNING \[\d+\] rsmq.transport: Error 111 connecting to 127.0.0.1:{port}. Connection "
-        rf"refused. Is Redis running at 127.0.0.1:{port}\? The call is retried for \d more seconds? "
-        r"\(retry_deadline\)\.\n$",
+        rf"refused. Is Redis running at 127.0.0.1:{port}\? The call is retried for \d more "
+        r"seconds? \(retry_deadline\)\.\n$",
         warning,
     )
     assert error_line(last, 4, code).startswith(f"Redis: Error 111 connecting to 127.0.0.1:{port}.")
