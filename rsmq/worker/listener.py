@@ -93,10 +93,11 @@ def check_option_names(
     Raises:
         TypeError: it has no such option; the text names the closest one.
     """
-    known = known_options.__annotations__
-    names = [name for name in (*inspect.signature(method).parameters, *known) if name != "options"]
+    annotations = known_options.__annotations__
+    parameters = inspect.signature(method).parameters
+    names = [name for name in (*parameters, *annotations) if name != "options"]
     for name in options:
-        if name not in known:
+        if name not in annotations:
             near = difflib.get_close_matches(name, names, 1)
             advice = (
                 f"Did you mean {near[0]!r}?" if near else f"Its options are {', '.join(names)}."
