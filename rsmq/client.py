@@ -1144,7 +1144,6 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidValue: wait is out of range.
             QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
-            ReplyLost: the replies to three receives of one message were lost.
 
         Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
         delivered.
@@ -1207,7 +1206,6 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
             ClientClosed: close() was called during the wait.
-            ReplyLost: the replies to three receives of one message were lost.
         """
         return self._receive(
             lambda: batches.pop_messages(

@@ -38,7 +38,7 @@ The exceptions of this library.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
-NotReplicated; only receives and pops raise ReplyLost; only sets of cells raise CellsMismatch and
+NotReplicated; only receives raise ReplyLost; only sets of cells raise CellsMismatch and
 PartlyDone; only workers raise the last five.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
@@ -418,7 +418,7 @@ class ReplyLost(RSMQError):
     The replies to several requests for one message were lost, one after another.
 
     The message is probably too large for the server or for a proxy on the way. It is still in its
-    queue, unless the call was a pop.
+    queue.
     """
 
     code = "replyLost"

@@ -21,8 +21,8 @@ T = TypeVar("T")
 #: So many lost replies in a row to requests for one message are an error.
 LOST_SINGLES_UNTIL_ERROR = 3
 
-#: The number of successful receives before requests grow: doubled each time.
-_FIRST_RECEIVES_UNTIL_GROWTH = 16
+#: The number of successful receives before requests grow: doubled if the larger reply is lost too.
+_FIRST_RECEIVES_UNTIL_GROWTH = 4
 _MAX_RECEIVES_UNTIL_GROWTH = 1024
 
 
@@ -43,6 +43,7 @@ class LostReplies:
         self.lost_singles = 0
         self._receives_until_growth = _FIRST_RECEIVES_UNTIL_GROWTH
         self._receives = 0
+        self._has_grown = False
 
     @property
     def is_limiting(self) -> bool:
@@ -69,6 +70,11 @@ class LostReplies:
         else:
             self.halvings += 1
         self._receives = 0
+        if self._has_grown:
+            self._has_grown = False
+            self._receives_until_growth = min(
+                2 * self._receives_until_growth, _MAX_RECEIVES_UNTIL_GROWTH
+            )
 
     def note_received(self) -> None:
         """Note that a receive has returned messages."""
@@ -78,9 +84,7 @@ class LostReplies:
         self._receives += 1
         if self.halvings and self._receives >= self._receives_until_growth:
             self._receives = 0
-            self._receives_until_growth = min(
-                2 * self._receives_until_growth, _MAX_RECEIVES_UNTIL_GROWTH
-            )
+            self._has_grown = True
             self.halvings -= 1
             self.generation += 1
 
@@ -88,9 +92,9 @@ class LostReplies:
         """Return the error of too many lost replies, and count from 0 again; None if too few."""
         if self.lost_singles < LOST_SINGLES_UNTIL_ERROR:
             return None
-        self.lost_singles = 0
+        number, self.lost_singles = self.lost_singles, 0
         self.generation += 1
-        return ReplyLost(LOST_SINGLES_UNTIL_ERROR, queues)
+        return ReplyLost(number, queues)
 
     def watch(
         self,
@@ -116,13 +120,18 @@ class LostReplies:
         """
         generation = self.generation
 
-        def after_lost_reply(has_repeat: bool) -> Operation[T]:  # noqa: FBT001
+        def after_lost_reply(failure: Exception, has_repeat: bool) -> Operation[T]:  # noqa: FBT001
             self.note_lost(generation, max_messages)
-            error = self.take_error(operation.queues)
-            if error is None:
+            if self.lost_singles < LOST_SINGLES_UNTIL_ERROR:
                 return repeat()
             if not has_repeat:
-                raise error
+                # It is not known whether the reply was too large: the server may be away.
+                note = str(ReplyLost(self.lost_singles, operation.queues))
+                if note not in getattr(failure, "__notes__", ()):  # calls may share an error
+                    failure.add_note(note)
+                return operation
+            error = self.take_error(operation.queues)
+            assert error is not None  # noqa: S101 - for type checkers
             return _check_hidden(namespace, operation.queues, error, nothing)
 
         operation.after_lost_reply = after_lost_reply

@@ -49,8 +49,8 @@ class Operation(Generic[T]):
         packed: the encoded command of an operation that is run many times; set by the package
             ``transport``.
         retry_deadline: seconds for retries; None is the deadline of the client.
-        after_lost_reply: called after each ambiguous failure, with whether there is a further
-            attempt; returns the operation of that attempt, or raises.
+        after_lost_reply: called after each ambiguous failure, with the error and whether there is a
+            further attempt; returns the operation of that attempt.
     """
 
     script: Script
@@ -66,7 +66,7 @@ class Operation(Generic[T]):
     confirmation: Confirmation | None = None
     packed: tuple[bytes, ...] | None = None
     retry_deadline: float | None = None
-    after_lost_reply: Callable[[bool], Operation[T]] | None = None
+    after_lost_reply: Callable[[Exception, bool], Operation[T]] | None = None
 
 
 #: A call of several steps: yields operations, receives their results, returns its own.

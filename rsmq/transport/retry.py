@@ -310,10 +310,7 @@ def plan_retries(
             pause = failed_attempts.record_failure(error, is_sent=is_sent)
             advise_on_connection(error, address, is_sent=is_sent)
             if failed_attempts.was_ambiguous and operation.after_lost_reply is not None:
-                try:
-                    operation = operation.after_lost_reply(pause is not None)
-                except RSMQError as lost:
-                    raise lost from error
+                operation = operation.after_lost_reply(error, pause is not None)
             if pause is None:
                 converted = convert_error(error, operation.queues)
                 try:

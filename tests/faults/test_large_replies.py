@@ -121,6 +121,17 @@ def test_a_message_whose_reply_is_always_lost_is_an_error_that_names_the_limit(l
     assert list(link.scores("q")) == [id]
 
 
+def test_pops_whose_replies_are_lost_name_the_limit(link, rsmq):
+    for _ in range(3):
+        rsmq.send_message("q", TOO_LARGE)
+
+    for _ in range(3):
+        with pytest.raises(redis_errors.ConnectionError) as raised:
+            rsmq.pop_message("q")
+
+    assert any("client-output-buffer-limit" in note for note in raised.value.__notes__)
+
+
 def test_three_messages_whose_replies_are_lost_are_an_error(link, rsmq):
     for _ in range(4):
         rsmq.send_message("q", TOO_LARGE)

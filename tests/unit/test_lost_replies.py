@@ -12,6 +12,9 @@ from rsmq.wire.keys import Namespace
 NS = Namespace("rsmq")
 
 
+LOST = ConnectionError("Connection closed by server.")
+
+
 def build(losses):
     return receive_message(NS, "q", vt=None, codec=TEXT, losses=losses)
 
@@ -36,18 +39,43 @@ def test_calls_that_fail_together_count_as_one_lost_reply():
 
     losses = LostReplies()
     receives = [build(losses) for _ in range(100)]
-    repeats = [receive.after_lost_reply(True) for receive in receives]
+    repeats = [receive.after_lost_reply(LOST, True) for receive in receives]
     assert losses.lost_singles == 1
-    repeats = [receive.after_lost_reply(True) for receive in repeats]
+    repeats = [receive.after_lost_reply(LOST, True) for receive in repeats]
     assert losses.lost_singles == 2
-    with pytest.raises(ReplyLost):
-        repeats[0].after_lost_reply(False)
+
+
+def test_a_call_that_ends_with_the_third_lost_reply_raises_its_own_error_with_a_note():
+    """The server may be away: the next call checks whether messages are hidden."""
+    losses = LostReplies()
+    failure = ConnectionError("Connection closed by server.")
+    receive = build(losses)
+    for _ in range(3):
+        receive = receive.after_lost_reply(failure, False)
+    assert "client-output-buffer-limit" in failure.__notes__[0]
+    check = build(losses).after_lost_reply(failure, True)
+    assert check.script.name == "describe_queues"
+
+
+def test_the_error_is_raised_only_if_messages_are_hidden():
+    def check():
+        losses = LostReplies()
+        receive = build(losses)
+        for _ in range(3):
+            receive = receive.after_lost_reply(LOST, True)
+        return receive.parse
+
+    fields = [b"30", b"0", b"65536", b"0", b"0", b"1", b"1", None, None, None]
+    assert check()([[fields, 5, 0, None]]) is None
+    for queue in (None, [fields, 5, 1, b"9"]):
+        with pytest.raises(ReplyLost):
+            check()([queue])
 
 
 def test_a_message_ends_the_row_of_lost_replies():
     losses = LostReplies()
     for _ in range(7):
-        repeat = build(losses).after_lost_reply(False)
+        repeat = build(losses).after_lost_reply(LOST, False)
         assert repeat.parse([b"i" * 32, b"body", 2, b"1"]) is not None
     assert losses.lost_singles == 0
 
