@@ -394,7 +394,7 @@ class Worker(Configuration[B_co]):
             tasks.start(loop)
         for lane in lanes:
             if lane.listener.handlers.is_async:
-                lane.cancel = tasks.cancel
+                lane.cancel, lane.time_out = tasks.cancel, tasks.time_out
         hooks.call("before_start", self)
         _log.info(
             "worker %s begins: %s, concurrency %d",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from rsmq.worker import HandlerTimedOut
-from rsmq.worker.runtime import quarantine
+from rsmq.worker.runtime import heartbeat, quarantine
 from tests.workers.polling import wait_until
 
 
@@ -219,22 +220,49 @@ def test_lost_lease_in_batch_does_not_cancel_the_other_messages(env, rsmq, long_
     assert env.is_empty("q")
 
 
-def test_async_handler_over_max_runtime_is_cancelled_and_retried(
-    env, rsmq, long_handler, hook_recorder, fast_heartbeat
+def test_async_handler_over_max_runtime_is_cancelled_and_retried_after_its_back_off(
+    env, rsmq, long_handler, hook_recorder, fast_heartbeat, caplog
 ):
     env.create_queues("q")
     worker = env.create_worker(concurrency=1, middleware=[hook_recorder])
-    worker.listener("q", vt=1, max_runtime=0.1, backoff=500)(long_handler.handle_async)
+    worker.listener("q", vt=900, max_runtime=0.1, backoff=500)(long_handler.handle_async)
     id = rsmq.send_message("q", "x")
     worker.start()
     wait_until(lambda: long_handler.cancelled == [id])
-    wait_until(lambda: worker.numbers.retried == 1)
+    wait_until(lambda: "attempt 1 failed, next in 500 s: HandlerTimedOut" in caplog.text)
 
-    assert long_handler.messages[0].lease_lost
-    assert 495 < env.due_in("q", id) <= 500
+    assert 450 < env.due_in("q", id) <= 500
     ((_, after, error),) = hook_recorder.calls_of("after_retry")
     assert (after, type(error)) == (500, HandlerTimedOut)
     assert str(error) == "its handler ran for more than 0.1 s"
+    assert isinstance(error.__cause__, asyncio.CancelledError)
+    assert (worker.numbers.hung, worker.numbers.failed, worker.numbers.lost) == (1, 1, 0)
+    assert hook_recorder.calls_of("lease_lost") == []
+    assert "lease lost" not in caplog.text
+    assert env.in_flight(worker.name) == {}
+
+
+def test_async_handler_that_does_not_end_after_its_cancellation_is_abandoned(
+    env, rsmq, long_handler, hook_recorder, fast_heartbeat, monkeypatch
+):
+    monkeypatch.setattr(heartbeat, "_MAX_TASK_END_SECONDS", 0.1)
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=1, middleware=[hook_recorder])
+
+    @worker.listener("q", vt=900, max_runtime=0.1, backoff=500)
+    async def handle(body, message):
+        while not long_handler.may_return.is_set():
+            with suppress(asyncio.CancelledError):
+                await long_handler.handle_async(body, message)
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.retried == 1)
+
+    assert len(long_handler.cancelled) == 1
+    assert 850 < env.due_in("q", id) <= 900
+    assert len(hook_recorder.calls_of("lease_lost")) == 1
+    assert long_handler.messages[0].lease_lost
     assert (worker.numbers.hung, worker.numbers.failed, worker.numbers.lost) == (1, 1, 0)
 
 

@@ -38,6 +38,8 @@ from rsmq.worker.runtime.settle import MESSAGES_PER_STEP, Settler
 _NOT_EXTENDED = "its visibility timeout could not be extended in time"
 #: How long after max_runtime a call in a child process is abandoned, if its process does not end.
 _MAX_CHILD_END_SECONDS = 30.0
+#: The same for a task that was cancelled after max_runtime.
+_MAX_TASK_END_SECONDS = 5.0
 #: A message that waits for a slot is extended once, and released after this share of its visibility
 #: timeout.
 _MAX_WAIT_VT_SHARE = 0.5
@@ -153,7 +155,8 @@ class Heartbeat:
         self, executors: Mapping[bool, Executor], now: float, *, limit: int
     ) -> None:
         """
-        Stop waiting for calls that exceed max_runtime, and settle their messages as failed.
+        Cancel tasks that exceed max_runtime. Stop waiting for other calls that exceed it, and for
+        tasks that don't end, and settle their messages as failed.
 
         Args:
             executors: the executor of async handlers (True) and of plain ones (False).
@@ -164,13 +167,18 @@ class Heartbeat:
             TooManyHungCalls: so many are abandoned already.
         """
         for lane in self._lanes:
-            max_runtime = lane.listener.max_runtime
+            max_runtime, end_seconds = lane.listener.max_runtime, 0.0
             if lane.listener.process:  # its thread ends the child process, and so the call
-                max_runtime += _MAX_CHILD_END_SECONDS
+                end_seconds = _MAX_CHILD_END_SECONDS
+            elif lane.is_async:
+                end_seconds = _MAX_TASK_END_SECONDS
             with self._run_queue.lock:
                 calls = list(lane.calls)
             for job in calls:
-                if job.started_at is not None and now - job.started_at > max_runtime:
+                if job.started_at is None or now - job.started_at <= max_runtime:
+                    continue
+                lane.time_out(job)
+                if now - job.started_at > max_runtime + end_seconds:
                     if sum(each.hung_count for each in executors.values()) >= limit:
                         raise TooManyHungCalls(limit)
                     self._abandon(lane, job, executors[lane.is_async])

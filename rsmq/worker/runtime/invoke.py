@@ -88,8 +88,11 @@ class Invoker:
                 result = await handler(*args)
                 if result is not None:
                     _reject_unrun_result(result, "await it in the handler")
+            if job.is_timed_out:  # the handler has caught its cancellation
+                job.failure = read_error(_make_timeout(job, None), job.lane.policy)
         except BaseException as error:  # noqa: BLE001 - as above
-            job.failure = read_error(error, job.lane.policy)
+            failure = _make_timeout(job, error) if job.is_timed_out else error
+            job.failure = read_error(failure, job.lane.policy)
         self._finish(job, deliveries)
 
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
@@ -185,6 +188,12 @@ class Invoker:
                 self._hooks.call("after_handle", message, error, seconds)
         self._report_finished(job)
         current_job.set(None)
+
+
+def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:
+    error = HandlerTimedOut(f"its handler ran for more than {job.lane.listener.max_runtime:g} s")
+    error.__cause__ = cause
+    return error
 
 
 def _reject_unrun_result(result: Any, remedy: str) -> None:

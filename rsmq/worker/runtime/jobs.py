@@ -88,6 +88,7 @@ class SingleJob(_Deliverable):
         "first_received_ms",
         "id",
         "is_quarantined",
+        "is_timed_out",
         "is_urgent",
         "lane",
         "raw",
@@ -120,7 +121,7 @@ class SingleJob(_Deliverable):
         self.unbegun = 0
         self.state = READY
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: Failure | None = None
@@ -182,6 +183,7 @@ class BatchJob:
         "ended_at",
         "failure",
         "is_quarantined",
+        "is_timed_out",
         "is_urgent",
         "lane",
         "received_at",
@@ -196,7 +198,7 @@ class BatchJob:
         self.lane = cell_queue.lane
         self.received_at = received_at
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: Failure | None = None

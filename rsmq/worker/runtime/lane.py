@@ -183,6 +183,7 @@ class Lane:
             None before the first call ends.
         no_prefetch_until: monotonic seconds until which nothing is prefetched.
         cancel: cancels a call, if its kind can be cancelled.
+        time_out: cancels a call because of its max_runtime, if its kind can be cancelled.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
     """
 
@@ -204,6 +205,7 @@ class Lane:
     slow_seconds: float | None = None
     no_prefetch_until: float = 0.0
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
+    time_out: Callable[[Job], object] = field(default=lambda _job: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _window_calls: int = 0
     _longest: tuple[float, float] = (0.0, 0.0)
@@ -371,6 +373,7 @@ class Job(Protocol):
         call_state: its state.
         task: the task that runs it, if it can be cancelled and was not.
         is_urgent: whether it starts before calls of a higher priority.
+        is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
     """
 
     lane: Lane
@@ -383,6 +386,7 @@ class Job(Protocol):
     call_state: CallState
     task: Any
     is_urgent: bool
+    is_timed_out: bool
 
     @property
     def leases(self) -> Sequence[Lease]:

@@ -44,6 +44,7 @@ from rsmq.worker.runtime.invoke import get_failure
 from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane, Lease
 from rsmq.worker.runtime.message_state import (
+    CALL_ABANDONED,
     CONFIRM,
     DECIDE,
     EXPIRED,
@@ -168,8 +169,8 @@ class Settler:
         is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
         if not is_requested and failure.kind not in {"defer", "discard"}:
             self.numbers.failed += 1
-        if queue.lane.listener.process and failure.kind == "timed_out":
-            self.numbers.hung += 1
+        if failure.kind == "timed_out" and lease.job.call_state is not CALL_ABANDONED:
+            self.numbers.hung += 1  # else it was counted when the call was abandoned
         decision = Decision(queue, lease, outcome, failure)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)

@@ -170,6 +170,10 @@ class Tasks:
         """Cancel a call at its next await; from any thread."""
         self._call_on_loop(partial(_cancel, job))
 
+    def time_out(self, job: Job) -> None:
+        """Cancel a call that has exceeded its max_runtime; from any thread."""
+        self._call_on_loop(partial(_time_out, job))
+
     def stop(self) -> None:
         """
         End the tasks.
@@ -255,3 +259,9 @@ def _cancel(job: Job) -> None:
     task, job.task = job.task, None  # only once: a second one would interrupt its clean-up
     if task is not None and job.ended_at is None:
         task.cancel()
+
+
+def _time_out(job: Job) -> None:
+    if job.task is not None and job.ended_at is None:
+        job.is_timed_out = True
+        _cancel(job)
