@@ -105,7 +105,7 @@ class _ImportTarget:
         created: whether the import has created it.
         messages: the number of its messages in the file so far.
         added: the number of messages added so far.
-        present: the number of messages whose ids were in the queue already.
+        present: the number of messages whose ids were in the queue, or in the file, already.
         unfit: the ids of messages that can't be added, by the reason.
         without_policy: whether its dead-letter policy could not be set.
         cut_times: the number of messages whose times were cut to whole milliseconds.
@@ -371,7 +371,12 @@ class _Importer:
         target.cut_times += not self._new_ids and message.visible_at_ms != record.get(
             "visible_at_ms"
         )
-        target.pending.setdefault(message.id, message)
+        if message.id in target.pending:
+            if not self._new_ids:  # the first one has the id, as if it were in another page
+                target.present += 1
+                return
+            self._add_pending(target)
+        target.pending[message.id] = message
         target.pending_bytes += len(message.raw)
         if len(target.pending) >= _PAGE_SIZE or target.pending_bytes >= _PAGE_BYTES:
             self._add_pending(target)

@@ -257,6 +257,17 @@ def test_messages_set_aside_for_a_queue_that_is_gone_can_be_moved(server, remote
         assert sorted(read_bodies(remote.raw, ns, "to")) == [b"a", b"aside", b"b"]
 
 
+def test_messages_set_aside_are_read_in_the_order_of_the_numbers_of_their_scores(server, raw, ns):
+    with Server.from_url(server.url, ns=ns) as local:
+        source = create_source("list", local, ns)
+        for score in (1000, 999, 20, 3):
+            id = f"{score:010d}" + "x" * 22
+            raw.hset(source.aside_key(f"{ns}:work"), id, f"{score} 0   {score}")
+        (messages,) = source.aside(f"{ns}:work")
+
+    assert [each.message.visible_at_ms for each in messages] == [3, 20, 999, 1000]
+
+
 def test_messages_set_aside_by_the_first_release_are_moved(server, remote, raw, ns):
     """Their hash names no target."""
     with Server.from_url(server.url, ns=ns) as local:

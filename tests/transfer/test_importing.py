@@ -10,6 +10,7 @@ import redis
 
 from rsmq import RSMQ, InvalidFormat
 from rsmq.errors import InvalidExport
+from rsmq.transfer import importing
 from tests.expect import refused
 
 
@@ -129,6 +130,25 @@ def test_file_that_is_not_an_export_changes_nothing(import_bytes, target, line, 
 
 def test_empty_file_is_not_an_export(import_bytes):
     assert import_bytes(b"").fault == "it has no end"
+
+
+@pytest.mark.parametrize("page_size", [1, 500])
+@pytest.mark.parametrize("new_ids", [False, True])
+def test_a_second_message_with_the_same_id_is_counted(
+    data, import_bytes, other, monkeypatch, page_size, new_ids
+):
+    """The first one keeps the id, whatever the pages; with new ids both are added."""
+    monkeypatch.setattr(importing, "_PAGE_SIZE", page_size)
+    second = with_line(data, 2, body="second").splitlines(keepends=True)[2]
+    lines = data.splitlines(keepends=True)
+    twice = b"".join([*lines[:3], second, *lines[3:]])
+    dry_run = import_bytes(twice, new_ids=new_ids, dry_run=True).queues[0]
+    (queue,) = import_bytes(twice, new_ids=new_ids).queues
+
+    assert (queue.messages, queue.added, queue.present) == (4, 3 + new_ids, 1 - new_ids)
+    assert bodies(other) == ["a", *["second"] * new_ids, "b", "c"]
+    if page_size > 1:
+        assert (dry_run.added, dry_run.present) == (queue.added, queue.present)
 
 
 # Queues.
