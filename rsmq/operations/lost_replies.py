@@ -104,6 +104,7 @@ class LostReplies:
         *,
         nothing: Callable[[], T],
         repeat: Callable[[], Operation[T]],
+        has_messages: Callable[[T], object] = bool,
     ) -> Operation[T]:
         """
         Let a receive note whether its reply was lost.
@@ -114,6 +115,7 @@ class LostReplies:
             max_messages: the number of messages that it asks for.
             nothing: returns the result of a receive without messages.
             repeat: builds the receive that repeats it.
+            has_messages: returns whether a result has messages.
 
         Returns:
             The operation.
@@ -140,7 +142,7 @@ class LostReplies:
 
             def parse_and_note(reply: Any) -> T:
                 result = parse(reply)
-                if result:
+                if has_messages(result):
                     self.note_received()
                 return result
 

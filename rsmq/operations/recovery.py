@@ -118,6 +118,7 @@ def _recover_step(
         number,
         nothing=lambda: (number, []),
         repeat=lambda: _recover_step(namespace, keys, args, codec, losses),
+        has_messages=lambda result: result[1],
     )
 
 

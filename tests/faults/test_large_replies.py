@@ -101,21 +101,25 @@ def test_a_recover_whose_reply_was_lost_is_followed_by_smaller_ones(link, rsmq):
 
 
 @pytest.mark.parametrize(
-    "receive",
+    ("receive", "hidden_ms"),
     [
-        lambda rsmq: rsmq.receive_message("q"),
-        lambda rsmq: rsmq.receive_messages(["q", "other"], 8),
+        (lambda rsmq: rsmq.receive_message("q"), 0),
+        (lambda rsmq: rsmq.receive_messages(["q", "other"], 8), 0),
+        (lambda rsmq: rsmq.recover_messages("q", 8, idle=0, vt=30), 9000),
     ],
 )
-def test_a_message_whose_reply_is_always_lost_is_an_error_that_names_the_limit(link, rsmq, receive):
+def test_a_message_whose_reply_is_always_lost_is_an_error_that_names_the_limit(
+    link, rsmq, receive, hidden_ms
+):
     rsmq.create_queue("other")
     id = rsmq.send_message("q", TOO_LARGE)
+    link.raw.hset(f"{link.ns}:q:Q", mapping={f"{id}:rc": 1, f"{id}:fr": 1})
 
     with pytest.raises(ReplyLost) as raised:
         for _ in range(9):
-            # The repeat of the receive finds nothing: the first attempt has hidden the message.
+            link.raw.zadd(f"{link.ns}:q", {id: link.raw.time()[0] * 1000 + hidden_ms})
+            # The repeat finds nothing: the first attempt has received the message.
             assert not receive(rsmq)
-            link.raw.zadd(f"{link.ns}:q", {id: 0})
 
     assert "client-output-buffer-limit" in str(raised.value)
     assert list(link.scores("q")) == [id]
