@@ -25,7 +25,7 @@ from rsmq.operations.spark.in_flight_batches import (
 )
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import PlacedQueue, find_placed_queue
-from rsmq.spark.offsets import check_version, is_offset
+from rsmq.spark.offsets import check_version, describe_cells, is_of, is_offset
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     Acknowledge the batch of an offset that Spark has committed, if it is in flight.
 
     Args:
-        connection: the options of the connection. A batch of another number of cells is not
-            acknowledged.
+        connection: the options of the connection. A batch of another namespace, or of another
+            number of cells, is not acknowledged.
         offset: an offset of the streaming source.
 
     Returns:
@@ -81,7 +81,7 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     """
     check_version(offset)
     deleted = lost = 0
-    if offset.get("cells") != connection.cells:
+    if not is_of(offset, connection):
         return 0, 0
     last = Batch(offset["lease"], offset["batch"])
     # The query acknowledges a batch while it processes the next one, and may have been killed.
@@ -124,8 +124,8 @@ class AcknowledgeListener(StreamingQueryListener):
 
     It waits two seconds for the next batch: a query that is busy acknowledges its batches itself.
     When a query ends, its last batch is acknowledged at once. One listener serves all queries of a
-    session on one server and namespace, or one set of cells. Messages that it deletes are not in
-    the query's progress.
+    session on one server and namespace, or one set of cells. It warns once of queries of others.
+    Messages that it deletes are not in the query's progress.
 
     ``spark.streams.addListener(AcknowledgeListener(url=url))``
     """
@@ -144,6 +144,7 @@ class AcknowledgeListener(StreamingQueryListener):
         self._connection = parse_connection_options(options)
         self._lock = threading.Lock()
         self._timers: dict[str, threading.Timer] = {}
+        self._warned: set[tuple[str, int | None]] = set()
 
     def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
@@ -174,6 +175,9 @@ class AcknowledgeListener(StreamingQueryListener):
 
     def _acknowledge(self, offsets: Iterable[dict[str, Any]]) -> None:
         for offset in offsets:
+            if not is_of(offset, self._connection):
+                self._warn_of_other(offset)
+                continue
             try:
                 _, lost = acknowledge_offset(self._connection, offset)
             except (RedisError, RSMQError) as error:  # the next run of the query acknowledges it
@@ -187,3 +191,20 @@ class AcknowledgeListener(StreamingQueryListener):
                     offset["lease"],
                     lost,
                 )
+
+    def _warn_of_other(self, offset: dict[str, Any]) -> None:
+        """Warn that a query reads another namespace or set of cells, once for each."""
+        own = self._connection.namespace.name
+        place = offset.get("ns", own), offset.get("cells")
+        if place in self._warned:
+            return
+        self._warned.add(place)
+        log.warning(
+            "A query reads namespace %r (%s). This listener acknowledges batches of namespace %r "
+            "(%s), so the last batch of the query stays in flight. Add a listener with the ns and "
+            "the cells of the query.",
+            place[0],
+            describe_cells(place[1]),
+            own,
+            describe_cells(self._connection.cells),
+        )

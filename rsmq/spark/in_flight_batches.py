@@ -159,8 +159,8 @@ class Lease:
 
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
         """Return the offset of a batch; see ``offsets.make_offset``."""
-        cells = self._source.connection.cells
-        return make_offset(cells, self.name, self._records.query, number, queues)
+        connection, query = self._source.connection, self._records.query
+        return make_offset(connection, self.name, query, number, queues)
 
     def receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
         """

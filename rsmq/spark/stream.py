@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark calls this again until there is data: the generated name must stay the same.
         self._new_name = self._new_name or secrets.token_hex(8)
         name = self._new_name
-        return make_offset(self._source.connection.cells, name, name, 0, {})
+        return make_offset(self._source.connection, name, name, 0, {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """

@@ -324,7 +324,9 @@ def test_offset_of_a_plain_queue_has_no_cells(server):
     query.run()
     (offset,) = query.offsets
     lease = offset["lease"]
-    assert offset == {"version": 1, "lease": lease, "batch": 1, "queues": {"q": 1}}
+    assert offset == {
+        "version": 1, "lease": lease, "batch": 1, "queues": {"q": 1}, "ns": env.ns,
+    }  # fmt: skip
     env.close()
 
 

@@ -979,15 +979,46 @@ def test_listener_leaves_batches_to_a_busy_query_until_it_ends(env, queue, monke
     assert env.raw.exists(env.keys().leases) == 0
 
 
-def test_listener_of_another_namespace_stores_nothing(env, queue):
-    listener = AcknowledgeListener(url=env.redis.url, ns=f"{env.ns}-other")
+@pytest.mark.parametrize("wrong", [{"ns": "other"}, {"ns": "{other}"}, {"cells": "3"}])
+def test_listener_of_another_place_stores_nothing_and_warns_once(env, queue, caplog, wrong):
+    listener = AcknowledgeListener(**{"url": env.redis.url, "ns": env.ns, **wrong})
+    query = env.query(limit=ReadMaxRows(1))
+    send(env, 2)
+    for run in ("a", "b"):
+        query.run()
+        listener.onQueryProgress(FakeEvent(query.offsets[-1], run))
+        listener.onQueryTerminated(FakeEvent(None, run))
+    assert len(env.scores()) == 1  # the query itself has acknowledged the batch before
+    assert {key.split(b":")[0] for key in env.raw.keys("*other*")} == set()
+    (record,) = caplog.records
+    assert f"A query reads namespace '{env.ns}' (a namespace without cells)" in record.message
+    assert "Add a listener with the ns and the cells" in record.message
+
+
+def test_offset_has_the_namespace(env, queue):
     query = env.query()
     send(env, 1)
     query.run()
-    listener.onQueryProgress(FakeEvent(query.offsets[-1]))
+    (offset,) = query.offsets
+    assert offset == {
+        "version": 1, "lease": offset["lease"], "batch": 1, "queues": {"q": 1}, "ns": env.ns,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "g"}])
+def test_offsets_of_an_earlier_library_lack_the_namespace(env, queue, caplog, group):
+    query = env.query(limit=ReadMaxRows(1), **group)
+    sent = send(env, 3)
+    query.run()
+    query.offsets = [{k: v for k, v in query.offsets[0].items() if k != "ns"}]
+    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
+    listener.onQueryProgress(FakeEvent(query.offsets[0]))
     listener.onQueryTerminated(FakeEvent(None))
-    assert len(env.scores()) == 1
-    assert env.raw.keys(f"{env.ns}-other:*") == []
+    assert set(env.scores()) == set(sent[1:])
+    query.restart()
+    assert [ids(rows) for rows in query.run_until_empty()] == [[sent[1]], [sent[2]]]
+    assert [offset.get("ns") for offset in query.offsets] == [None, env.ns, env.ns]
+    assert caplog.records == []
 
 
 def test_asynchronous_progress_is_refused(env, queue):

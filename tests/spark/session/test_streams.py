@@ -315,8 +315,8 @@ def test_missing_password_variable_is_reported(spark, server, ns, rsmq):
         reader.load().collect()
 
 
-def test_checkpoint_has_only_a_version_a_lease_and_counts(
-    rsmq, stream, finish, tmp_path, keep_batch
+def test_checkpoint_has_only_a_version_a_lease_counts_and_the_namespace(
+    rsmq, ns, stream, finish, tmp_path, keep_batch
 ):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a"] * 3)
@@ -325,6 +325,7 @@ def test_checkpoint_has_only_a_version_a_lease_and_counts(
     offset = (Path(tmp_path) / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
     assert json.loads(offset) == {
         "version": 1, "lease": "nightly", "batch": 1, "queues": {"q": 3}, "query": "nightly:q",
+        "ns": ns,
     }  # fmt: skip
 
 
