@@ -11,6 +11,8 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.call import Call
@@ -19,6 +21,15 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
+from rsmq.cli.commands.pipeline_errors import (
+    configure_logging,
+    describe_job_error,
+    end_by_sigterm,
+    guard_function,
+    hide_output_of_spark,
+    is_of_spark,
+)
+from rsmq.errors import InvalidOption
 from rsmq.printable import escape_unprintable, format_count
 from rsmq.transport.url import split_password, split_sentinel_password
 
@@ -95,44 +106,37 @@ def run(call: Call, args: argparse.Namespace) -> int:
         MissingExtra: the extra ``spark`` is not installed.
     """
     _require_spark()
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - needs the extra
-
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.session import check_environment  # noqa: PLC0415 - as above
 
     out = call.with_options(json=args.json).out
+    configure_logging(is_verbose=args.verbose)
     spark = None
-    try:
-        # Before Spark starts, which takes seconds: wrong arguments raise here.
-        job = _JOBS[args.command](args)
-        spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
-        result = job(spark, lambda progress: _write_progress(out, progress))
-    except PySparkException as error:
-        raise Failed(extract_cause(str(error)), exit=Exit.NOT_ALL, code="spark") from None
-    finally:
-        if spark is not None:
-            spark.stop()
+    with end_by_sigterm() as is_terminated:
+        try:
+            # Before Spark starts, which takes seconds: wrong arguments raise here.
+            job = _JOBS[args.command](args)
+            check_environment(args.master)
+            with hide_output_of_spark(is_verbose=args.verbose):
+                spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
+            result = job(spark, lambda progress: _write_progress(out, progress))
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            raise describe_job_error(error, is_verbose=args.verbose) from None
+        finally:
+            if spark is not None:
+                with suppress(Exception):  # Spark itself may have ended, by the same signal
+                    spark.stop()
     fields = dataclasses.asdict(result)
     out.result({"result": fields}, format_result(fields))
+    if getattr(args, "follow", False) and not is_terminated.is_set():
+        return Exit.INTERRUPTED  # such a job ends by a signal
     return Exit.DONE if getattr(result, "verified", True) else Exit.NOT_ALL
 
 
 def _require_spark() -> None:
     import rsmq.spark  # noqa: F401, PLC0415 - raises MissingExtra
-
-
-def extract_cause(text: str) -> str:
-    """Return the lines of a long error of Spark that name the cause."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    starts = [index for index, line in enumerate(lines) if line.startswith("rsmq.errors.")]
-    if not starts:
-        return lines[0] if lines else text
-    cause = []
-    for line in lines[starts[-1] :]:
-        if line.lstrip().startswith(("SQLSTATE", "at ", "JVM", "==", "=== ")):
-            break
-        cause.append(line)
-    cause[0] = cause[0].partition(": ")[2]  # without the name of the class
-    return "\n".join(cause)
 
 
 def format_result(fields: dict[str, Any]) -> Iterator[str]:
@@ -240,6 +244,14 @@ def _require_queues(queues: Queues, names: Iterable[str | None]) -> None:
     queues.require([name for name in names if name is not None])
 
 
+def _require_files(path: str) -> None:
+    """Check that a path exists, if it is one of this machine and not a pattern."""
+    is_elsewhere = "://" in path or {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
+    if is_elsewhere or set(path) & set("*?[{") or Path(path.removeprefix("file:")).exists():
+        return
+    raise Failed(f"{path}: there is no such file or folder", exit=Exit.NOT_ALL, code="file")
+
+
 def _archive(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
@@ -254,6 +266,7 @@ def _archive(args: argparse.Namespace) -> Job:
 def _replay(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
+    _require_files(args.path)
     target = _make_queues(args)
     _require_queues(target, [] if args.create else [args.queue])
     return lambda spark, callback: pipelines.replay(
@@ -266,6 +279,7 @@ def _migrate(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
     source, target = _make_queues(args, "from_"), _make_queues(args, "to_")
+    _require_queues(source, args.queues or [])
     return lambda spark, callback: pipelines.migrate(
         spark, source, target, args.queues, tell=callback
     )
@@ -273,23 +287,39 @@ def _migrate(args: argparse.Namespace) -> Job:
 
 def _transform(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
     from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
-    function, source = load_function(args.function), _make_queues(args)
+    try:
+        loaded = load_function(args.function)
+    except InvalidOption as error:
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" not in str(error.__cause__):
+            raise
+        loaded = None  # the module needs the session, as for a UDF with the name of a type
+
+    def function(frame: Any) -> Any:
+        return (loaded or load_function(args.function))(frame)
+
+    source = _make_queues(args)
     target = _make_queues(args, "to_", source)
     _require_queues(source, args.queues)
     _require_queues(target, [] if args.create else [args.to])
+    refuse_loop(source, args.queues, target, args.to)
     return lambda spark, callback: pipelines.transform(
-        spark, source, args.queues, target, args.to, function, checkpoint=args.checkpoint,
-        follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=callback,
+        spark, source, args.queues, target, args.to,
+        guard_function(function, args.function, is_verbose=args.verbose),
+        checkpoint=args.checkpoint, follow=args.follow, create=args.create, binary=args.binary,
+        batch=args.batch, tell=callback,
     )  # fmt: skip
 
 
 def _redrive(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
 
     queues = _make_queues(args)
     _require_queues(queues, [args.dead_letter_queue, args.otherwise])
+    refuse_loop(queues, args.dead_letter_queue, queues, args.otherwise)
     return lambda spark, callback: pipelines.redrive(
         spark, queues, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
         batch=args.batch, tell=callback,

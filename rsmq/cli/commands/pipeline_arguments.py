@@ -139,9 +139,12 @@ def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser
     command.add_argument(
         "--json", action="store_true", help="write progress and result as lines of JSON"
     )
+    command.add_argument(
+        "--verbose", action="store_true", help="show all that Spark writes, and traces of errors"
+    )
     if name in ("archive", "transform", "redrive", "drain"):
         command.add_argument(
-            "--batch", type=int, default=100_000, help="the most messages of a batch"
+            "--batch", type=_parse_batch, default=100_000, help="the most messages of a batch"
         )
     return command
 
@@ -196,6 +199,13 @@ def _add_checkpoint_option(command: argparse.ArgumentParser, default: str | None
         help="the folder in which Spark stores the progress of this job"
         + (f"; {default} by default" if default else ""),
     )
+
+
+def _parse_batch(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a batch has at least 1 message; got {number}")
+    return number
 
 
 def _split_names(text: str) -> list[str]:

@@ -98,7 +98,7 @@ def migrate(
             "with replay.",
             value=target.cells,
         )
-    if (source.url, source.ns) == (target.url, target.ns):
+    if source.shares_queues(target):
         raise InvalidOption("target", "is the source itself: give another url or ns.")
     names = source.list_names() if queues is None else list(dict.fromkeys(queues))
     if not names:

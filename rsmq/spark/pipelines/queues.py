@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession, functions
 
+from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import Server, get_servers
 from rsmq.wire.keys import DEFAULT_NS
@@ -106,6 +107,18 @@ class Queues:
         """
         return get_servers(self.connection())
 
+    def shares_queues(self, other: Queues) -> bool:
+        """
+        Return whether a name is that of the same queue here and there, in one cell at least.
+
+        URLs may name one server in several ways, so the servers are asked who they are.
+
+        Raises:
+            InvalidOption: an option has an invalid value, or the password can't be read.
+            CellFailed: the server of a cell can't be reached.
+        """
+        return not _find_places(self).isdisjoint(_find_places(other))
+
     def list_names(self) -> list[str]:
         """
         Return the names of all queues, of any cell, each once.
@@ -131,6 +144,40 @@ class Queues:
             with server.naming_cell():
                 for name in names:
                     server.require(name)
+
+
+def _find_places(queues: Queues) -> set[tuple[object, int, str]]:
+    """Return the run of the server, or the URL, the database and the namespace of each cell."""
+    places: set[tuple[object, int, str]] = set()
+    for server in queues.servers():
+        with server.naming_cell():
+            run = server.read_run() or queues.url
+        db = int(server.raw.connection_pool.connection_kwargs.get("db") or 0)
+        places.add((run, db, server.namespace.name))
+    return places
+
+
+def refuse_loop(
+    source: Queues, names: str | Sequence[str], target: Queues, queue: str | None
+) -> None:
+    """
+    Refuse to send what is read from queues to one of them: it would be read again, without end.
+
+    Args:
+        source: the server and the namespace of the queues that are read.
+        names: their names.
+        target: the server and the namespace of the queue that is written.
+        queue: its name; None if each row has its own.
+
+    Raises:
+        InvalidOption: the queue is one of those that are read.
+    """
+    if queue in join_names(names).split(",") and source.shares_queues(target):
+        raise InvalidOption(
+            "to",
+            f"{queue!r} is read by this job itself, which would never end. Give another queue.",
+            value=queue,
+        )
 
 
 def count_partitions(spark: SparkSession) -> int:

@@ -10,7 +10,7 @@ from itertools import count
 from pyspark.sql import Column, SparkSession, functions
 
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import Queues, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 from rsmq.wire.cells import cell_of_key
 
@@ -60,8 +60,10 @@ def redrive(
         tell: a function that is called with each ``Progress``.
 
     Raises:
+        InvalidOption: ``otherwise`` is the dead-letter queue itself.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
     """
+    refuse_loop(at, dead_letter_queue, at, otherwise)
     at.require((dead_letter_queue, otherwise))
     possible = [name for name in at.list_names() if name != dead_letter_queue]
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.

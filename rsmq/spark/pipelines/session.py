@@ -5,18 +5,28 @@ The Spark session of a command.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rsmq.errors import RSMQError
+from rsmq.errors import InvalidOption, RSMQError
 from rsmq.spark import register
 
 #: How often a task is attempted in local mode, where Spark's own default is once.
 _MAX_TASK_FAILURES = 4
+
+#: How long a master has time to accept a connection. Spark itself waits for a minute.
+_CONNECT_SECONDS = 10.0
+
+_MASTER = re.compile(
+    r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[.+\]|yarn|k8s://.+"
+    r"|spark://[^,:]+:\d{1,5}(,[^,:]+:\d{1,5})*|spark://\[[0-9a-fA-F:.]+\]:\d{1,5}"
+)
 
 
 class JavaMissing(RSMQError):
@@ -36,10 +46,10 @@ def session(name: str = "rsmq", master: str | None = None, **settings: Any) -> S
 
     Raises:
         JavaMissing: no Java was found.
+        InvalidOption: ``master`` is not the URL of a master, or no master answers there.
     """
-    is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    is_submitted = check_environment(master)
     if not is_submitted:
-        _require_java()
         # Python workers must be able to import what this process can.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -61,6 +71,50 @@ def session(name: str = "rsmq", master: str | None = None, **settings: Any) -> S
     if not _has_format(spark):
         register(spark)
     return spark
+
+
+def check_environment(master: str | None = None) -> bool:
+    """
+    Check what a session needs, before it starts.
+
+    Args:
+        master: the URL of Spark's master; None is this machine, or that of spark-submit.
+
+    Returns:
+        Whether spark-submit has started this process. Then nothing is checked.
+
+    Raises:
+        JavaMissing: no Java was found.
+        InvalidOption: ``master`` is not the URL of a master, or no master answers there.
+    """
+    if "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    _require_java()
+    if master is not None:
+        _require_master(master)
+    return False
+
+
+def _require_master(master: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise InvalidOption(
+            "master",
+            "is the URL of a Spark master, such as local[2], spark://host:7077, yarn or "
+            f"k8s://https://host:443; got {master!r}.",
+            value=master,
+        )
+    if not master.startswith("spark://"):
+        return
+    failures = []
+    for address in master.removeprefix("spark://").split(","):  # standby masters
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        except OSError as error:
+            failures.append(f"{address}: {error.strerror or error}")
+        else:
+            return
+    raise InvalidOption("master", f"no Spark master answers ({', '.join(failures)}).", value=master)
 
 
 def _has_format(spark: Any) -> bool:

@@ -42,7 +42,8 @@ def run_stream(
     Run a stream until it ends, and return its counts.
 
     Ctrl-C stops it; the next run repeats the unfinished batch. The last batch that Spark has
-    committed is acknowledged when the stream ends, for whatever reason.
+    committed is acknowledged when the stream ends, for whatever reason. A stream that runs forever
+    ends by Ctrl-C as intended; for another one the KeyboardInterrupt is raised again.
 
     Args:
         job: the name of the job, for the progress.
@@ -59,6 +60,8 @@ def run_stream(
             count.add_batches(_read_progress(query))
     except KeyboardInterrupt:
         query.stop()
+        if not follow:
+            raise
     finally:
         _acknowledge_last_batch(source, query)
     count.add_batches(_read_progress(query))

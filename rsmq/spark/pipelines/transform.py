@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import Queues, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 Function = Callable[[DataFrame], DataFrame]
@@ -73,8 +73,10 @@ def transform(  # noqa: PLR0917 - source and target in order
         tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: the function did not return a frame with a column ``message``.
+        InvalidOption: the function did not return a frame with a column ``message``, or the queue
+            to write is one of those to read.
     """
+    refuse_loop(source, queues, target, queue)
     body = "binary" if binary else "string"
     messages = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body)
     frame: Any = function(messages)
@@ -123,6 +125,11 @@ def load_function(name: str) -> Function:
         function = getattr(imported, attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidOption("function", f"{name} can't be found: {error}.", value=name) from error
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise InvalidOption(
+            "function", f"{module} can't be imported: {cause}.", value=name
+        ) from error
     if not callable(function):
         raise InvalidOption("function", f"{name} is not a function.", value=name)
     # Executors on other machines do not have the module, so its definitions are sent to them.

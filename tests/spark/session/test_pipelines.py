@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from pyspark.sql import functions
 
 from rsmq import BYTES, RSMQ, QueueNotFound
-from rsmq.cli.commands.pipeline import extract_cause, format_rows, main
+from rsmq.cli.commands.pipeline import format_rows, main
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import InvalidOption, pipelines
 from tests.spark.session.conftest import ENVIRONMENT
@@ -192,6 +194,94 @@ def test_session_registers_the_format_once(spark, monkeypatch):
 def test_migration_to_the_source_is_refused(spark, queues):
     with pytest.raises(InvalidOption, match="is the source itself"):
         pipelines.migrate(spark, queues, queues)
+
+
+def test_a_job_that_would_read_what_it_sends_is_refused(spark, rsmq, raw, ns, queues, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "a")
+    before = state(raw, ns)
+    checkpoint = str(tmp_path / "checkpoint")
+    with pytest.raises(InvalidOption, match="'q' is read by this job itself"):
+        pipelines.transform(spark, queues, "q", queues, "q", lambda x: x, checkpoint=checkpoint)
+    with pytest.raises(InvalidOption, match="'q' is read by this job itself"):
+        pipelines.redrive(spark, queues, "q", "'r'", "q", checkpoint=checkpoint)
+    assert state(raw, ns) == before
+    assert not Path(checkpoint).exists()
+
+
+def test_ctrl_c_ends_a_job_that_does_not_follow_and_is_raised(
+    spark, rsmq, raw, ns, queues, tmp_path
+):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipelines.drain(spark, queues, "q", str(tmp_path / "files"), batch=1, tell=stop)
+    assert raw.exists(f"{ns}:q:x:leases") == 0
+
+
+@pytest.fixture
+def start_command(server, ns, tmp_path):
+    """Return a function that starts ``rsmq-pipeline`` in a process, with its output in a file."""
+    processes = []
+
+    def start(*arguments):
+        log = tmp_path / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "rsmq.cli.commands.pipeline", *arguments,
+                    "--url", server.url, "--ns", ns, "--master", "local[1,1]",
+                ],
+                env={**os.environ, **ENVIRONMENT}, stdout=file, stderr=file, cwd=tmp_path,
+                start_new_session=True,
+            )  # fmt: skip
+        processes.append(process)
+        return process, log
+
+    yield start
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_failing_udf_is_one_line(rsmq, start_command, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.create_queue("r")
+    rsmq.send_message("q", "a")
+    # Such a UDF can be made only when there is a session.
+    (tmp_path / "shop.py").write_text(
+        "from pyspark.sql import functions\n"
+        "@functions.udf('string')\n"
+        "def fail(text):\n"
+        "    raise RuntimeError('bad row ' + text)\n"
+        "def clean(frame):\n"
+        "    return frame.select(fail('message').alias('message'))\n"
+    )
+    process, log = start_command("transform", "q", "shop:clean", "--to", "r", "--checkpoint", "c")
+    assert process.wait(200) == 1
+    assert log.read_text() == (
+        "rsmq-pipeline: RuntimeError: bad row a. --verbose shows all that Spark writes.\n"
+    )
+
+
+def test_sigterm_ends_a_job_that_follows_without_messages_in_flight(
+    rsmq, raw, ns, start_command, tmp_path
+):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    process, log = start_command("archive", "q", "files", "--follow")
+    while "batch 0" not in log.read_text() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(100) == 0, log.read_text()
+    assert log.read_text().splitlines()[1:] == ["messages: 2", "lost: 0", "path: files"]
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.exists(f"{ns}:q:x:leases") == 0
 
 
 def test_transform_sends_the_rows_of_a_function(spark, rsmq, raw, ns, queues, tmp_path):
@@ -495,14 +585,6 @@ def test_missing_java_is_reported_with_a_remedy(server, monkeypatch, capsys, tmp
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert main(["report", "--url", server.url]) == 2
     assert "openjdk-17-jre-headless" in capsys.readouterr().err
-
-
-def test_cause_of_a_long_error_is_extracted():
-    error = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
-
-    assert extract_cause(f"py4j\n  at x\n{error}\nSQLSTATE: 38000") == (
-        "Queue not found\nThere is no q"
-    )
 
 
 def test_table_aligns_numbers():
