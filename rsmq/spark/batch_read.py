@@ -50,6 +50,9 @@ from rsmq.wire.names import decode_name
 _SNAPSHOT_SECONDS = 5.0
 _SNAPSHOT_SECONDS_PER_MESSAGE = 50e-6
 
+#: A read of more ids than this that filters name scans the queues.
+_MAX_PUSHED_IDS = 10_000
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
@@ -155,8 +158,9 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return partitions of about the same size; those of a cell are its own."""
-        if self._options.is_exact:
-            return self._plan_snapshot()
+        ids = self._find_pushed_ids()
+        if self._options.is_exact or ids is not None:
+            return self._plan_snapshot(ids)
         found: list[tuple[int, QueueKeys, int, int, bytes | None]] = []
         for cell in self._find_cells():
             server = get_server(self._source.connection, cell)
@@ -177,6 +181,20 @@ class SnapshotReader(DataSourceReader):
             ]
         return partitions
 
+    def _find_pushed_ids(self) -> set[str] | None:
+        """Return the only ids that the filters may select; None if these are not known or many."""
+        wanted = [
+            {each.value} if each.kind is EqualTo else set(each.value)
+            for each in self._filters
+            if each.column == "id" and each.kind in (EqualTo, In)
+        ]
+        if not wanted:
+            return None
+        ids = set.intersection(*wanted) - {None}
+        # U+FFFD stands for bytes that are not UTF-8, which may be any.
+        is_exact = not any("\ufffd" in id for id in ids)
+        return ids if is_exact and len(ids) <= _MAX_PUSHED_IDS else None
+
     def _find_cells(self) -> list[int]:
         """Return the cells that may have messages which the filters select."""
         cells = self._source.connection.cells
@@ -192,14 +210,17 @@ class SnapshotReader(DataSourceReader):
         share = -(-messages // self._source.num_partitions)
         return max(1, min(self._source.max_ids_per_partition, share))
 
-    def _plan_snapshot(self) -> list[InputPartition]:
-        """Take an exact snapshot of each cell, and divide it."""
+    def _plan_snapshot(self, ids: set[str] | None) -> list[InputPartition]:
+        """Take an exact snapshot of each cell, of some ids or of all, and divide it."""
         selected = []
         for cell in self._find_cells():
             server = get_server(self._source.connection, cell)
             queues = server.find_queues(self._source)
             with server.naming_cell():
-                snapshot = _take_snapshot(server, queues)
+                if ids is None:
+                    snapshot = _take_snapshot(server, queues)
+                else:
+                    snapshot = _look_up(server, queues, ids)
             selected += [
                 (cell, keys.name, *self._select(server, keys.name, now_ms, members))
                 for keys, now_ms, members in snapshot
@@ -434,6 +455,35 @@ def _take_snapshot(
         client.connection_pool.disconnect()
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     return [(keys, now_ms, members) for keys, members in zip(queues, all_members, strict=True)]
+
+
+def _look_up(
+    server: Server, queues: list[QueueKeys], ids: set[str]
+) -> list[tuple[QueueKeys, int, list[bytes]]]:
+    """Return the same as ``_take_snapshot`` for some ids; atomic."""
+    prefix = server.id_prefix.decode()
+    raw_ids = [id.removeprefix(prefix).encode() for id in sorted(ids) if id.startswith(prefix)]
+    if not raw_ids:
+        return []
+    pipeline = server.raw.pipeline(transaction=True)
+    pipeline.execute_command("TIME")
+    for keys in queues:
+        pipeline.execute_command("ZMSCORE", keys.zset, *raw_ids)
+    time, *all_scores = pipeline.execute()
+    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+    return [
+        (
+            keys,
+            now_ms,
+            [
+                value
+                for id, score in zip(raw_ids, scores, strict=True)
+                if score is not None
+                for value in (id, b"%r" % score)
+            ],
+        )
+        for keys, scores in zip(queues, all_scores, strict=True)
+    ]
 
 
 def _drop_ids(members: list[bytes], seen: set[bytes]) -> list[bytes]:

@@ -81,12 +81,12 @@ class LeaseHolder:
 
     def acquire(self, queues: Iterable[PlacedQueue]) -> None:
         """
-        Acquire a named lease on queues, as soon as a previous holder has stopped renewing it.
+        Acquire a named lease on queues, as soon as the time of a previous holder is over.
 
         Queues on which it is acquired already are left out.
 
         Raises:
-            InvalidOption: another query still renews it.
+            InvalidOption: another query has renewed it meanwhile, so it lives.
         """
         if not self._is_named:
             return
@@ -96,16 +96,21 @@ class LeaseHolder:
             if queue not in self._acquired_queues or queue in self._missing_queues
         ]
         self._tried_queues.update(new)
-        deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
+        asked_at = time.monotonic()
+        end_at: float | None = None  # of the time of the holder, if it does not renew the lease
         while seconds := self._try_acquire(new):
-            if time.monotonic() > deadline:
+            # The server has answered between ``asked_at`` and now.
+            if end_at is None:
+                end_at = time.monotonic() + seconds
+            elif asked_at + seconds > end_at + HOLDER_TIMEOUT_SECONDS / 15:
                 raise InvalidOption(
                     "consumerGroup",
                     f"another query that is running has the lease {self._lease}. Give this query "
                     "another name or none, or stop the other.",
                     value=self._lease,
                 )
-            self._sleep(min(seconds, 1.0))
+            self._sleep(min(seconds, HOLDER_TIMEOUT_SECONDS / 15))
+            asked_at = time.monotonic()
         if new:
             self.take_over()
         self._acquired_queues.update(new)

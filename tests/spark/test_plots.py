@@ -71,3 +71,16 @@ def test_axes_begin_at_zero_and_show_only_the_span(minutes):
     left, right = dates.num2date(sent.get_xlim())
     assert START - timedelta(minutes=30) < left
     assert right < START + timedelta(minutes=minutes[-1] + 30)
+
+
+def test_equal_lines_do_not_hide_each_other():
+    names = {"a": 2, "b": 2, "c": 5, "d": 2}
+    rows = tuple(
+        {"queue": name, "minute": START, "messages": number} for name, number in names.items()
+    )
+    axes = plots._draw_by_minute(rows, "queue", "Messages sent", "queues").axes[0]
+    styles = {line.get_label(): line.get_linestyle() for line in axes.patches}
+    assert styles["a"] == styles["c"] == "-"
+    # Of three equal lines, each has one dash of three; the first one shows where no other is.
+    assert styles["b"] == (8, (4, 8))
+    assert styles["d"] == (4, (4, 8))

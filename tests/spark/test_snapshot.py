@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from rsmq.spark import batch_read
 from tests.scale import scaled
 from tests.spark.conftest import Env
 
@@ -317,6 +318,38 @@ def test_pushed_filters_save_reads(filled):
         command.split()[2:] for command in commands if "HMGET" in command and " vt " not in command
     ]
     assert len([*itertools.chain(*asked)]) == 5
+
+
+@pytest.mark.parametrize("snapshot", ["scan", "exact"])
+@pytest.mark.parametrize("kind", [EqualTo, In])
+def test_pushed_ids_are_looked_up_and_not_searched(filled, snapshot, kind):
+    rows = filled.read(queue="q")
+    wanted = rows[0]["id"] if kind is EqualTo else (rows[0]["id"], "a" * 32, None, rows[1]["id"])
+    with filled.commands() as commands:
+        read = filled.plan_read(
+            queue="q", pushdown=True, snapshot=snapshot, filters=[kind(("id",), wanted)]
+        )
+        found = [row for partition in read() for row in partition]
+    expected = rows[:1] if kind is EqualTo else rows[:2]
+    assert sorted(row["id"] for row in found) == sorted(row["id"] for row in expected)
+    assert len([each for each in commands if each.startswith("ZMSCORE")]) == 1
+    assert not [each for each in commands if each.startswith(("ZSCAN", "ZRANGE", "ZCARD"))]
+
+
+def test_filters_that_no_id_passes_read_nothing(filled):
+    filters = [EqualTo(("id",), "a" * 32), In(("id",), ("b" * 32,))]
+    with filled.commands() as commands:
+        assert filled.read(subscribe="q,r", pushdown=True, filters=filters) == []
+    assert not [each for each in commands if each.startswith(("Z", "HMGET")) and " vt " not in each]
+
+
+def test_many_pushed_ids_are_searched(filled, monkeypatch):
+    monkeypatch.setattr(batch_read, "_MAX_PUSHED_IDS", 2)
+    rows = filled.read(queue="q")
+    ids = tuple(row["id"] for row in rows[:3])
+    with filled.commands() as commands:
+        assert len(filled.read(queue="q", pushdown=True, filters=[In(("id",), ids)])) == 3
+    assert [each for each in commands if each.startswith("ZSCAN")]
 
 
 @pytest.mark.parametrize(

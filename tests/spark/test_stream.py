@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.errors import LeaseTakenOver
 from rsmq.operations.spark import in_flight_batches as operations
-from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
+from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES, acquire_lease
 from rsmq.spark import (
     AcknowledgeListener,
     BatchLost,
@@ -510,6 +510,34 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
     ):
         living.run()
     assert env.fields()["totalrecv"] == b"1"
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, queue, is_alive):
+    server, placed = env.server(), env.placed()
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3 and is_alive:
+            living.renew()
+        elif len(pauses) == 3:
+            living.release()
+
+    living, rival = (
+        lease_holder.LeaseHolder([server], "g", "g:q", 600, sleep, is_named=True) for _ in range(2)
+    )
+    living.acquire([placed])
+    # as if ten seconds had passed
+    server.run(acquire_lease(placed.keys, "g", living.id, seconds=5, lifetime=600))
+    if is_alive:
+        with pytest.raises(InvalidOption, match="another query that is running has the lease"):
+            rival.acquire([placed])
+    else:
+        rival.acquire([placed])
+    assert pauses == [1.0] * 3
+    holder, _ = msgpack.unpackb(env.raw.hget(placed.keys.leases, "g"))
+    assert holder == (living if is_alive else rival).id
 
 
 def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):

@@ -38,6 +38,9 @@ _MAX_LINES = 10
 #: The longest label; the rest of a longer one is left out.
 _MAX_LABEL_CHARACTERS = 40
 
+#: The length of a dash of a line that covers an equal one.
+_DASH_POINTS = 4.0
+
 #: Texts are data: a dollar sign does not begin a formula.
 _STYLE: Any = {"text.parse_math": False, "svg.hashsalt": "rsmq"}
 
@@ -167,6 +170,20 @@ def _draw_receive_counts(rows: Rows) -> Any:
     return figure
 
 
+def _choose_styles(lines: dict[str, Any]) -> dict[str, Any]:
+    """Return the style of each line: equal lines have dashes in turn, so that all are visible."""
+    equal: dict[tuple[Any, ...], list[str]] = {}
+    for name, values in lines.items():
+        equal.setdefault(tuple(values), []).append(name)
+    styles: dict[str, Any] = dict.fromkeys(lines, "-")
+    for names in equal.values():
+        for place, name in enumerate(names[1:], 1):  # the first one shows between the dashes
+            period = _DASH_POINTS * len(names)
+            pattern = _DASH_POINTS, period - _DASH_POINTS
+            styles[name] = period - _DASH_POINTS * place, pattern
+    return styles
+
+
 def _draw_by_minute(rows: Rows, column: str, title: str, things: str) -> Any:
     """Draw the messages by time, with a line for each value of a column."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
@@ -179,9 +196,16 @@ def _draw_by_minute(rows: Rows, column: str, title: str, things: str) -> Any:
         width = timedelta(seconds=bins.seconds)
         starts = [bins.starts[0] - width, *bins.starts]
         edges = [time_axis.date2num(start + width) for start in starts]
-        for name in sorted(shown):
-            numbers = [(row["minute"], row["messages"]) for row in rows if row[column] == name]
-            axes.stairs(bins.count(numbers), edges, label=_make_label(name), linewidth=1.5)
+        counts = {
+            name: bins.count(
+                [(row["minute"], row["messages"]) for row in rows if row[column] == name]
+            )
+            for name in sorted(shown)
+        }
+        for name, style in _choose_styles(counts).items():
+            axes.stairs(
+                counts[name], edges, label=_make_label(name), linewidth=1.5, linestyle=style
+            )
         margin = edges[1] - edges[0]
         axes.set_xlim(edges[0] - margin, edges[-1] + margin)
         axes.xaxis_date("UTC")
