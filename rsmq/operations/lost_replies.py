@@ -120,21 +120,19 @@ class LostReplies:
         Returns:
             The operation.
         """
-        generation = self.generation
+        # Without the operation itself: it would be in a reference cycle after each receive.
+        generation, queues = self.generation, operation.queues
 
         def after_lost_reply(failure: Exception, has_repeat: bool) -> Operation[T]:  # noqa: FBT001
             self.note_lost(generation, max_messages)
-            if self.lost_singles < LOST_SINGLES_UNTIL_ERROR:
-                return repeat()
-            if not has_repeat:
+            if self.lost_singles >= LOST_SINGLES_UNTIL_ERROR and not has_repeat:
                 # It is not known whether the reply was too large: the server may be away.
-                note = str(ReplyLost(self.lost_singles, operation.queues))
+                note = str(ReplyLost(self.lost_singles, queues))
                 if note not in getattr(failure, "__notes__", ()):  # calls may share an error
                     failure.add_note(note)
-                return operation
-            error = self.take_error(operation.queues)
-            assert error is not None  # noqa: S101 - for type checkers
-            return _check_hidden(namespace, operation.queues, error, nothing)
+            elif (error := self.take_error(queues)) is not None:
+                return _check_hidden(namespace, queues, error, nothing)
+            return repeat()
 
         operation.after_lost_reply = after_lost_reply
         if self.is_limiting:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from rsmq import TEXT, ReplyLost
+from rsmq.operations.batches import receive_messages
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.messages import receive_message
 from rsmq.wire.keys import Namespace
@@ -91,3 +94,14 @@ def test_requests_grow_more_slowly_each_time():
             number += 1
         receives.append(number)
     assert receives[0] < receives[1] < receives[2]
+
+
+def test_a_receive_is_in_no_reference_cycle():
+    """The garbage collector would need more time than the receive."""
+    gc.collect()
+    gc.disable()
+    try:
+        receive_messages(NS, "q", 10, vt=None, codec=TEXT, losses=LostReplies())
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
