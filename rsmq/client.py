@@ -65,10 +65,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
     in seconds may also be a ``timedelta``.
 
     Retries: a call that did not reach the server, or that the server refused for the moment
-    (loading, read-only), is retried for ``retry_deadline`` seconds after its first failure. With a
-    client that was passed in, redis-py's own connection retries happen before that. If the
-    connection breaks or times out after the call was sent, the failure is ambiguous: the call may
-    have run. After an ambiguous failure, until the same deadline:
+    (loading, read-only), is retried until ``retry_deadline`` seconds after its begin. An attempt
+    ends then too, or earlier without progress for ``socket_timeout``. With a client that was passed
+    in, redis-py connects, with its own timeouts and retries. If the connection breaks or times out
+    after the call was sent, the failure is ambiguous: the call may have run. After an ambiguous
+    failure, until the same deadline:
 
     - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
       messages, changing their visibility, releasing received messages, sweeping, and a send with a
@@ -152,8 +153,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 ``encode`` and ``decode``.
             realtime: if True, every send publishes the same notification as the Node client.
             strict_names: if False, queue names that the Node client refuses are also allowed.
-            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries. The default is
-                5, or 30 with Redis Cluster and Sentinel.
+            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries, and only
+                ``socket_timeout`` ends a call. The default is 5, or 30 with Redis Cluster and
+                Sentinel.
             min_replicas: the number of replicas, 0 to 100, that must have confirmed the changes of
                 a send, publish, move or redrive before it returns; else it raises NotReplicated.
             replica_timeout: how long such a call waits for them after its script has run: seconds,

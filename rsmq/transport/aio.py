@@ -80,7 +80,7 @@ class AsyncRoutedCaller(RetryingCaller):
     _follows_redirects = True
 
     def __init__(self, group: ServerGroup, origin: Origin) -> None:
-        super().__init__(origin, None)
+        super().__init__(origin, None, group.options.get("socket_timeout"))
         self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
 
     def describe(self) -> str:

@@ -5,8 +5,10 @@ The attempts of a call of the asyncio client, and the undoing of cancelled recei
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -18,7 +20,9 @@ from rsmq.transport.cancellation import CancellationGuard
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import (
     Attempt,
+    DeadlinePassed,
     choose_deadline_of,
+    end_of_attempts,
     needs_check,
     plan_retries,
 )
@@ -33,10 +37,25 @@ class RetryingCaller(ABC):
     #: Whether the server may name another one that has the keys of a call.
     _follows_redirects = False
 
-    def __init__(self, origin: Origin, server_options: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        server_options: Mapping[str, Any] | None,
+        timeout: float | None,
+    ) -> None:
+        """
+        Create a caller.
+
+        Args:
+            origin: how it reaches its servers.
+            server_options: the options of connections to one server; None if there are several.
+            timeout: seconds without progress after which a connection is closed; None is forever.
+        """
         self.origin = origin
         self.server_options = server_options
         self._retry_deadline = origin.retry_deadline
+        #: A first attempt needs no timer of its own if the deadline is as long.
+        self._timeout = math.inf if timeout is None else timeout
 
     def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
         """Return the server that has a key, as far as it is known; None if there is only one."""
@@ -71,9 +90,15 @@ class RetryingCaller(ABC):
     async def run(self, operation: Operation[T]) -> T:
         guard = CancellationGuard()
         check = needs_check(operation)
+        began = time.monotonic()
+        deadline = choose_deadline_of(operation, self._retry_deadline)
         try:
             # As _attempt does, without a coroutine more in each call.
-            reply = await self.exchange(operation, guard, check=check)
+            if deadline >= self._timeout or not deadline:
+                reply = await self.exchange(operation, guard, check=check)
+            else:
+                until = end_of_attempts(operation, deadline, began)
+                reply = await _within(until, guard, self.exchange(operation, guard, check=check))
             if cancellation := guard.detect_cancellation():
                 await self._undo(operation, reply)
                 raise cancellation
@@ -81,18 +106,21 @@ class RetryingCaller(ABC):
         except (RedisError, OSError) as error:
             failure = error
         try:
-            return await self._run_again(operation, failure, guard)
+            return await self._run_again(operation, failure, guard, began)
         finally:
             del failure  # its traceback refers to this frame: a reference cycle
 
     async def _run_again(
-        self, operation: Operation[T], error: Exception, guard: CancellationGuard
+        self, operation: Operation[T], error: Exception, guard: CancellationGuard, began: float
     ) -> T:
+        deadline = choose_deadline_of(operation, self._retry_deadline)
+        until = end_of_attempts(operation, deadline, began)
         steps = plan_retries(
             operation,
             error,
             is_sent=guard.is_sent,
-            deadline=choose_deadline_of(operation, self._retry_deadline),
+            deadline=deadline,
+            began=began,
             address=self.describe,
             follows_redirects=self._follows_redirects,
         )
@@ -108,7 +136,7 @@ class RetryingCaller(ABC):
                 guard.is_sent = False
                 redirect = error if isinstance(error, AskError) else None
                 try:
-                    return await self._attempt(step.operation, step.parse, guard, redirect)
+                    return await self._attempt(step, guard, until, redirect)
                 except (RedisError, OSError) as failure:
                     error = failure
                 step.is_sent = guard.is_sent
@@ -117,21 +145,51 @@ class RetryingCaller(ABC):
 
     async def _attempt(
         self,
-        operation: Operation[T],
-        parse: Callable[[Any], T],
+        attempt: Attempt[T],
         guard: CancellationGuard,
+        until: float,
         redirect: AskError | None = None,
     ) -> T:
+        operation = attempt.operation
         check = needs_check(operation)
-        reply = await self.exchange(operation, guard, check=check, redirect=redirect)
+        reply = await _within(
+            until, guard, self.exchange(operation, guard, check=check, redirect=redirect)
+        )
         if cancellation := guard.detect_cancellation():
             # It came after the reply, while the connection was released.
             await self._undo(operation, reply)
             raise cancellation
-        return parse(reply)
+        return attempt.parse(reply)
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
         undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             with suppress(RedisError, OSError, RSMQError):
                 await self.run(undo)
+
+
+async def _within(
+    until: float, guard: CancellationGuard, exchange: Coroutine[Any, Any, Any]
+) -> Any:
+    """
+    Return the reply of an attempt that must end before a time.
+
+    Other calls on the same connection are not affected by its end.
+
+    Args:
+        until: monotonic seconds.
+        guard: the guard of the call. A receive that is over time has a second more to be undone.
+        exchange: the attempt.
+
+    Raises:
+        DeadlinePassed: it has not ended before.
+    """
+    limit = asyncio.timeout(None if until == math.inf else max(until - time.monotonic(), 0.0))
+    try:
+        async with limit:
+            return await exchange
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        guard.cancellation = None  # it was that of the limit
+        raise DeadlinePassed("The server did not answer in time.") from None

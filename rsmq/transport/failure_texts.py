@@ -64,8 +64,13 @@ def is_unauthenticated(error: Exception) -> bool:
 
 
 def has_too_many_clients(error: BaseException) -> bool:
-    """Return whether Redis has refused a connection because it has too many clients."""
-    return "max number of clients reached" in str(error)
+    """
+    Return whether Redis has refused a connection because it has too many clients.
+
+    A node of a cluster replies "max number of clients + cluster connections reached", which is a
+    ResponseError of redis-py.
+    """
+    return "max number of clients" in str(error)
 
 
 def describe_address(connection_options: Mapping[str, Any]) -> str:

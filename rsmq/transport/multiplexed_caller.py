@@ -55,7 +55,8 @@ class AsyncMultiplexedCaller(RetryingCaller):
     """
 
     def __init__(self, pool: Any, origin: Origin) -> None:
-        super().__init__(origin, pool.connection_kwargs)
+        options = pool.connection_kwargs
+        super().__init__(origin, options, options.get("socket_timeout"))
         self._pool = pool
         self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
         self._loop_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}

@@ -48,7 +48,8 @@ class AsyncPoolCaller(RetryingCaller):
     """A caller that uses the pool of a handed-in client, with one connection for each attempt."""
 
     def __init__(self, pool: Any, origin: Origin) -> None:
-        super().__init__(origin, pool.connection_kwargs)
+        options = pool.connection_kwargs
+        super().__init__(origin, options, options.get("socket_timeout"))
         self._pool = pool
         self._has_disk_checked = False
 

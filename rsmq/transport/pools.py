@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidFormat
+from rsmq.transport.redis_py import set_timeout
+from rsmq.transport.retry import shorter_timeout
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
 from rsmq.wire.limits import check_duration
@@ -35,14 +37,22 @@ class ConnectionProvider(Protocol):
         note_failure: called with the error of each call that failed, and of each connection that
             could not be opened.
         has_disk_checked: whether the server is able to say what is on disk.
+        timeout: seconds without progress after which a connection is closed; None is forever.
     """
 
     pool: Any
     note_failure: Callable[[BaseException], None]
     has_disk_checked: bool
+    timeout: float | None
 
-    def acquire(self, *, check: bool) -> Any:
-        """Return an open connection for one call; with ``check``, only one that is not broken."""
+    def acquire(self, *, check: bool, until: float) -> Any:
+        """
+        Return an open connection for one call.
+
+        Args:
+            check: whether it must not be broken.
+            until: monotonic seconds at which a connection of our own must be open.
+        """
 
     def release(self, connection: Any, *, is_usable: bool) -> None:
         """Return a connection after its call; it is closed if it is not usable."""
@@ -67,10 +77,11 @@ class PooledConnections:
         self.pool = pool
         self.note_failure = note_failure
         self.has_disk_checked = False
+        self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
         self._is_owned = is_owned
         self._closed = False
 
-    def acquire(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
+    def acquire(self, *, check: bool, until: float) -> Any:  # noqa: ARG002 - a pool decides both
         try:
             return self.pool.get_connection()
         except RedisError as error:
@@ -108,25 +119,37 @@ class ThreadConnections:
         self.pool = pool
         self.note_failure = note_failure
         self.has_disk_checked = False
+        self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
         self._local = threading.local()
         self._states: weakref.WeakSet[_ThreadState] = weakref.WeakSet()
         self._spare: list[Any] = []
         self._closed = False
 
-    def acquire(self, *, check: bool) -> Any:
+    def acquire(self, *, check: bool, until: float) -> Any:
         state = getattr(self._local, "state", None) or self._current_state()
         connection = state.take() or self._take_spare()
         if connection is not None:
             if not connection.is_inherited() and (not check or connection.is_idle()):
                 return connection
             connection.disconnect()  # if the parent opened it, the parent can still use it
-        opened = self.pool.connection_class(**self.pool.connection_kwargs)
         try:
+            opened = self.pool.connection_class(**self._options(until))
             opened.connect()
         except RedisError as error:
             self.note_failure(error)
             raise
+        set_timeout(opened, self.timeout)
         return SocketConnection(opened)
+
+    def _options(self, until: float) -> Mapping[str, Any]:
+        """Return the options of a connection that must be open at a time."""
+        options: Mapping[str, Any] = self.pool.connection_kwargs
+        shorter = {
+            name: seconds
+            for name in ("socket_timeout", "socket_connect_timeout")
+            if (seconds := shorter_timeout(options.get(name), until)) is not None
+        }
+        return {**options, **shorter}
 
     def release(self, connection: Any, *, is_usable: bool) -> None:
         state = getattr(self._local, "state", None) or self._current_state()

@@ -20,6 +20,13 @@ def socket_of(connection: Any) -> Any:
     return connection._sock  # noqa: SLF001 - see the docstring of the module, here and below
 
 
+def set_timeout(connection: Any, seconds: float | None) -> None:
+    """Set the timeout of the open socket of a synchronous connection; None has no end."""
+    open_socket = getattr(connection, "_sock", None)
+    if open_socket is not None:  # that of fakeredis has none
+        open_socket.settimeout(seconds)
+
+
 def socket_of_asyncio(connection: Any) -> Any:
     """Return the open socket of an asyncio connection; None if it is closed or not accessible."""
     info = getattr(getattr(connection, "_writer", None), "get_extra_info", None)

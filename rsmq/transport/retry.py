@@ -11,6 +11,7 @@ Without I/O; only ``FailedAttempts`` reads the clock. There are three kinds of f
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Generator
@@ -28,6 +29,7 @@ from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import (
     advise_on_connection,
     advise_on_reply,
+    has_too_many_clients,
     remove_script_location,
 )
 from rsmq.wire.limits import check_duration, to_seconds
@@ -35,7 +37,7 @@ from rsmq.wire.refusals import parse_refusal
 
 T = TypeVar("T")
 
-#: How long a call is retried by default, counted from its first failure.
+#: How long a call takes at most by default, with all its attempts.
 DEFAULT_RETRY_DEADLINE_SECONDS = 5.0
 
 #: The same with Redis Cluster and Sentinel, where another server must first take over.
@@ -51,6 +53,7 @@ _log = get_logger("rsmq.transport")
 _SECONDS_BEFORE_WARNING = 1.0
 
 _MAX_DEADLINE_SECONDS = 86_400
+_LONG_ENOUGH_SHARE = 0.9
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
 
@@ -93,6 +96,10 @@ _KEY_ERROR_CODES = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
 _NOTHING_RAN_ATTRIBUTE = "rsmq_nothing_ran"
 
 
+class DeadlinePassed(redis_errors.TimeoutError):
+    """An attempt was not finished before the end of its call."""
+
+
 class Failure(Enum):
     """The kind of a failed attempt."""
 
@@ -118,6 +125,8 @@ def is_limited_to_keys(error: BaseException) -> bool:
     """Return whether a call was rejected because of its keys: their values, or missing rights."""
     if not isinstance(error, redis_errors.ResponseError):
         return False
+    if has_too_many_clients(error):
+        return False
     code = code_of(error)
     return code in _KEY_ERROR_CODES or not code.isupper()  # redis-py removes ERR
 
@@ -130,6 +139,8 @@ def classify(error: BaseException, *, is_sent: bool) -> Failure:
         error: the error that redis-py raised.
         is_sent: whether any part of the command may have been sent.
     """
+    if has_too_many_clients(error):  # it refuses a connection
+        return Failure.NOTHING_RAN
     if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError):
         return Failure.NOTHING_RAN if code_of(error) in _NOTHING_RAN_CODES else Failure.FINAL
     if type(error) is redis_errors.ConnectionError and str(error) == _DEMOTED_MASTER_TEXT:
@@ -186,7 +197,9 @@ class FailedAttempts:
         nothing_ran: whether none of them can have run.
     """
 
-    def __init__(self, retry: Retry, deadline: float, *, follows_redirects: bool = False) -> None:
+    def __init__(
+        self, retry: Retry, deadline: float, began: float, *, follows_redirects: bool = False
+    ) -> None:
         self.ambiguous_attempts = 0
         self.was_ambiguous = False
         self.nothing_ran = False
@@ -194,10 +207,8 @@ class FailedAttempts:
         self._redirects = 0
         self._follows_redirects = follows_redirects
         self._retry = retry
-        # From the first failure on, so that there is time to retry a first attempt that took long.
-        now = time.monotonic()
-        self._retry_until = now + deadline
-        self._logs_at = now + _SECONDS_BEFORE_WARNING
+        self._retry_until = began + deadline
+        self._logs_at = began + _SECONDS_BEFORE_WARNING
         self._is_logged = False
 
     def add_attempt_note(self, error: BaseException) -> None:
@@ -206,7 +217,7 @@ class FailedAttempts:
             error.add_note(f"Tried {self._count} times within retry_deadline.")
 
     def log_once(self, error: Exception) -> None:
-        """Log a warning about the last failure, once, if the call is retried for over a second."""
+        """Log a warning about the last failure, once, if the call began over a second ago."""
         now = time.monotonic()
         if self._is_logged or now < self._logs_at:
             return
@@ -274,6 +285,7 @@ def plan_retries(
     *,
     is_sent: bool,
     deadline: float,
+    began: float,
     address: Callable[[], str],
     follows_redirects: bool = False,
 ) -> Generator[float | Attempt[T], None, None]:
@@ -284,7 +296,8 @@ def plan_retries(
         operation: the operation that was sent.
         error: the error that redis-py raised.
         is_sent: whether any part of the operation may have been sent.
-        deadline: seconds for further attempts.
+        deadline: seconds for all attempts.
+        began: monotonic seconds at which the first attempt began.
         address: returns the address of the server, for texts of errors.
         follows_redirects: whether the caller sends the next attempt to the node that a MOVED or
             ASK error names.
@@ -299,7 +312,7 @@ def plan_retries(
     """
 
     def start() -> FailedAttempts:
-        return FailedAttempts(operation.retry, deadline, follows_redirects=follows_redirects)
+        return FailedAttempts(operation.retry, deadline, began, follows_redirects=follows_redirects)
 
     failed_attempts = start()
     while True:
@@ -328,7 +341,8 @@ def plan_retries(
         try:
             yield attempt
         except (redis_errors.RedisError, OSError) as failure:
-            error, is_sent = failure, attempt.is_sent
+            if attempt.is_sent or not isinstance(failure, DeadlinePassed):  # else keep the cause
+                error, is_sent = failure, attempt.is_sent
 
 
 def needs_check(operation: Operation[Any]) -> bool:
@@ -375,6 +389,42 @@ def check_deadline(seconds: object) -> float | None:
 def choose_deadline_of(operation: Operation[Any], deadline: float) -> float:
     """Return the deadline of an operation, or that of its client."""
     return deadline if operation.retry_deadline is None else operation.retry_deadline
+
+
+def end_of_attempts(operation: Operation[Any], deadline: float, began: float) -> float:
+    """
+    Return when the server must have answered the last attempt of a call, in monotonic seconds.
+
+    It is infinite for a deadline of 0, which permits one attempt. A confirmation has time of its
+    own.
+    """
+    if not deadline:
+        return math.inf
+    confirmation = operation.confirmation
+    return began + deadline + (0.0 if confirmation is None else confirmation.timeout)
+
+
+def shorter_timeout(timeout: float | None, until: float) -> float | None:
+    """
+    Return the timeout of an attempt that must end before that of its connection is over.
+
+    Args:
+        timeout: that of the connection; None has no end.
+        until: when the attempt must have ended, in monotonic seconds.
+
+    Returns:
+        Seconds; None if the timeout of the connection is short enough. A difference of less than
+        a tenth is not worth its time.
+
+    Raises:
+        DeadlinePassed: there is no time left.
+    """
+    left = until - time.monotonic()
+    if left >= (math.inf if timeout is None else timeout * _LONG_ENOUGH_SHARE):
+        return None
+    if left <= 0:
+        raise DeadlinePassed("The time of the call is over.")
+    return left
 
 
 def has_not_run(error: BaseException) -> bool:

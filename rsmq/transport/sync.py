@@ -47,7 +47,7 @@ from rsmq.transport.pools import (
     add_default_options,
     create_pool,
 )
-from rsmq.transport.redis_py import is_client_of_group
+from rsmq.transport.redis_py import is_client_of_group, set_timeout
 from rsmq.transport.retry import (
     INTERRUPTION_GRACE_SECONDS,
     Attempt,
@@ -55,8 +55,10 @@ from rsmq.transport.retry import (
     choose_deadline,
     choose_deadline_of,
     classify,
+    end_of_attempts,
     needs_check,
     plan_retries,
+    shorter_timeout,
 )
 from rsmq.transport.routed import MakeProvider, Router, ServerPool
 from rsmq.transport.signals import DeferredSignals
@@ -129,33 +131,43 @@ class PoolCaller:
         if watched_loops:
             warn_in_watched_loop()
         is_sent: list[bool] = []
+        began = time.monotonic()
+        deadline = operation.retry_deadline  # as choose_deadline_of
+        if deadline is None:
+            deadline = self._retry_deadline
+        until = end_of_attempts(operation, deadline, began)
         check = (
             operation.parse_retried is not None or operation.retry is not _ALWAYS
         )  # as needs_check
         try:
             connections = self._connections_for(operation)
             if operation.undo is not None:
-                return self._receive(connections, operation, is_sent, check=check)
+                return self._receive(connections, operation, is_sent, check=check, until=until)
             # Signals are deferred also while it connects. If a handler raised during the handshake,
             # redis-py would keep the connection, and read a reply of the handshake as that of the
             # next command.
             with DeferredSignals():
-                reply = self._exchange(connections, operation, is_sent, check=check)
+                reply = self._exchange(connections, operation, is_sent, check=check, until=until)
         except RedisError as error:
             failure = error
         else:
             return operation.parse(reply)
         try:
-            return self._run_again(operation, failure, is_sent=bool(is_sent))
+            return self._run_again(operation, failure, is_sent=bool(is_sent), began=began)
         finally:
             del failure  # its traceback refers to this frame: a reference cycle
 
-    def _run_again(self, operation: Operation[T], error: RedisError, *, is_sent: bool) -> T:
+    def _run_again(
+        self, operation: Operation[T], error: RedisError, *, is_sent: bool, began: float
+    ) -> T:
+        deadline = choose_deadline_of(operation, self._retry_deadline)
+        until = end_of_attempts(operation, deadline, began)
         steps = plan_retries(
             operation,
             error,
             is_sent=is_sent,
-            deadline=choose_deadline_of(operation, self._retry_deadline),
+            deadline=deadline,
+            began=began,
             address=self._describe,
             follows_redirects=self._follows_redirects,
         )
@@ -179,12 +191,12 @@ class PoolCaller:
                     if next_operation.undo is not None:
                         return self._receive(
                             connections, next_operation, is_attempt_sent, check=check,
-                            is_asking=is_asking,
+                            is_asking=is_asking, until=until,
                         )  # fmt: skip
                     with DeferredSignals():
                         reply = self._exchange(
                             connections, next_operation, is_attempt_sent, check=check,
-                            is_asking=is_asking,
+                            is_asking=is_asking, until=until,
                         )  # fmt: skip
                 except RedisError as failure:
                     error = failure
@@ -229,17 +241,17 @@ class PoolCaller:
         is_sent: list[bool],
         *,
         check: bool,
+        until: float,
         is_asking: bool = False,
     ) -> T:
         """Run an operation with ``undo``; undo it if a signal handler raises before the return."""
         received: T | None = None
         try:
             with DeferredSignals() as deferred:
-                received = operation.parse(
-                    self._exchange(
-                        connections, operation, is_sent, check=check, is_asking=is_asking
-                    )
+                reply = self._exchange(
+                    connections, operation, is_sent, check=check, until=until, is_asking=is_asking
                 )
+                received = operation.parse(reply)
                 if deferred.pending:
                     try:
                         deferred.deliver()
@@ -271,13 +283,17 @@ class PoolCaller:
         is_sent: list[bool],
         *,
         check: bool,
+        until: float,
         is_asking: bool = False,
     ) -> Any:
-        connection = connections.acquire(check=check)
+        connection = connections.acquire(check=check, until=until)
         is_usable = False
         reply = _NO_REPLY
-        missing = None
+        missing = timeout = None
         try:
+            timeout = shorter_timeout(connections.timeout, until)
+            if timeout is not None:
+                set_timeout(getattr(connection, "connection", connection), timeout)
             if operation.confirmation is not None:
                 prepare(connections, connection, operation.confirmation)
                 is_sent.append(True)
@@ -307,6 +323,8 @@ class PoolCaller:
             )
             raise
         finally:
+            if timeout is not None:
+                set_timeout(getattr(connection, "connection", connection), connections.timeout)
             connections.release(connection, is_usable=is_usable)
         if missing is not None and operation.confirmation is not None:
             raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)

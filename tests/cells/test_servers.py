@@ -61,7 +61,7 @@ class SpreadPlace(Place):
             return raw.zcard(f"{self.cell(cell)}:q")
 
     def open(self, **options):
-        options = {"retry_deadline": 0.3, "socket_timeout": 0.5, **options}
+        options = {"retry_deadline": 1, "socket_timeout": 0.5, **options}
         return super().open(**options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import redis
 import redis.exceptions as redis_errors
 
 from rsmq import BYTES, RSMQ, TEXT, AsyncRSMQ, MessageTooLong, QueueNotFound
+from rsmq.transport.retry import has_not_run
 from tests.blocking import Blocking
 from tests.ledger import run_with_kills
 from tests.proxy import Proxy
@@ -415,7 +417,7 @@ def test_replies_after_which_nothing_ran_are_retried(scripted_server, open_clien
 
     server = scripted_server(*[reply] * 20)
     with pytest.raises(redis_errors.RedisError):
-        open_client(server.url, retry_deadline=0.05).send_message("q", "m")
+        open_client(server.url, retry_deadline=1).send_message("q", "m")
     assert server.asked > 1
 
 
@@ -624,3 +626,86 @@ def test_latency_does_not_mix_up_replies(server):
     proxy.close()
 
     assert wrong == []
+
+
+@pytest.fixture
+def hung(open_client):
+    """A function that opens a client of a server which hangs from then on."""
+    server = Server(redis_7())
+
+    def hang(**options):
+        client = open_client(server.url, **options)
+        client.create_queue("q", exist_ok=True)
+        client.send_message("q", "first")  # so that the server has the script
+        os.kill(server._process.pid, signal.SIGSTOP)
+        return client
+
+    hang.server = server
+    hang.open = lambda **options: open_client(server.url, **options)
+    yield hang
+    os.kill(server._process.pid, signal.SIGCONT)
+    server.stop()
+
+
+#: Much longer than the time limit of a test.
+HOUR = 3600
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rsmq: rsmq.send_message("q", "m"),
+        lambda rsmq: rsmq.send_message("q", "m", dedup_id="d"),
+        lambda rsmq: rsmq.receive_message("q"),
+        lambda rsmq: rsmq.get_queue_attributes("q"),
+    ],
+    ids=["send", "send with a dedup_id", "receive", "read"],
+)
+def test_the_deadline_of_retries_ends_the_first_attempt_too(hung, call):
+    rsmq = hung(retry_deadline=0.2, socket_timeout=HOUR)
+    with pytest.raises(redis_errors.TimeoutError, match="may have run the call, or not"):
+        call(rsmq)
+
+
+def test_the_deadline_of_retries_ends_an_attempt_to_connect(hung):
+    hung()
+    rsmq = None
+    for kind in ("first", "again"):
+        rsmq = rsmq or hung.open(retry_deadline=0.2, socket_timeout=HOUR)
+        with pytest.raises(redis_errors.TimeoutError, match="Is Redis running at") as caught:
+            rsmq.send_message("q", kind)
+        assert has_not_run(caught.value)
+
+
+def test_the_deadline_of_retries_ends_a_later_attempt(hung):
+    """The first attempt ends by socket_timeout, the second one by what is left."""
+    rsmq = hung(retry_deadline=0.5, socket_timeout=0.4)
+    with pytest.raises(redis_errors.TimeoutError):
+        rsmq.send_message("q", "m", dedup_id="d")
+
+
+def test_a_call_that_is_over_time_breaks_no_other_call(hung):
+    """The calls of an event loop share a connection, which stays open."""
+    with hung.server.raw() as raw:
+        raw.ping()
+        rsmq = hung(retry_deadline=0.2, socket_timeout=HOUR)
+        with pytest.raises(redis_errors.TimeoutError):
+            rsmq.send_message("q", "late")
+        os.kill(hung.server._process.pid, signal.SIGCONT)
+        connections = raw.info("stats")["total_connections_received"]
+        while raw.zcard("rsmq:q") < 2:  # the call was run when the server continued
+            time.sleep(0.005)
+        first, second = rsmq.send_message("q", "1"), rsmq.send_message("q", "2")
+        assert rsmq.get_message("q", first).body == "1"
+        assert rsmq.get_message("q", second).body == "2"
+        opened = raw.info("stats")["total_connections_received"] - connections
+        assert opened == (0 if isinstance(rsmq, Blocking) else 1)
+        assert raw.zcard("rsmq:q") == 4
+
+
+def test_a_call_after_an_attempt_over_time_has_the_usual_timeout(hung):
+    rsmq = hung(retry_deadline=0.2, socket_timeout=HOUR)
+    with pytest.raises(redis_errors.TimeoutError):
+        rsmq.get_queue_attributes("q")
+    os.kill(hung.server._process.pid, signal.SIGCONT)
+    assert rsmq.get_queue_attributes("q").messages == 1

@@ -8,6 +8,7 @@ from rsmq.transport.pools import PooledConnections
 class Pool:
     def __init__(self):
         self.calls = []
+        self.connection_kwargs = {}
 
     def disconnect(self, *, inuse_connections):
         self.calls.append(("disconnect", inuse_connections))

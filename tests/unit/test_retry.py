@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import pytest
 import redis.exceptions as redis_errors
 
@@ -17,6 +20,7 @@ from rsmq.transport.retry import (
     classify,
     code_of,
     convert_error,
+    is_limited_to_keys,
     pause_before_next,
     plan_retries,
 )
@@ -81,6 +85,16 @@ def error_during_handling_of_read_only():
             NOTHING_RAN,
         ),
         (read_only_error_of_sentinel(), NOTHING_RAN, NOTHING_RAN),
+        (
+            redis_errors.ConnectionError("max number of clients reached"),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
+        (
+            redis_errors.ResponseError("max number of clients + cluster connections reached"),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
         (error_during_handling_of_read_only(), NOTHING_RAN, AMBIGUOUS),
         (redis_errors.AuthenticationError("wrong password"), FINAL, FINAL),
         (redis_errors.NoPermissionError("no"), FINAL, FINAL),
@@ -145,8 +159,15 @@ def test_pauses_grow_to_half_a_second_and_are_spread():
     assert pause(7, 0) == 0.25
 
 
+def test_a_refused_connection_says_nothing_about_keys():
+    refusal = redis_errors.ResponseError("max number of clients + cluster connections reached")
+    assert not is_limited_to_keys(refusal)
+    assert is_limited_to_keys(redis_errors.ResponseError("WRONGTYPE Operation against a key"))
+
+
 def test_attempts_are_counted_until_the_deadline():
-    attempts = FailedAttempts(Retry.ALWAYS, 5)
+    now = time.monotonic()
+    attempts = FailedAttempts(Retry.ALWAYS, 5, now)
     lost = redis_errors.ConnectionError("lost")
 
     assert attempts.record_failure(lost, is_sent=False) <= 0.01
@@ -155,7 +176,20 @@ def test_attempts_are_counted_until_the_deadline():
     assert attempts.ambiguous_attempts == 1
     attempts.add_attempt_note(lost)
     assert lost.__notes__ == ["Tried 2 times within retry_deadline."]
-    assert FailedAttempts(Retry.ALWAYS, 0).record_failure(lost, is_sent=False) is None
+    assert FailedAttempts(Retry.ALWAYS, 0, now).record_failure(lost, is_sent=False) is None
+    late = FailedAttempts(Retry.ALWAYS, 5, now - 5)
+    assert late.record_failure(lost, is_sent=False) is None, "the first attempt counts too"
+
+
+def test_the_first_attempt_counts_for_the_warning_about_retries(caplog):
+    """A first attempt at a server that hangs may take seconds."""
+    lost = redis_errors.TimeoutError("lost")
+    for age, warnings in ((0.0, 0), (1.5, 1)):
+        attempts = FailedAttempts(Retry.ALWAYS, 3600, time.monotonic() - age)
+        attempts.record_failure(lost, is_sent=True)
+        attempts.log_once(lost)
+        attempts.log_once(lost)
+        assert len(caplog.records) == warnings
 
 
 @pytest.mark.parametrize(
@@ -233,7 +267,7 @@ def test_a_deadline_out_of_range_is_refused(value):
 
 
 LOST = redis_errors.ConnectionError("lost")
-PLAN = {"deadline": 5, "address": lambda: "redis.example:6379"}
+PLAN = {"deadline": 5, "began": math.inf, "address": lambda: "redis.example:6379"}
 
 
 def operation(retry, **parts):

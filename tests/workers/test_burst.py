@@ -101,7 +101,7 @@ def test_timeout_names_the_rest(env, rsmq, gate):
 
 def test_timeout_holds_while_redis_is_away(env, gate):
     server = Server(redis_7())
-    with RSMQ.from_url(server.url, retry_deadline=0.1) as rsmq:
+    with RSMQ.from_url(server.url, retry_deadline=0.5) as rsmq:
         rsmq.create_queue("q")
         worker = env.create_worker(rsmq=rsmq, grace=0.1)
         worker.listener("q", retry_forever=True)(lambda body: gate())

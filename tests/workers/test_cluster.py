@@ -8,6 +8,7 @@ from redis.cluster import RedisCluster
 
 from rsmq import RSMQ
 from rsmq.worker import Worker, list_workers
+from tests.workers.polling import wait_until
 
 
 def test_worker_on_cluster_handles_retries_and_dead_letters(cluster_server):
@@ -34,3 +35,27 @@ def test_worker_on_cluster_handles_retries_and_dead_letters(cluster_server):
     assert rsmq.peek_messages("dead")[0].reason.exception == "ValueError: bad"
     assert client.keys("{workers}:x:held:*", target_nodes=RedisCluster.ALL_NODES) == []
     client.close()
+
+
+def test_worker_started_while_a_node_has_too_many_clients_handles_messages_later(cluster_server):
+    with (
+        cluster_server.raw() as raw,
+        RSMQ.from_url(f"redis+cluster://127.0.0.1:{cluster_server.port}", ns="{full}") as rsmq,
+    ):
+        rsmq.create_queue("q")
+        limit = raw.config_get("maxclients")["maxclients"]
+        refused = raw.info("stats")["rejected_connections"]
+        handled = []
+        worker = Worker(rsmq)
+        worker.listener("q", retry_forever=True)(handled.append)
+        raw.config_set("maxclients", 1)  # the connection of this thread stays open
+        try:
+            with worker:
+                wait_until(lambda: raw.info("stats")["rejected_connections"] > refused + 2)
+                raw.config_set("maxclients", limit)
+                rsmq.send_message("q", "m")
+                wait_until(lambda: handled == ["m"])
+                wait_until(lambda: raw.zcard("{full}:q") == 0)
+        finally:
+            raw.config_set("maxclients", limit)
+            raw.delete(*raw.keys("{full}:*"))

@@ -27,22 +27,21 @@ def wait_for_redis(ping: Callable[[], object], seconds: float, note: Callable[[s
         note: is called once with a line for people, if Redis is away.
 
     Raises:
-        redis.exceptions.ConnectionError: Redis did not answer in time.
-        redis.exceptions.RedisError: Redis has refused the command, for example because of a wrong
-            password; a longer wait would not help.
+        redis.exceptions.RedisError, OSError: Redis did not answer in time, or has refused the
+            command for a reason that does not pass, for example a wrong password.
     """
-    from redis import exceptions as redis_errors  # noqa: PLC0415 - takes time
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+    from rsmq.transport.retry import Failure, classify  # noqa: PLC0415 - as above
 
     deadline = time.monotonic() + seconds
     is_first = True
     while True:
         try:
             ping()
-        except (redis_errors.AuthenticationError, redis_errors.AuthorizationError):
-            raise
-        except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+        except (RedisError, OSError) as error:
             remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            if remaining <= 0 or classify(error, is_sent=False) is Failure.FINAL:
                 raise
             if is_first:
                 note(f"{error}. Waiting for up to {format_count(seconds, 'second')}.")
