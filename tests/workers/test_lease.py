@@ -358,7 +358,9 @@ def test_async_handler_that_swallows_cancellation_does_not_delete(
 def send_with_receive_count(env, rsmq, queue, count):
     """Send a message with this receive count, and return its id."""
     id = rsmq.send_message(queue, "often")
-    env.raw.hset(f"{env.ns}:{queue}:Q", mapping={f"{id}:rc": count, f"{id}:fr": 1})
+    first_received_ms = env.raw.time()[0] * 1000
+    fields = {f"{id}:rc": count, f"{id}:fr": first_received_ms}
+    env.raw.hset(f"{env.ns}:{queue}:Q", mapping=fields)
     return id
 
 
