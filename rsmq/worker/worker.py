@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, overload
 
@@ -566,13 +568,16 @@ class Worker(Configuration[B_co]):
         """
         Run inside a running event loop, which also runs async handlers, until it is cancelled.
 
-        A cancellation stops the worker as ``stop`` does. It ignores signals.
+        A cancellation stops the worker as ``stop`` does, and this method returns when it has
+        stopped: wait for it, also after you have cancelled it. It ignores signals.
 
         Raises:
             The errors of ``run``.
         """
         loop = asyncio.get_running_loop()
-        starting = asyncio.ensure_future(asyncio.to_thread(self.start, loop=loop))
+        # No task: a program may cancel all tasks, and a thread can't be cancelled.
+        start = partial(contextvars.copy_context().run, self.start, loop=loop)
+        starting = loop.run_in_executor(None, start)
         try:
             await asyncio.shield(starting)
             worker_loop = self._worker_loop
@@ -581,15 +586,11 @@ class Worker(Configuration[B_co]):
             if worker_loop is not None and worker_loop.failure is not None:
                 raise worker_loop.failure
         finally:
-            # Also after a cancellation during the start: a thread can't be cancelled.
-            await asyncio.shield(asyncio.ensure_future(self._stop_when_started(starting)))
-
-    async def _stop_when_started(self, starting: asyncio.Future[None]) -> None:
-        try:
-            await starting
-        except Exception:  # noqa: BLE001 - raised already, unless run_async was cancelled
-            return
-        await asyncio.to_thread(self.stop)
+            is_cancelled = await _wait_for(starting)
+            if not starting.cancelled() and starting.exception() is None:
+                is_cancelled |= await _wait_for(loop.run_in_executor(None, self.stop))
+            if is_cancelled:
+                raise asyncio.CancelledError
 
     def _stop_on_signal(self, name: str) -> bool:
         worker_loop = self._worker_loop
@@ -618,6 +619,17 @@ class Worker(Configuration[B_co]):
 
     def __repr__(self) -> str:
         return f"Worker({self.rsmq!r}, name={self.name!r}, concurrency={self.concurrency})"
+
+
+async def _wait_for(future: asyncio.Future[None]) -> bool:
+    """Wait for the end of a future. Return whether this task was cancelled meanwhile."""
+    is_cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
 
 
 def _generate_name() -> str:

@@ -4,6 +4,7 @@ One call of a handler, in a thread or a task.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import Failure
 from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import HandlerTimedOut
+from rsmq.worker.outcome import Defer, HandlerTimedOut
 from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.message_state import RUNNING
@@ -91,7 +92,13 @@ class Invoker:
             if job.is_timed_out:  # the handler has caught its cancellation
                 job.failure = read_error(_make_timeout(job, None), job.lane.policy)
         except BaseException as error:  # noqa: BLE001 - as above
-            failure = _make_timeout(job, error) if job.is_timed_out else error
+            failure = error
+            if job.is_timed_out:
+                failure = _make_timeout(job, error)
+            elif issubclass(type(error), asyncio.CancelledError) and is_cancelled_by_program(
+                asyncio.current_task(), job
+            ):
+                failure = Defer("the program has cancelled its task")
             job.failure = read_error(failure, job.lane.policy)
         self._finish(job, deliveries)
 
@@ -194,6 +201,11 @@ def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:
     error = HandlerTimedOut(f"its handler ran for more than {job.lane.listener.max_runtime:g} s")
     error.__cause__ = cause
     return error
+
+
+def is_cancelled_by_program(task: asyncio.Task[Any] | None, job: Job) -> bool:
+    """Return whether the program has cancelled the task of a call, and not the worker."""
+    return task is not None and task.cancelling() > 0 and job.task is not None
 
 
 def _reject_unrun_result(result: Any, remedy: str) -> None:

@@ -17,7 +17,7 @@ from rsmq.transport.watched_loops import unwatch_loop, watch_loop
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import summarize
 from rsmq.worker.runtime.executor import ExecutorEnd
-from rsmq.worker.runtime.invoke import Invoker
+from rsmq.worker.runtime.invoke import Invoker, is_cancelled_by_program
 from rsmq.worker.runtime.lane import Job
 from rsmq.worker.runtime.message_state import (
     CALL_ABANDONED,
@@ -228,8 +228,10 @@ class Tasks:
                     continue
                 job.task = task
                 await self._invoker.call_async(job)
-                if task is not None and _is_cancelled_by_program(task, job):
+                if is_cancelled_by_program(task, job):
                     return  # another task replaces this one
+                while task is not None and task.cancelling():  # the worker has cancelled this call
+                    task.uncancel()
                 calls_in_a_row += 1
                 if calls_in_a_row >= _MAX_CALLS_IN_A_ROW:
                     calls_in_a_row = 0
@@ -239,15 +241,6 @@ class Tasks:
                 with run_queue.lock:
                     if job.call_state is CALL_RUNNING:
                         run_queue.finish(job)
-
-
-def _is_cancelled_by_program(task: asyncio.Task[Any], job: Job) -> bool:
-    """Return whether the program cancels a task, and not the worker its call."""
-    if not task.cancelling() or job.task is not None:
-        return bool(task.cancelling())
-    while task.cancelling():
-        task.uncancel()
-    return False
 
 
 def _run_to_its_end(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
