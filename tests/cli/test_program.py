@@ -483,6 +483,7 @@ def test_a_cluster_needs_a_hash_tag(cli, cluster_server):
 )
 def test_hints_use_the_terms_of_the_command_line(cli, rsmq, arguments, part):
     rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
     result = cli(*arguments)
 
     assert part in result.error

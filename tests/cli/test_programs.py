@@ -24,7 +24,7 @@ def test_workers_are_shown(cli, rsmq):
     info = {
         "host": "a b",
         "pid": 7,
-        "queues": {"q": 2},
+        "queues": {"q": 2, "empty": 0},
         "handled": 5,
         "failed": 1,
         "since_ms": 1e12,
@@ -37,9 +37,10 @@ def test_workers_are_shown(cli, rsmq):
         "NAME", "ALIVE", "FOR", "HANDLED", "FAILED", "HOLDS", "PROCESS", "HOST",
     ]  # fmt: skip
     assert line.split()[:2] == ["w", "yes"]
+    assert "empty" not in line
     assert line.split()[-7:] == ["5", "1", "q:", "2", "7", "a", "b"]
     assert {name: worker[name] for name in ("name", "alive", "pid", "queues", "handled")} == {
-        "name": "w", "alive": True, "pid": 7, "queues": {"q": 2}, "handled": 5,
+        "name": "w", "alive": True, "pid": 7, "queues": {"q": 2, "empty": 0}, "handled": 5,
     }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _write_figures(call: Call, figures: list[Figures], reader: FiguresReader) ->
         lines = format_table(
             [HEADINGS[name] for name in names],
             [row[: len(names)] for row in rows],
-            number_columns=range(1, 8),
+            number_columns=range(1, len(HEADINGS)),
         )
     call.out.result(_document(figures, reader), lines)
     call.out.flush()

@@ -118,6 +118,8 @@ def _is_process_of(worker: str, name: str) -> bool:
 def _row(worker: WorkerInfo, now_ms: int) -> tuple[Any, ...]:
     since_ms = worker.since_ms if worker.alive else worker.seen_ms
     age = format_age(max(now_ms - since_ms, 0) / 1000)
-    holds = ", ".join(f"{format_text(queue)}: {number}" for queue, number in worker.queues.items())
+    holds = ", ".join(
+        f"{format_text(queue)}: {number}" for queue, number in worker.queues.items() if number
+    )
     place = (worker.pid, format_text(worker.host))
     return (worker.name, worker.alive, age, worker.handled, worker.failed, holds or None, *place)
