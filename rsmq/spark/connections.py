@@ -98,9 +98,13 @@ class Server:
         with self.naming_cell():
             return self.rsmq.run(operation)
 
-    def find_queues(self, source: SourceOptions) -> list[QueueKeys]:
+    def find_queues(self, source: SourceOptions, *, may_lack: bool = False) -> list[QueueKeys]:
         """
         Return the keys of the queues that a source reads and that exist now.
+
+        Args:
+            source: the options of the source.
+            may_lack: whether queues that the options name are left out if they do not exist.
 
         Raises:
             QueueNotFound: a queue that the options name does not exist.
@@ -111,9 +115,19 @@ class Server:
                 matches = re.compile(source.pattern).fullmatch
                 names = [name for name in self.rsmq.list_queues() if matches(name)]
                 return [self.namespace.queue(name) for name in names]
-            for name in source.queues:
-                self.require(name)
-            return [self.namespace.queue(name) for name in source.queues]
+            if not may_lack:
+                for name in source.queues:
+                    self.require(name)
+            return [
+                self.namespace.queue(name)
+                for name in source.queues
+                if not may_lack or self.has(name)
+            ]
+
+    def has(self, name: str) -> bool:
+        """Return whether a queue exists, with its attributes."""
+        hash = self.namespace.queue(name).hash
+        return None not in self.raw.hmget(hash, ["vt", "delay", "maxsize"])
 
     def require(self, name: str) -> None:
         """
@@ -122,9 +136,8 @@ class Server:
         Raises:
             QueueNotFound: the queue does not exist, or lacks some of its attributes.
         """
-        hash = self.namespace.queue(name).hash
-        if None in self.raw.hmget(hash, ["vt", "delay", "maxsize"]):
-            raise QueueNotFound(name, self.namespace.name)
+        if not self.has(name):
+            raise make_queue_not_found(name, self.namespace.name)
 
     def hmget(
         self, hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes] = (b"",)
@@ -226,6 +239,13 @@ class PlacedQueue:
     def label(self) -> str:
         """The name of the queue. For a cell it begins with the number of the cell, as ids do."""
         return make_label(self.server.cell, self.keys.name)
+
+
+def make_queue_not_found(name: str, ns: str) -> QueueNotFound:
+    """Return the error of a queue that does not exist, with the remedy in Spark."""
+    error = QueueNotFound(name, ns)
+    error.hint = "Name a queue that exists, or check the options url and ns"
+    return error
 
 
 def make_label(cell: int | None, queue: str) -> str:

@@ -98,6 +98,7 @@ class Lease:
             source,
             None if dead_letters is None else dead_letters.queue,
             self.holder.acquire,
+            may_lack=not options.fail_on_data_loss,
         )
         self._parts = BatchParts(
             self._records,

@@ -213,4 +213,5 @@ def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:
     try:
         return namespace.queue(queue).name
     except RSMQError as error:
-        raise InvalidOption(option, str(error), value=queue) from None
+        rule = str(error).replace("strict_names=False", "strictNames=false")
+        raise InvalidOption(option, rule, value=queue) from None

@@ -29,7 +29,7 @@ from rsmq.spark.connections import find_placed_queue, get_home, get_servers, mak
 from rsmq.spark.frame_rows import check_columns
 from rsmq.spark.option_reader import make_table_refused
 from rsmq.spark.sink_options import SinkOptions
-from rsmq.spark.task_writer import TaskCommitMessage, TaskWriter, create_queue
+from rsmq.spark.task_writer import CREATE_HINT, TaskCommitMessage, TaskWriter, create_queue
 from rsmq.spark.write_decision import (
     delete_parts,
     delete_unused_parts,
@@ -58,7 +58,7 @@ def prepare_write(options: SinkOptions, schema: StructType) -> None:
                     server.require(options.queue)
         except QueueNotFound as error:
             if not options.create_queue:
-                error.hint = "createQueue=true creates it."
+                error.hint = CREATE_HINT
                 raise
             create_queue(options, options.queue)
 

@@ -4,12 +4,19 @@ The queues of a stream, which a pattern may find while the stream runs.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from rsmq.errors import QueueNotFound
-from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue
+from rsmq.spark.connections import (
+    PlacedQueue,
+    Server,
+    find_placed_queue,
+    make_queue_not_found,
+)
 from rsmq.spark.source_options import SourceOptions
+
+log = logging.getLogger(__name__)
 
 #: How long the list of a stream's queues is reused before they are listed again.
 _LIST_SECONDS = 10.0
@@ -24,6 +31,8 @@ class StreamQueues:
         source: SourceOptions,
         dead_letter_queue: str | None,
         note_listed: Callable[[list[PlacedQueue]], None],
+        *,
+        may_lack: bool,
     ) -> None:
         """
         List nothing.
@@ -33,26 +42,31 @@ class StreamQueues:
             source: the options of the source.
             dead_letter_queue: the dead-letter queue of the stream; None if it has none.
             note_listed: is called with the queues whenever they were listed.
+            may_lack: whether the stream continues without queues that the options name and that do
+                not exist. They are listed again, as those of a pattern are.
         """
         self._servers = servers
         self._source = source
         self._dead_letter_queue = dead_letter_queue
         self._note_listed = note_listed
+        self._may_lack = may_lack
+        self._is_complete = False
         self._queues: list[PlacedQueue] = []
         self._listed_at = float("-inf")
 
     def get(self) -> list[PlacedQueue]:
-        """Return the queues. With a pattern, lists them again after 10 seconds."""
-        is_listed = self._source.pattern is None and self._queues
-        if not is_listed and time.monotonic() - self._listed_at > _LIST_SECONDS:
+        """Return the queues. Lists them again after 10 seconds, if others may exist then."""
+        if not self._is_complete and time.monotonic() - self._listed_at > _LIST_SECONDS:
             queues = [
                 PlacedQueue(server, keys)
                 for server in self._servers
-                for keys in server.find_queues(self._source)
+                for keys in server.find_queues(self._source, may_lack=self._may_lack)
                 if keys.name != self._dead_letter_queue
             ]
             self._note_listed(queues)
             self._queues, self._listed_at = queues, time.monotonic()
+            wanted = len(self._source.queues) * len(self._servers)
+            self._is_complete = self._source.pattern is None and len(queues) == wanted
         return self._queues
 
     def find(self, labels: Iterable[str]) -> list[PlacedQueue]:
@@ -64,10 +78,13 @@ class StreamQueues:
         Leave a deleted queue out from now on.
 
         Raises:
-            QueueNotFound: the options name the queue.
+            QueueNotFound: the options name the queue, and ``failOnDataLoss`` is true.
         """
         if self._source.pattern is None:
-            raise QueueNotFound(queue.keys.name, queue.server.namespace.name)
+            if not self._may_lack:
+                raise make_queue_not_found(queue.keys.name, queue.server.namespace.name)
+            log.warning("Queue %s was deleted. The query continues without it.", queue.label)
+            self._is_complete = False
         self._queues = [each for each in self._queues if each != queue]
 
     def have_visible(self, latest_ms: int | None) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.arguments import digits
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
@@ -27,6 +28,15 @@ _MAX_CALL_BYTES = 4 * 1024 * 1024
 
 #: The most bytes of bodies that a task buffers, for all destinations together.
 _MAX_BUFFERED_BYTES = 64 * 1024 * 1024
+
+
+#: The remedy for a missing queue.
+CREATE_HINT = "createQueue=true creates it."
+
+_SIZE_HINT = (
+    "Send less, raise the maxsize of the queue (-1 is unlimited), or pass enforceMaxSize=false. It "
+    "counts UTF-16 code units of text, and bytes of bytes."
+)
 
 
 @dataclass
@@ -129,7 +139,14 @@ class TaskWriter:
         server = get_server(options.connection, cell)
         queue = PlacedQueue(server, server.namespace.queue(destination.queue))
         with server.naming_cell():
-            self._send(queue, destination, messages)
+            try:
+                self._send(queue, destination, messages)
+            except QueueNotFound as error:
+                error.hint = CREATE_HINT
+                raise
+            except MessageTooLong as error:
+                error.hint = _SIZE_HINT
+                raise
 
     def _send(self, queue: PlacedQueue, destination: Destination, messages: list[Any]) -> None:
         """Send or stage messages, as the options say."""

@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from redis.exceptions import AuthenticationError
 
-from rsmq import QueueNotFound
+from rsmq import QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import DeadLetterPolicy
 from rsmq.spark import InvalidOption, RsmqDataSource
 from rsmq.spark.sink_options import parse_sink_options
@@ -372,6 +372,27 @@ def test_missing_queue_is_named_in_the_error(env, queue):
     with pytest.raises(QueueNotFound) as caught:
         env.source(queue="gone").writer(schema=MESSAGES, overwrite=False)
     assert "createQueue=true creates it" in str(caught.value)
+
+
+def test_errors_name_options_of_spark_and_not_methods_of_the_client(env, queue):
+    env.rsmq.create_queue("small", maxsize=1024)
+    rows = [{"message": "x" * 2000, "queue": "small"}]
+    with_queue = columns(message="string", queue="string")
+    for use, text in (
+        (lambda: env.plan_read(queue="gone"), "Name a queue that exists, or check the options url"),
+        (lambda: env.query(queue="gone").poll(), "Name a queue that exists, or check the options"),
+        (
+            lambda: env.write(with_queue, queue="").run([{"message": "a", "queue": "gone"}]),
+            "createQueue=true creates it",
+        ),
+        (lambda: env.write(with_queue, queue="").run(rows), "or pass enforceMaxSize=false"),
+        (lambda: env.source(queue="a b").schema(), "Pass strictNames=false for queues that"),
+    ):
+        with pytest.raises(RSMQError) as caught:
+            use()
+        assert text in str(caught.value)
+        for method in ("create_queue", "set_queue_attributes", "strict_names"):
+            assert method not in str(caught.value)
 
 
 def full_text(error):

@@ -804,11 +804,33 @@ def test_query_continues_without_a_lost_batch_if_configured(env, queue, remove):
 
 
 def test_deletion_of_a_named_queue_fails_the_query(env, queue):
-    query = env.query(failOnDataLoss=False)
+    query = env.query()
     query.run()
     env.rsmq.delete_queue("q")
-    with pytest.raises(QueueNotFound):
+    with pytest.raises(QueueNotFound, match="Name a queue that exists, or check the options"):
         query.run()
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "g"}])
+def test_query_continues_without_a_deleted_queue_if_configured(
+    env, queue, monkeypatch, caplog, group
+):
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
+    env.rsmq.create_queue("r")
+    query = env.query(subscribe="q,r", queue="", failOnDataLoss=False, **group)
+    send(env, 1)
+    query.run()
+    env.rsmq.delete_queue("q")
+    assert query.run() is None
+    sent = send(env, 1, "r")
+    assert ids(query.run()) == sent
+    assert "Queue q was deleted. The query continues without it." in caplog.text
+
+    query.restart()
+    assert [ids(rows) for rows in query.run_until_empty()] == []
+    env.rsmq.create_queue("q")
+    sent = send(env, 1)
+    assert ids(query.run()) == sent
 
 
 def test_longest_lease_retention_of_a_queue_applies_to_receipts(env, queue):
