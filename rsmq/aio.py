@@ -878,8 +878,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         Waiting: the call returns as soon as any client sends a message, or a message becomes
         visible. All waiting calls of a client share one connection. Redis is not polled, except for
         a check every 15 to 30 seconds. If the server or the user's rights don't allow CLIENT
-        TRACKING, with memory:// and on Redis Cluster, it is polled at growing intervals, in the end
-        at most four times a second.
+        TRACKING, and with memory://, it is polled at growing intervals, in the end at most four
+        times a second.
 
         A cancellation during the call releases the message at once; its receive count stays raised.
 

@@ -55,14 +55,13 @@ class _Call:
     def commands(self) -> list[tuple[bytes, ...]]:
         return call_commands(self.operation, is_asking=self.is_asking, with_script=self.with_script)
 
-    def note_replies(self, replies: list[Any], now: float) -> None:
+    def note_replies(self, replies: list[Any]) -> None:
         """Store the replies; if the server does not have the script, it is sent again as text."""
         if isinstance(replies[0], NoScriptError):
             self.with_script = True
             self.is_sent = False
             return
         self.replies = replies
-        self.until = now + self.confirmation.timeout
 
     def finish(self, confirmed: Any, now: float) -> bool:
         """
@@ -191,6 +190,7 @@ class GroupCommit:
         waits = self._waits(loop.time())
         for each in unsent:
             each.is_sent = True
+            each.until = loop.time() + each.confirmation.timeout
         try:
             request = connection.send(
                 [*(part for each in commands for part in each), *waits.values()]
@@ -203,7 +203,7 @@ class GroupCommit:
         now = loop.time()
         at = 0
         for each, sent in zip(unsent, commands, strict=True):
-            each.note_replies(replies[at : at + len(sent)], now)
+            each.note_replies(replies[at : at + len(sent)])
             at += len(sent)
         confirmed = dict(zip(waits, replies[at:], strict=True))
         self._calls = [

@@ -248,6 +248,8 @@ class FailedAttempts:
             self.was_ambiguous = False
             if self._redirects <= _MAX_PROMPT_REDIRECTS:
                 return 0.0
+        if self._follows_redirects and code_of(error) == "NOREPLICAS":
+            failure = Failure.NOTHING_RAN  # the replicas of a new primary are about to connect
         self._count += 1
         self.was_ambiguous = failure is Failure.AMBIGUOUS
         self.ambiguous_attempts += self.was_ambiguous

@@ -58,7 +58,6 @@ class AsyncWatcher:
         self._state = WatcherState(
             namespaces,
             now(),
-            can_track=True,
             address_of=caller.address_of,
             collects_due=collects_due,
         )

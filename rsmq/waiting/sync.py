@@ -72,7 +72,6 @@ class Watcher:
         self._state = WatcherState(
             namespaces,
             now(),
-            can_track=True,
             address_of=caller.address_of,
             collects_due=collects_due,
         )

@@ -79,7 +79,6 @@ class WatcherState:
         namespaces: Sequence[Namespace],
         now: float,
         *,
-        can_track: bool,
         address_of: Callable[[bytes], Address | None],
         collects_due: bool = False,
     ) -> None:
@@ -89,13 +88,12 @@ class WatcherState:
         Args:
             namespaces: the namespaces of the queues: one, or several cells.
             now: the time.
-            can_track: False if there is no connection on which the server could report changes.
             address_of: returns the server that has a key, as far as it is known.
             collects_due: whether the schedule collects the queues that have messages. Receives
                 then need no waiter for a while, and each changes a queue: without rests the
                 watcher would wake for every report.
         """
-        self.schedule = Schedule(is_connecting=can_track, collects_due=collects_due)
+        self.schedule = Schedule(is_connecting=True, collects_due=collects_due)
         self.tracking = Tracking(self.schedule, namespaces)
         self._namespaces = namespaces
         self._address_of = address_of
@@ -103,7 +101,7 @@ class WatcherState:
         self._address: Address | None = None
         self._may_rest = collects_due
         self._link = Link.ABSENT
-        self._connect_at = now if can_track else math.inf
+        self._connect_at = now
         self._idle_since = now
 
     def begin(self, now: float) -> None:

@@ -22,6 +22,7 @@ from rsmq import (
     NotPossible,
     NotReplicated,
 )
+from rsmq.operations.confirmation import Confirmation
 from tests.blocking import Blocking
 from tests.engines import engine_path, installed_engine_path
 from tests.expect import refused
@@ -511,3 +512,28 @@ def _lose_primary(group, chance, total_sent, total_lost):
     for kind, numbers in sent.items():
         total_sent[kind] += len(numbers)
         total_lost[kind] += len(set(numbers) - survived)
+
+
+def test_the_wait_for_replicas_is_as_long_as_asked(server, monkeypatch):
+    """The calls of an event loop wait in steps; together these take no longer."""
+    asked = []
+    command = Confirmation.command
+
+    def record(self, seconds):
+        asked.append(seconds)
+        return command(self, seconds)
+
+    monkeypatch.setattr(Confirmation, "command", record)
+
+    async def send():
+        async with AsyncRSMQ.from_url(server.url, ns="waits") as rsmq:
+            await rsmq.create_queue("q")
+            with pytest.raises(NotReplicated):
+                await rsmq.send_message("q", "a", min_replicas=1, replica_timeout=0.25)
+            asked.clear()
+            with pytest.raises(NotReplicated):
+                await rsmq.send_message("q", "b", min_replicas=1, replica_timeout=0.25)
+            assert sum(asked) < 0.35
+            await rsmq.delete_queue("q")
+
+    asyncio.run(send())

@@ -159,6 +159,16 @@ def test_pauses_grow_to_half_a_second_and_are_spread():
     assert pause(7, 0) == 0.25
 
 
+def test_a_primary_without_replicas_is_asked_again_if_there_are_several_servers():
+    """A new primary has no replicas before they have connected."""
+    error = redis_errors.ResponseError("NOREPLICAS Not enough good replicas to write.")
+    now = time.monotonic()
+    group = FailedAttempts(Retry.NEVER, 3600, now, follows_redirects=True)
+    assert group.record_failure(error, is_sent=True) <= 0.01
+    assert group.nothing_ran
+    assert FailedAttempts(Retry.NEVER, 3600, now).record_failure(error, is_sent=True) is None
+
+
 def test_a_refused_connection_says_nothing_about_keys():
     refusal = redis_errors.ResponseError("max number of clients + cluster connections reached")
     assert not is_limited_to_keys(refusal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 
 from rsmq import RSMQ, AsyncRSMQ, InvalidFormat, InvalidValue
 from rsmq.transport.topology.address import Address
@@ -238,3 +239,15 @@ def test_a_part_of_a_password_is_not_shown_as_the_name_of_an_option(from_url):
         from_url("redis://:p?secret=@h/0")
 
     assert "secret" not in str(caught.error)
+
+
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+@pytest.mark.parametrize(
+    "url", ["redis+cluster://a:7000", "redis+sentinel://a:26379/p/0", "redis://a"]
+)
+def test_no_option_makes_a_client_connect_before_its_first_call(kind, url, monkeypatch):
+    def connect(self, *_, **__):
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(redis.Connection, "connect", connect)
+    assert kind.from_url(url, ns="{a}", single_connection_client=True)

@@ -50,10 +50,8 @@ class Server:
 ALONE = Server()
 
 
-def watcher(*, can_track=True, waiters=1, server=ALONE, **options):
-    state = WatcherState(
-        (Namespace("rsmq"),), 0, can_track=can_track, address_of=server.address_of, **options
-    )
+def watcher(*, waiters=1, server=ALONE, **options):
+    state = WatcherState((Namespace("rsmq"),), 0, address_of=server.address_of, **options)
     for _ in range(waiters):
         state.schedule.add(Waiter((QUEUE,), lambda: None), 0)
     return state
@@ -81,13 +79,6 @@ def test_watcher_connects_once_and_polls_meanwhile():
     assert step.action is Action.SLEEP
     assert 0 < step.seconds < 1
     assert state.next_request(0) == b""
-
-
-def test_watcher_without_a_trackable_server_never_connects():
-    state = watcher(can_track=False)
-
-    for now in range(int(IDLE_SECONDS)):
-        assert state.next_step(now).action is Action.SLEEP
 
 
 def test_open_connection_reads_the_queue_then_sleeps_until_the_message_is_due():
