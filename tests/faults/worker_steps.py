@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import QueueExists
 from rsmq.operations.worker import (
     Group,
     Identity,
@@ -113,10 +111,14 @@ def dead_letter(client, state):
     )
 
 
-def return_to_origin(client, state):
-    with suppress(QueueExists):  # the queue of REASON
-        client.create_queue("q")
-    return client.redrive_messages(state.queue.name, ids=[state.id])
+def prepare_return(name):
+    prepare_dead_letter = prepare_visible(name, has_reason=True)
+
+    def prepare(client, stored):
+        client.create_queue(REASON["queue"], exist_ok=True)
+        return prepare_dead_letter(client, stored)
+
+    return prepare
 
 
 def in_flight(stored, state):
@@ -352,8 +354,8 @@ STEPS = [
     ),
     Step(
         "worker: redrive to the queue that the reason names",
-        prepare_visible("w-return", has_reason=True),
-        return_to_origin,
+        prepare_return("w-return"),
+        lambda c, s: c.redrive_messages(s.queue.name, ids=[s.id]),
         check_redrive,
     ),
     Step(
