@@ -22,12 +22,12 @@ from rsmq.printable import format_count
 from rsmq.push.addresses import AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
 from rsmq.push.exchange import Exchange, TimeLimit, current_exchange
+from rsmq.push.lookups import look_up
 from rsmq.push.targets import Target
 
 try:
     import aiohttp
     from aiohttp.abc import AbstractResolver, ResolveResult
-    from aiohttp.resolver import ThreadedResolver
     from yarl import URL
 
     from rsmq.push.observed_connection import observe_connections
@@ -227,26 +227,34 @@ class _CheckedResolver(AbstractResolver):
 
     def __init__(self, rules: AddressRules) -> None:
         self._rules = rules
-        self._resolver = ThreadedResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        allowed, refusal = [], None
-        for each in found:
+        allowed: list[ResolveResult] = []
+        refusal = None
+        for each in await look_up(host, family):
             try:
-                self._rules.check(each["host"])
+                self._rules.check(each.text)
             except AddressRefused as error:
                 refusal = error
             else:
-                allowed.append(each)
+                allowed.append(
+                    ResolveResult(
+                        hostname=host,
+                        host=each.text,
+                        port=port,
+                        family=each.family,
+                        proto=each.protocol,
+                        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                    )
+                )
         if not allowed and refusal is not None:
             raise refusal
         return allowed
 
     async def close(self) -> None:
-        await self._resolver.close()
+        """Do nothing: the threads of look-ups end by themselves."""
 
 
 def _make_answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
