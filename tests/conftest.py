@@ -58,6 +58,8 @@ _SLOW_FILES = {
     "faults/test_sentinel.py",
     "faults/test_servers.py",
     "faults/test_slow_links.py",
+    "faults/test_total_queue.py",
+    "faults/test_two_primaries.py",
     "faults/test_waiting.py",
     "migrate/test_breaks.py",
     "migrate/test_kills.py",

@@ -79,7 +79,8 @@ def _free_port() -> int:
 
 class Node:
     """
-    One server process on loopback, without persistence. It keeps its port over restarts.
+    One server process on loopback. It keeps its port over restarts, and its data only if the
+    configuration says ``appendonly yes``.
 
     Attributes:
         port: the port; it is chosen at the first start.
@@ -115,7 +116,7 @@ class Node:
         if password is not None:
             self._config.append(f"requirepass {password}")
         if not is_sentinel:
-            self._config += ['save ""', "appendonly no"]
+            self._config[:0] = ['save ""', "appendonly no"]  # lines behind them replace them
         self._command = [binary, str(self.folder / "server.conf")]
         self._command += ["--sentinel"] if is_sentinel else []
         self._process: subprocess.Popen | None = None

@@ -25,10 +25,10 @@ _HEAL_SECONDS = 60
 
 class SentinelGroup:
     """
-    One primary, its replicas and three Sentinels on loopback, all without persistence.
+    One primary, its replicas and three Sentinels on loopback.
 
-    A server that is killed loses its data. If a replica has been promoted before it is started
-    again, it copies the data from there.
+    A server that is killed loses its data, unless ``options`` has ``appendonly yes``. If a replica
+    has been promoted before it is started again, it copies the data from there.
 
     Attributes:
         servers: the primary of the start, then the replicas of the start.

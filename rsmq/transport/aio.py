@@ -13,7 +13,7 @@ from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import AskError, RedisError
 
-from rsmq.errors import InvalidFormat, show_type
+from rsmq.errors import InvalidFormat, NotReplicated, show_type
 from rsmq.operations.operation import Operation
 from rsmq.transport.attempts_aio import RetryingCaller
 from rsmq.transport.cancellation import CancellationGuard
@@ -116,7 +116,7 @@ class AsyncRoutedCaller(RetryingCaller):
             address, server = self._router.redirected(redirect)
         try:
             return await server.exchange(operation, guard, check=check, redirect=redirect)
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, NotReplicated) as error:
             self._router.topology.note_failure(error, address)
             raise
 

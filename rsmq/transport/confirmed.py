@@ -24,6 +24,29 @@ _LONGEST_WAIT_SECONDS = 10.0
 
 CONNECTION_BROKE = "not confirmed, because the connection broke"
 
+_DEMOTED_TEXTS = ("instance state changed", "cannot be used with replica instances")
+
+
+def demotion_error(operation: Operation[Any], confirmed: object) -> RedisConnectionError | None:
+    """
+    Return the error of a call whose server has become a replica before it confirmed the call.
+
+    A replica replaces its data with that of its primary, which may lack what the call changed. So
+    the failure is ambiguous, as if the connection had broken.
+
+    Args:
+        operation: the operation.
+        confirmed: the reply to the command that waits.
+
+    Returns:
+        The error; None if the server is a primary, or if the operation must not run again.
+    """
+    if operation.retry is Retry.NEVER or not isinstance(confirmed, ResponseError):
+        return None
+    if not any(each in str(confirmed) for each in _DEMOTED_TEXTS):
+        return None
+    return RedisConnectionError("The server became a replica before it confirmed the call.")
+
 
 def transact(connection: Any, commands: list[tuple[bytes, ...]]) -> list[Any]:
     """Send commands together, and return their replies, errors included."""
@@ -73,6 +96,11 @@ def call_confirmed(
 
     Returns:
         The reply of the script, and what is missing, None if all is confirmed.
+
+    Raises:
+        RedisConnectionError: the connection broke, or the server has become a replica, and the
+            operation may run again.
+        RedisError: the call failed.
     """
     confirmation = operation.confirmation
     assert confirmation is not None  # noqa: S101 - for type checkers
@@ -96,4 +124,6 @@ def call_confirmed(
             raise
         connection.disconnect()
         return script_reply(replies), CONNECTION_BROKE
+    if error := demotion_error(operation, confirmed):
+        raise error
     return reply, confirmation.missing_from(confirmed)

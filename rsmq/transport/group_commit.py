@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from rsmq.operations.confirmation import DISK_COMMANDS, Confirmation, check_disk
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.commands import call_commands, script_reply
-from rsmq.transport.confirmed import CONNECTION_BROKE, longest_wait
+from rsmq.transport.confirmed import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.multiplexed import MultiplexedConnection, NotSent, ReconnectingConnection
 
 #: How long a command waits at most: calls that come meanwhile are sent only after it.
@@ -83,11 +83,12 @@ class _Call:
         except (RedisError, OSError) as error:
             self.outcome.set_exception(error)
             return True
-        if _is_broken(confirmed):
+        broken = confirmed if _is_broken(confirmed) else demotion_error(self.operation, confirmed)
+        if broken is not None:
             if self.operation.retry is Retry.NEVER:  # it has run, and must not run again
                 self.outcome.set_result((reply, CONNECTION_BROKE))
             else:
-                self.outcome.set_exception(confirmed)
+                self.outcome.set_exception(broken)
             return True
         if self.confirmation.can_be_confirmed(confirmed) and now < self.until:
             return False

@@ -28,7 +28,7 @@ from rsmq.transport.commands import (
     script_reply,
     transaction_commands,
 )
-from rsmq.transport.confirmed import CONNECTION_BROKE, longest_wait
+from rsmq.transport.confirmed import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.multiplexed import (
     make_data_check,
@@ -181,6 +181,8 @@ async def _call_confirmed(
         if operation.retry is not Retry.NEVER:
             raise
         return script_reply(replies), CONNECTION_BROKE
+    if error := demotion_error(operation, confirmed):
+        raise error
     return reply, confirmation.missing_from(confirmed)
 
 

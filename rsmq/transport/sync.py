@@ -19,7 +19,7 @@ from redis.cluster import RedisCluster
 from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
-from rsmq.errors import InvalidFormat, RSMQError, show_type
+from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
 from rsmq.operations.confirmation import raise_unconfirmed
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.commands import (
@@ -327,7 +327,11 @@ class PoolCaller:
                 set_timeout(getattr(connection, "connection", connection), connections.timeout)
             connections.release(connection, is_usable=is_usable)
         if missing is not None and operation.confirmation is not None:
-            raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
+            try:
+                raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
+            except NotReplicated as error:
+                connections.note_failure(error)
+                raise
         return reply
 
 

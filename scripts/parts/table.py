@@ -25,6 +25,8 @@ _GROUPS = [
             "replication",
             "rights_of_groups",
             "sentinel",
+            "total_queue",
+            "two_primaries",
         )
     ),
     "tests/cells/test_servers.py",

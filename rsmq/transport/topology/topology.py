@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import redis.exceptions as redis_errors
 
+from rsmq.errors import NotReplicated
 from rsmq.transport.topology.address import Address
 
 #: The shortest time between two refreshes.
@@ -109,8 +110,11 @@ class Topology(ABC):
             raise type(error)(*error.args) from error
 
     def note_failure(self, error: BaseException, address: Address) -> None:
-        """Learn from a call that a server refused, or that broke under way."""
+        """Learn from a call that a server refused or did not confirm, or that broke under way."""
         if isinstance(error, redis_errors.AskError):
+            return
+        if isinstance(error, NotReplicated):  # its replica may have replaced it
+            self.mark_stale()
             return
         if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError):
             if isinstance(
