@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: So many lost replies in a row to requests for one message are an error.
 LOST_SINGLES_UNTIL_ERROR = 3
+#: The same if no receive in between has found the queue empty: the next message may be smaller.
+LOST_SINGLES_UNTIL_STUCK = 5
 
 #: The number of successful receives before requests grow: doubled if the larger reply is lost too.
 _FIRST_RECEIVES_UNTIL_GROWTH = 4
@@ -44,6 +46,7 @@ class LostReplies:
         self._receives_until_growth = _FIRST_RECEIVES_UNTIL_GROWTH
         self._receives = 0
         self._has_grown = False
+        self._has_found_nothing = False
 
     @property
     def is_limiting(self) -> bool:
@@ -78,6 +81,7 @@ class LostReplies:
 
     def note_received(self) -> None:
         """Note that a receive has returned messages."""
+        self._has_found_nothing = False
         if self.lost_singles:
             self.lost_singles = 0
             self.generation += 1
@@ -88,6 +92,10 @@ class LostReplies:
             self.halvings -= 1
             self.generation += 1
 
+    def note_nothing(self) -> None:
+        """Note that a receive has found no messages: the lost ones may be hidden."""
+        self._has_found_nothing = True
+
     def take_error(self, queues: tuple[str, ...]) -> ReplyLost | None:
         """Return the error of too many lost replies, and count from 0 again; None if too few."""
         if self.lost_singles < LOST_SINGLES_UNTIL_ERROR:
@@ -95,6 +103,10 @@ class LostReplies:
         number, self.lost_singles = self.lost_singles, 0
         self.generation += 1
         return ReplyLost(number, queues)
+
+    def _is_stuck(self) -> bool:
+        """Return whether a repeat would probably fail too, so that it is not worth a try."""
+        return self._has_found_nothing or self.lost_singles >= LOST_SINGLES_UNTIL_STUCK
 
     def watch(
         self,
@@ -130,7 +142,7 @@ class LostReplies:
                 note = str(ReplyLost(self.lost_singles, queues))
                 if note not in getattr(failure, "__notes__", ()):  # calls may share an error
                     failure.add_note(note)
-            elif (error := self.take_error(queues)) is not None:
+            elif self._is_stuck() and (error := self.take_error(queues)) is not None:
                 return _check_hidden(namespace, queues, error, nothing)
             return repeat()
 
@@ -142,6 +154,8 @@ class LostReplies:
                 result = parse(reply)
                 if has_messages(result):
                     self.note_received()
+                else:
+                    self.note_nothing()
                 return result
 
             operation.parse = parse_and_note

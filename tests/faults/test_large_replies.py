@@ -136,14 +136,26 @@ def test_pops_whose_replies_are_lost_name_the_limit(link, rsmq):
     assert any("client-output-buffer-limit" in note for note in raised.value.__notes__)
 
 
-def test_three_messages_whose_replies_are_lost_are_an_error(link, rsmq):
-    for _ in range(4):
+def test_several_messages_whose_replies_are_lost_are_an_error(link, rsmq):
+    for _ in range(5):
         rsmq.send_message("q", TOO_LARGE)
+
+    for _ in range(2):
+        with pytest.raises(redis_errors.ConnectionError) as raised:
+            rsmq.receive_message("q")
+    assert any("client-output-buffer-limit" in note for note in raised.value.__notes__)
+    with pytest.raises(ReplyLost):
+        rsmq.receive_message("q")
+
+
+def test_a_smaller_message_is_received_after_three_lost_replies(link, rsmq):
+    for _ in range(3):
+        rsmq.send_message("q", TOO_LARGE)
+    rsmq.send_message("q", "small")
 
     with pytest.raises(redis_errors.ConnectionError):
         rsmq.receive_message("q")
-    with pytest.raises(ReplyLost):
-        rsmq.receive_message("q")
+    assert rsmq.receive_message("q").body == "small"
 
 
 def test_broken_connections_of_receives_from_an_empty_queue_are_no_error(link, rsmq):

@@ -56,15 +56,17 @@ def test_a_call_that_ends_with_the_third_lost_reply_raises_its_own_error_with_a_
     for _ in range(3):
         receive = receive.after_lost_reply(failure, False)
     assert "client-output-buffer-limit" in failure.__notes__[0]
-    check = build(losses).after_lost_reply(failure, True)
-    assert check.script.name == "describe_queues"
+    repeat = build(losses).after_lost_reply(failure, True)
+    assert repeat.script.name == "receive_message"
+    assert repeat.after_lost_reply(failure, True).script.name == "describe_queues"
 
 
 def test_the_error_is_raised_only_if_messages_are_hidden():
     def check():
         losses = LostReplies()
-        receive = build(losses)
-        for _ in range(3):
+        receive = build(losses).after_lost_reply(LOST, True)
+        assert receive.parse(None) is None
+        for _ in range(2):
             receive = receive.after_lost_reply(LOST, True)
         return receive.parse
 
