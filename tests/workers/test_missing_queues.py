@@ -144,7 +144,7 @@ def test_messages_wait_longer_and_longer_while_their_dead_letter_queue_is_missin
     wait_until(lambda: worker.numbers.dead == 1)
 
     assert list(env.scores("dead")) == [id]
-    assert any("dead-letter queue dead is back" in line.getMessage() for line in caplog.records)
+    wait_until(lambda: "dead-letter queue dead is back" in caplog.text)
 
 
 def test_a_queue_that_can_not_be_created_again_does_not_stop_the_others(
