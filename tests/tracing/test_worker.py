@@ -300,7 +300,7 @@ def test_a_message_that_cannot_be_decoded_has_no_span(env, sender, spans, tracin
     assert len(spans.named("process orders")) == 1
 
 
-def test_a_call_that_exceeds_max_runtime_has_the_error_of_its_task(
+def test_a_call_that_exceeds_max_runtime_has_the_error_of_its_message(
     env, sender, spans, tracing, fast_heartbeat
 ):
     worker = env.create_worker(middleware=[tracing])
@@ -315,7 +315,7 @@ def test_a_call_that_exceeds_max_runtime_has_the_error_of_its_task(
     worker.start()
     (process,) = wait_until(lambda: spans.named("process orders"))
 
-    assert process.attributes["error.type"] == "asyncio.exceptions.CancelledError"
+    assert process.attributes["error.type"] == "rsmq.worker.outcome.HandlerTimedOut"
 
 
 def test_a_worker_on_a_running_loop_has_the_same_spans(env, sender, spans, tracing):
