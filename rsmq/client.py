@@ -689,7 +689,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
-            MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
+            MessageTooLong: the body is larger than the queue's maxsize, or than the server's
+                proto-max-bulk-len (512 MiB by default).
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
@@ -764,7 +765,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
-            MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
+            MessageTooLong: the largest body is larger than the queue's maxsize, or than the
+                server's proto-max-bulk-len.
         """
         return self.run_steps(
             sending.send_messages(
@@ -822,7 +824,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidValue: delay or deliver_at is out of range; or another client stored a delay that
                 is not a number.
             MessageNotString: the codec can't encode the body.
-            MessageTooLong: the body is larger than a queue's maxsize, or than 512 MiB.
+            MessageTooLong: the body is larger than a queue's maxsize, or than the server's
+                proto-max-bulk-len.
             QueueNotFound: one of the queues does not exist.
         """
         return self.run(

@@ -33,8 +33,8 @@ from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
     Seconds,
-    check_body_size,
     check_dedup_id,
+    large_body_size,
     to_milliseconds,
 )
 from rsmq.wire.names import decode_name, encode_name
@@ -67,13 +67,10 @@ def send_message(
     if dedup_id is not None:
         dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
         raw, size = encode_body(body, codec)
-        check_body_size(len(raw))
         return send_deduplicated(
             keys, (raw, digits(size)), encoded_delay, channel, dedup, confirmation=confirmation
         )
     raw, size = encode_body(body, codec)
-    if len(raw) > limits.MAX_BODY_BYTES:
-        check_body_size(len(raw))
     return Operation(
         load("send_message"),
         (keys.hash, keys.zset),
@@ -88,6 +85,7 @@ def send_message(
         _NEVER,
         (keys.name,),
         confirmation=confirmation,
+        large_body=large_body_size(len(raw)) if len(raw) > limits.ACCEPTED_BODY_BYTES else 0,
     )
 
 

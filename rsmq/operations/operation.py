@@ -51,6 +51,8 @@ class Operation(Generic[T]):
         retry_deadline: seconds for retries; None is the deadline of the client.
         after_lost_reply: called after each ambiguous failure, with the error and whether there is a
             further attempt; returns the operation of that attempt.
+        large_body: the bytes of the largest body, if there may be servers that do not accept it;
+            else 0.
     """
 
     script: Script
@@ -67,6 +69,7 @@ class Operation(Generic[T]):
     packed: tuple[bytes, ...] | None = None
     retry_deadline: float | None = None
     after_lost_reply: Callable[[Exception, bool], Operation[T]] | None = None
+    large_body: int = 0
 
 
 #: A call of several steps: yields operations, receives their results, returns its own.

@@ -13,7 +13,7 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.limits import check_body_size
+from rsmq.wire.limits import check_body_size, large_body_size
 from rsmq.wire.names import encode_name
 
 
@@ -75,6 +75,7 @@ def restore_messages(
         int,
         Retry.ALWAYS,
         (keys.name,),
+        large_body=large_body_size(max((len(each.raw) for each in messages), default=0)),
     )
 
 

@@ -22,10 +22,15 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.wire import limits
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH_BYTES, Seconds, check_body_size, check_dedup_id
+from rsmq.wire.limits import (
+    MAX_BATCH_BYTES,
+    Seconds,
+    check_body_size,
+    check_dedup_id,
+    large_body_size,
+)
 from rsmq.wire.names import decode_name
 
 #: The mean size, in bytes, from which on bodies are sent as plain commands: arguments of a script
@@ -97,7 +102,6 @@ def publish(
     queues = resolve_queues(namespace, qnames)
     encoded_delay = encode_delay(delay, deliver_at, front=False)
     raw, size = encode_body(body, codec)
-    check_body_size(len(raw))
     messages = (
         part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
     )
@@ -109,6 +113,7 @@ def publish(
         Retry.NEVER,
         tuple(keys.name for keys in queues),
         confirmation=confirmation,
+        large_body=large_body_size(len(raw)),
     )
 
 
@@ -133,8 +138,6 @@ def send_raws(
         confirmation: the copies to wait for.
     """
     total = sum(map(len, raws))
-    if total > limits.MAX_BODY_BYTES:
-        check_body_size(max(map(len, raws)))
     suffixes = make_id_suffixes(len(raws))
     batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation)
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
@@ -211,6 +214,10 @@ class _Batch:
     channel: bytes
     confirmation: Confirmation | None
 
+    def large_body(self) -> int:
+        """See ``Operation.large_body``."""
+        return large_body_size(max(map(len, self.raws), default=0))
+
     def in_one_step(self, dedup_ids: list[bytes] | None, window: bytes) -> Operation[list[str]]:
         """
         Return one script with all bodies; with dedup_ids, it leaves out those that were sent
@@ -239,6 +246,7 @@ class _Batch:
             Retry.ALWAYS if dedup_ids is not None and all(dedup_ids) else Retry.NEVER,
             (self.keys.name,),
             confirmation=self.confirmation,
+            large_body=self.large_body(),
         )
 
     def in_two_steps(self) -> Steps[list[str]]:
@@ -274,5 +282,6 @@ class _Batch:
                 for at in range(0, len(fields), _FIELDS_PER_COMMAND)
             ),
             confirmation=self.confirmation,
+            large_body=self.large_body(),
         )
         return stored

@@ -11,6 +11,8 @@ from typing import Any
 
 import redis.exceptions as redis_errors
 
+from rsmq.printable import format_count
+
 #: The text that Redis adds to the error of a command if a script has called the command: Redis 6.2
 #: in front of the error, 7.0 behind it, Valkey 9 without the digest.
 _SCRIPT_LOCATION = re.compile(
@@ -161,6 +163,23 @@ def _advise_on_connecting(error: Exception, address: str) -> str:
         other_ports = "with TLS, use rediss:// instead of redis://"
         advice += f" For a port {ports if has_tls else other_ports}"
     return advice
+
+
+def advise_on_large_body(error: Exception, size: int) -> None:
+    """
+    Add what to check to the text of an error of a call with a large body, which may be its cause.
+
+    Args:
+        error: the error of redis-py; it keeps its class.
+        size: the bytes of the body.
+    """
+    is_lost = isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError)
+    if is_lost or "invalid bulk length" in str(error):
+        _append(
+            error,
+            f"A body has {format_count(size, 'byte')}: check proto-max-bulk-len and "
+            "client-query-buffer-limit of the server",
+        )
 
 
 def _has_cause(error: BaseException | None, kind: type[BaseException]) -> bool:

@@ -18,6 +18,7 @@ from rsmq.operations.confirmation import (
 )
 from rsmq.operations.operation import Operation
 from rsmq.transport.attempts_aio import RetryingCaller
+from rsmq.transport.body_limit import LIMIT_COMMAND, OwnConnections, body_limit
 from rsmq.transport.cancellation import CancellationGuard, call_or_undo
 from rsmq.transport.commands import (
     asking_commands,
@@ -42,6 +43,7 @@ from rsmq.transport.retry import (
     classify,
 )
 from rsmq.transport.topology.address import Address
+from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
 T = TypeVar("T")
 
@@ -60,6 +62,8 @@ class AsyncMultiplexedCaller(RetryingCaller):
         self._pool = pool
         self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
         self._loop_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
+        self._loop_owns: dict[asyncio.AbstractEventLoop, OwnConnections] = {}
+        self._body_limit = ACCEPTED_BODY_BYTES  # of the server, as far as it is known
         self._closed = False
 
     def describe(self) -> str:
@@ -90,9 +94,10 @@ class AsyncMultiplexedCaller(RetryingCaller):
                         loop.call_soon_threadsafe(connection.start_closing)
 
     def _by_loop(self) -> Iterator[dict[asyncio.AbstractEventLoop, Any]]:
-        """Return the two kinds of connections, each by loop."""
+        """Return the three kinds of connections, each by loop."""
         yield self._loop_connections
         yield self._loop_commits
+        yield self._loop_owns
 
     def retire(self) -> None:
         """Close the connections of each loop when their calls have ended. New calls open others."""
@@ -108,11 +113,17 @@ class AsyncMultiplexedCaller(RetryingCaller):
         *,
         check: bool,
         redirect: AskError | None = None,
+        own: Any = None,
     ) -> Any:
+        """See RetryingCaller; ``own`` is the connection of a call that has one of its own."""
+        if operation.large_body and own is None:
+            return await self._exchange_large(operation, guard, redirect)
         if operation.confirmation is not None:
-            return await self._commit(operation, operation.confirmation, guard, redirect)
+            return await self._commit(operation, operation.confirmation, guard, redirect, own)
         reconnecting = (
-            self._loop_connections.get(asyncio.get_running_loop()) or self._create_loop_connection()
+            own
+            or self._loop_connections.get(asyncio.get_running_loop())
+            or self._create_loop_connection()
         )
         connection = reconnecting.get_open(check=check) or await reconnecting.get(check=check)
         connection.calls += 1
@@ -138,18 +149,35 @@ class AsyncMultiplexedCaller(RetryingCaller):
             if connection.state is not State.OPEN:
                 connection.close_if_unused()
 
+    async def _exchange_large(
+        self, operation: Operation[Any], guard: CancellationGuard, redirect: AskError | None
+    ) -> Any:
+        """Send an operation with a large body on a connection of its own, if it is accepted."""
+        loop = asyncio.get_running_loop()
+        if operation.large_body > self._body_limit:  # it may have been raised since it was read
+            shared = self._loop_connections.get(loop) or self._create_loop_connection()
+            connection = await shared.get(check=True)
+            self._body_limit = await _read_body_limit(connection)
+            check_body_size(operation.large_body, self._body_limit)
+        elif self._closed:
+            raise ClientClosed
+        kind = ReconnectingConnection if operation.confirmation is None else GroupCommit
+        with self._loop_owns.setdefault(loop, OwnConnections()).add(kind(self._pool)) as own:
+            return await self.exchange(operation, guard, check=False, redirect=redirect, own=own)
+
     async def _commit(
         self,
         operation: Operation[Any],
         confirmation: Confirmation,
         guard: CancellationGuard,
         redirect: AskError | None,
+        own: GroupCommit | None,
     ) -> Any:
         """Send an operation on the connection of calls that wait for replicas."""
         if self._closed:
             raise ClientClosed
         loop = asyncio.get_running_loop()
-        commit = self._loop_commits.get(loop)
+        commit = own or self._loop_commits.get(loop)
         if commit is None:
             self._forget_closed_loops()
             commit = self._loop_commits[loop] = GroupCommit(self._pool)
@@ -183,6 +211,11 @@ class AsyncMultiplexedCaller(RetryingCaller):
         return self._loop_connections.setdefault(
             asyncio.get_running_loop(), ReconnectingConnection(self._pool)
         )
+
+
+async def _read_body_limit(connection: MultiplexedConnection) -> int:
+    (reply,) = await connection.send((LIMIT_COMMAND,)).wait()
+    return body_limit(reply)
 
 
 async def _call_multiplexed(

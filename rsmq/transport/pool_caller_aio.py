@@ -14,12 +14,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.operations.confirmation import (
     DISK_COMMANDS,
-    Confirmation,
     check_disk,
     raise_unconfirmed,
 )
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.attempts_aio import RetryingCaller
+from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
 from rsmq.transport.cancellation import CancellationGuard, call_or_undo, read_reply
 from rsmq.transport.commands import (
     call_commands,
@@ -40,6 +40,7 @@ from rsmq.transport.retry import (
     classify,
 )
 from rsmq.transport.topology.address import Address
+from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ class AsyncPoolCaller(RetryingCaller):
         super().__init__(origin, options, options.get("socket_timeout"))
         self._pool = pool
         self._has_disk_checked = False
+        self._body_limit = ACCEPTED_BODY_BYTES  # of the server, as far as it is known
 
     async def close(self) -> None:
         """Do nothing: the program that created the pool closes it."""
@@ -81,8 +83,8 @@ class AsyncPoolCaller(RetryingCaller):
         is_usable = False
         missing = None
         try:
-            if operation.confirmation is not None:
-                await self._check_disk(connection, operation.confirmation)
+            if operation.confirmation is not None or operation.large_body:
+                await self._check_server(connection, operation)
             guard.is_sent = True
             if operation.confirmation is not None:
                 reply, missing = await _call_confirmed(connection, operation, longest_wait(pool))
@@ -115,9 +117,13 @@ class AsyncPoolCaller(RetryingCaller):
             raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
         return reply
 
-    async def _check_disk(self, connection: Any, confirmation: Confirmation) -> None:
-        """Check, once, that the server is able to say what is on disk, if a call needs that."""
-        if confirmation.fsync and not self._has_disk_checked:
+    async def _check_server(self, connection: Any, operation: Operation[Any]) -> None:
+        """Check that the server accepts a body, and is able to say what is on disk, if needed."""
+        if operation.large_body > self._body_limit:
+            self._body_limit = body_limit((await _transact(connection, [LIMIT_COMMAND]))[0])
+            check_body_size(operation.large_body, self._body_limit)
+        confirmation = operation.confirmation
+        if confirmation is not None and confirmation.fsync and not self._has_disk_checked:
             check_disk(await _transact(connection, list(DISK_COMMANDS)))
             self._has_disk_checked = True
 

@@ -17,7 +17,7 @@ from rsmq.transport.redis_py import set_timeout
 from rsmq.transport.retry import shorter_timeout
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
-from rsmq.wire.limits import check_duration
+from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_duration
 
 _SHORTEST_TIMEOUT_SECONDS = 0.001
 #: The largest number of idle connections that are kept for any thread.
@@ -38,12 +38,14 @@ class ConnectionProvider(Protocol):
             could not be opened.
         has_disk_checked: whether the server is able to say what is on disk.
         timeout: seconds without progress after which a connection is closed; None is forever.
+        body_limit: the bytes of the largest body that the server accepts, as far as it is known.
     """
 
     pool: Any
     note_failure: Callable[[BaseException], None]
     has_disk_checked: bool
     timeout: float | None
+    body_limit: int
 
     def acquire(self, *, check: bool, until: float) -> Any:
         """
@@ -78,6 +80,7 @@ class PooledConnections:
         self.note_failure = note_failure
         self.has_disk_checked = False
         self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        self.body_limit = ACCEPTED_BODY_BYTES
         self._is_owned = is_owned
         self._closed = False
 
@@ -120,6 +123,7 @@ class ThreadConnections:
         self.note_failure = note_failure
         self.has_disk_checked = False
         self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        self.body_limit = ACCEPTED_BODY_BYTES
         self._local = threading.local()
         self._states: weakref.WeakSet[_ThreadState] = weakref.WeakSet()
         self._spare: list[Any] = []

@@ -28,6 +28,7 @@ from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import (
     advise_on_connection,
+    advise_on_large_body,
     advise_on_reply,
     has_too_many_clients,
     remove_script_location,
@@ -324,6 +325,8 @@ def plan_retries(
         else:
             pause = failed_attempts.record_failure(error, is_sent=is_sent)
             advise_on_connection(error, address, is_sent=is_sent)
+            if operation.large_body and is_sent:
+                advise_on_large_body(error, operation.large_body)
             if failed_attempts.was_ambiguous and operation.after_lost_reply is not None:
                 operation = operation.after_lost_reply(error, pause is not None)
             if pause is None:

@@ -22,6 +22,7 @@ from redis.retry import Retry as RedisRetry
 from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
 from rsmq.operations.confirmation import raise_unconfirmed
 from rsmq.operations.operation import Operation, Retry
+from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
 from rsmq.transport.commands import (
     asking_commands,
     eval_command,
@@ -68,6 +69,7 @@ from rsmq.transport.topology.group import group_from_cluster, group_from_pool
 from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
 from rsmq.wire.keys import Namespace, require_hash_tag
+from rsmq.wire.limits import check_body_size
 
 T = TypeVar("T")
 
@@ -294,6 +296,9 @@ class PoolCaller:
             timeout = shorter_timeout(connections.timeout, until)
             if timeout is not None:
                 set_timeout(getattr(connection, "connection", connection), timeout)
+            if operation.large_body > connections.body_limit:
+                connections.body_limit = body_limit(transact(connection, [LIMIT_COMMAND])[0])
+                check_body_size(operation.large_body, connections.body_limit)
             if operation.confirmation is not None:
                 prepare(connections, connection, operation.confirmation)
                 is_sent.append(True)

@@ -35,6 +35,9 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 #: The largest body that Redis accepts, in bytes: the default of its setting proto-max-bulk-len.
 MAX_BODY_BYTES = 512 * 1024 * 1024
 
+#: The smallest value of that setting: every server accepts a body of so many bytes.
+ACCEPTED_BODY_BYTES = 1024 * 1024
+
 #: Limits of extension data: the receives of a policy, and the characters of a dedup_id.
 MAX_RECEIVES = 1_000_000
 MAX_DEDUP_ID = 128
@@ -146,23 +149,39 @@ def check_whole_number(item: str, value: object, low: int, high: int) -> int:
     return int(number)
 
 
-def check_body_size(size: int) -> None:
+def check_body_size(size: int, limit: int | None = None) -> None:
     """
     Check that a body is not too large for Redis, which would close the connection.
 
     Args:
         size: bytes.
+        limit: the largest number of bytes that the server accepts; None is MAX_BODY_BYTES.
 
     Raises:
         MessageTooLong: the body is larger than the largest that Redis accepts.
     """
-    if size > MAX_BODY_BYTES:
+    limit = MAX_BODY_BYTES if limit is None else limit
+    if size > limit:
+        remedy = "" if limit >= MAX_BODY_BYTES else ", or raise proto-max-bulk-len of the server"
         raise MessageTooLong(
             value=size,
             summary=f"Message too long: {format_count(size, 'byte')}, Redis accepts at most "
-            f"{MAX_BODY_BYTES:,}",
-            hint="Store the data elsewhere, and send its location.",
+            f"{limit:,}",
+            hint=f"Store the data elsewhere, and send its location{remedy}.",
         )
+
+
+def large_body_size(size: int) -> int:
+    """
+    Return the size of a body if there may be servers that do not accept it, else 0.
+
+    Raises:
+        MessageTooLong: the body is larger than the largest that Redis accepts.
+    """
+    if size <= ACCEPTED_BODY_BYTES:
+        return 0
+    check_body_size(size)
+    return size
 
 
 def check_dedup_id(value: object) -> bytes:

@@ -226,6 +226,7 @@ def test_sizes_are_counted_as_for_maxsize():
 
 def test_bodies_too_large_for_redis_are_refused_by_every_operation(monkeypatch):
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(limits, "ACCEPTED_BODY_BYTES", 100)
     keys = NS.queue("q")
     large, small = b"x" * 1001, b"x" * 900
     restored = RestoredMessage("i" * 32, large, None, 0, None)

@@ -19,7 +19,7 @@ from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import check_body_size
+from rsmq.wire.limits import large_body_size
 from rsmq.wire.names import decode_name, encode_name
 
 #: The parts that are to be published, by the name of their queue; with cells by its label, the name
@@ -67,7 +67,6 @@ def stage_messages(
     # A part is one value in Redis, so the largest body that can be staged is a little smaller than
     # one that can be sent.
     stored = msgpack.packb(packed, use_bin_type=False)
-    check_body_size(len(stored))
     return Operation(
         load("stage_messages"),
         (keys.hash, keys.staged, namespace.written),
@@ -81,6 +80,7 @@ def stage_messages(
         bool,
         Retry.ALWAYS,
         (keys.name,),
+        large_body=large_body_size(len(stored)),
     )
 
 
