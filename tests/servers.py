@@ -80,7 +80,7 @@ class Server:
             self._command, stdout=subprocess.DEVNULL, env=self._environment
         )
         deadline = time.monotonic() + 30
-        with self.raw() as client:
+        with self.raw(protocol=2) as client:
             while True:
                 try:
                     client.ping()

@@ -266,7 +266,13 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def add_default_options(options: dict[str, Any], retry: object) -> dict[str, Any]:
     """Return options of redis-py for our own connections; ``options`` take precedence."""
-    defaults = {"retry": retry, "socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+    # RESP2 needs no HELLO, which some proxies don't have. Only a tracking connection needs RESP3.
+    defaults = {
+        "retry": retry,
+        "protocol": 2,
+        "socket_timeout": 5.0,
+        "socket_connect_timeout": 5.0,
+    }
     # The client that makes the pool would open a connection of its own, to the host of its URL.
     own = {name: value for name, value in options.items() if name != "single_connection_client"}
     return defaults | own

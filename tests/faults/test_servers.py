@@ -709,3 +709,20 @@ def test_a_call_after_an_attempt_over_time_has_the_usual_timeout(hung):
         rsmq.get_queue_attributes("q")
     os.kill(hung.server._process.pid, signal.SIGCONT)
     assert rsmq.get_queue_attributes("q").messages == 1
+
+
+def test_a_server_without_hello_is_used_and_polled(open_client):
+    """Some proxies do not know HELLO, which RESP3 and so CLIENT TRACKING need."""
+    server = Server(redis_7(), "--rename-command", "HELLO", "")
+    try:
+        rsmq = open_client(server.url)
+        rsmq.create_queue("q")
+        sent = rsmq.send_message("q", "m")
+        assert rsmq.receive_message("q").id == sent
+        delayed = rsmq.send_message("q", "later", delay=0.3)
+        assert rsmq.receive_message("q", wait=None).id == delayed
+        with server.raw(protocol=2) as raw:
+            assert raw.zcard("rsmq:q") == 2
+            assert "cmdstat_client|tracking" not in raw.info("commandstats")
+    finally:
+        server.stop()
