@@ -6,7 +6,7 @@ The asyncio client, ``AsyncRSMQ``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
-from rsmq.operations.operation import Steps
+    from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -380,10 +380,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                     return fallback_result
 
     async def _receive(
-        self, build: Callable[[], Operation[T] | ReceiveInSteps], wait: float | timedelta | None
+        self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None
     ) -> T:
         seconds = check_wait(wait)
-        receive = build()
         received: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -393,7 +392,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         if received or seconds == 0:
             return received
         return await self.watcher.wait(
-            lambda: self._receive(build, 0),
+            lambda: self._receive(receive.rebuild() if receive.rebuild else receive, 0),
             lambda result: self._undo(receive, result),
             received,
             receive.keys[1::2],
@@ -912,7 +911,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         delivered.
         """
         return await self._receive(
-            lambda: messages.receive_message(
+            messages.receive_message(
                 self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
@@ -982,7 +981,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             ReplyLost: the replies to three receives of one message were lost.
         """
         return await self._receive(
-            lambda: batches.receive_messages(
+            batches.receive_messages(
                 self._namespace,
                 qnames,
                 max_messages,
@@ -1075,7 +1074,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         return AsyncConsumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
 
     async def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
-        return await self._receive(lambda: receive, wait)
+        return await self._receive(receive, wait)
 
     def processing(self, message: Message[D]) -> AsyncProcessing[D]:
         """
@@ -1157,7 +1156,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         delivered.
         """
         return await self._receive(
-            lambda: messages.pop_message(
+            messages.pop_message(
                 self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
@@ -1216,7 +1215,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             ClientClosed: close() was called during the wait.
         """
         return await self._receive(
-            lambda: batches.pop_messages(
+            batches.pop_messages(
                 self._namespace,
                 qnames,
                 max_messages,

@@ -6,7 +6,7 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
-from rsmq.operations.operation import Steps
+    from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -375,11 +375,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                     fallback_result: T = end.value
                     return fallback_result
 
-    def _receive(
-        self, build: Callable[[], Operation[T] | ReceiveInSteps], wait: float | timedelta | None
-    ) -> T:
+    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None) -> T:
         seconds = check_wait(wait)
-        receive = build()
         received: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -389,7 +386,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         if received or seconds == 0:
             return received
         return self.watcher.wait(
-            lambda: self._receive(build, 0),
+            lambda: self._receive(receive.rebuild() if receive.rebuild else receive, 0),
             lambda result: self._undo(receive, result),
             received,
             receive.keys[1::2],
@@ -909,7 +906,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         delivered.
         """
         return self._receive(
-            lambda: messages.receive_message(
+            messages.receive_message(
                 self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
@@ -979,7 +976,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             ReplyLost: the replies to three receives of one message were lost.
         """
         return self._receive(
-            lambda: batches.receive_messages(
+            batches.receive_messages(
                 self._namespace,
                 qnames,
                 max_messages,
@@ -1072,7 +1069,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         return Consumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
 
     def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
-        return self._receive(lambda: receive, wait)
+        return self._receive(receive, wait)
 
     def processing(self, message: Message[D]) -> Processing[D]:
         """
@@ -1154,7 +1151,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         delivered.
         """
         return self._receive(
-            lambda: messages.pop_message(
+            messages.pop_message(
                 self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
@@ -1213,7 +1210,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             ClientClosed: close() was called during the wait.
         """
         return self._receive(
-            lambda: batches.pop_messages(
+            batches.pop_messages(
                 self._namespace,
                 qnames,
                 max_messages,

@@ -74,7 +74,7 @@ class AsyncCellClient(AsyncRSMQ[Any]):
 
     async def receive(self, receive: Operation[T] | ReceiveInSteps) -> T:
         """Receive or pop messages, without waiting."""
-        return await self._receive(lambda: receive, 0)
+        return await self._receive(receive, 0)
 
     async def run(self, operation: Operation[T]) -> T:
         """See ``AsyncRSMQ.run``."""

@@ -74,7 +74,7 @@ class CellClient(RSMQ[Any]):
 
     def receive(self, receive: Operation[T] | ReceiveInSteps) -> T:
         """Receive or pop messages, without waiting."""
-        return self._receive(lambda: receive, 0)
+        return self._receive(receive, 0)
 
     def run(self, operation: Operation[T]) -> T:
         """See ``RSMQ.run``."""

@@ -51,12 +51,14 @@ class ReceiveInSteps:
         keys: for each queue its hash and its sorted set.
         undo: as in ``Operation``.
         queues: the names of the queues.
+        rebuild: as in ``Operation``; None, because each step is built when it is needed.
     """
 
     steps: Callable[[], Steps[list[Message]]]
     keys: tuple[bytes, ...]
     undo: Callable[[list[Message]], Operation[list[str]] | None] | None
     queues: tuple[str, ...]
+    rebuild: None = None
 
 
 class LeasedMessages(ReceivedMessages):

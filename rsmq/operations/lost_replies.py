@@ -147,6 +147,7 @@ class LostReplies:
             return repeat()
 
         operation.after_lost_reply = after_lost_reply
+        operation.rebuild = repeat
         if self.is_limiting:
             parse = operation.parse
 

@@ -51,6 +51,8 @@ class Operation(Generic[T]):
         retry_deadline: seconds for retries; None is the deadline of the client.
         after_lost_reply: called after each ambiguous failure, with the error and whether there is a
             further attempt; returns the operation of that attempt.
+        rebuild: builds the same receive again, for as many messages as lost replies allow now; None
+            if it never changes.
         large_body: the bytes of the largest body, if there may be servers that do not accept it;
             else 0.
     """
@@ -69,6 +71,7 @@ class Operation(Generic[T]):
     packed: tuple[bytes, ...] | None = None
     retry_deadline: float | None = None
     after_lost_reply: Callable[[Exception, bool], Operation[T]] | None = None
+    rebuild: Callable[[], Operation[T]] | None = None
     large_body: int = 0
 
 
