@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ from rsmq import QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.model import DeadLetterReason
 from rsmq.operations import worker as workers
 from rsmq.operations.worker import (
+    MAX_BODY_BYTES,
     Group,
     Identity,
     ReceiveRequest,
@@ -73,11 +75,11 @@ def want(env, qname="q", *, vt_ms=60_000, size=1, ahead=0, most=10_000):
     return ReceiveRequest(keys_of(env, qname), vt_ms, size, ahead, most)
 
 
-def receive(env, identity, *wants, slots=10_000):
-    return receive_from(env, identity, wants or [want(env)], slots)
+def receive(env, identity, *wants, slots=10_000, max_bytes=MAX_BODY_BYTES):
+    return receive_from(env, identity, wants or [want(env)], slots, max_bytes)
 
 
-def receive_from(env, identity, wants, slots):
+def receive_from(env, identity, wants, slots, max_bytes=MAX_BODY_BYTES):
     """
     Receive from several queues, as a worker does.
 
@@ -92,7 +94,7 @@ def receive_from(env, identity, wants, slots):
                 for place, (id, raw) in enumerate(zip(result.ids, result.raws, strict=True))
             ],
         )
-        for result in env.rsmq.run(receive_for_worker(identity, wants, slots))
+        for result in env.rsmq.run(receive_for_worker(identity, wants, slots, max_bytes))
     ]
 
 
@@ -292,29 +294,29 @@ def test_without_slots_and_prefetch_nothing_is_received(env, queue, me):
     assert env.state() == before
 
 
-def test_bodies_of_a_receive_are_bounded_except_the_first(env, queue, me, monkeypatch):
-    monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
+def test_bodies_of_a_receive_are_bounded_except_the_first(env, queue, me):
     env.rsmq.create_queue("empty")
     env.rsmq.create_queue("p")
     large, *ids = env.rsmq.send_messages(queue, ["x" * 2000, "y" * 500, "z" * 500, "", "w"])
     other = env.rsmq.send_message("p", "m")
     wants = [want(env, "empty"), want(env), want(env, "p")]
+    receive_bounded = partial(receive, env, me, *wants, max_bytes=1000)
 
-    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", [large]), ("-", [])]
-    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", ids[:3]), ("-", [])]
-    assert ids_of(receive(env, me, *wants)) == [(".", []), (".", ids[3:]), (".", [other])]
+    assert ids_of(receive_bounded()) == [(".", []), ("+", [large]), ("-", [])]
+    assert ids_of(receive_bounded()) == [(".", []), ("+", ids[:3]), ("-", [])]
+    assert ids_of(receive_bounded()) == [(".", []), (".", ids[3:]), (".", [other])]
     assert in_flight(env, me).keys() == {"", large, *ids, other}
 
 
-def test_only_the_first_body_of_all_may_exceed_the_bound(env, queue, me, monkeypatch):
-    monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
+def test_only_the_first_body_of_all_may_exceed_the_bound(env, queue, me):
     env.rsmq.create_queue("p")
     small = env.rsmq.send_message(queue, "x")
     large = env.rsmq.send_message("p", "y" * 2000)
     wants = [want(env), want(env, "p")]
+    receive_bounded = partial(receive, env, me, *wants, max_bytes=1000)
 
-    assert ids_of(receive(env, me, *wants)) == [(".", [small]), ("+", [])]
-    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", [large])]
+    assert ids_of(receive_bounded()) == [(".", [small]), ("+", [])]
+    assert ids_of(receive_bounded()) == [(".", []), ("+", [large])]
 
 
 def test_a_receive_of_thousands(env, queue, me):

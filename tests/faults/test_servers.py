@@ -585,7 +585,7 @@ def test_a_body_too_large_for_redis_is_refused_before_it_is_sent(server, open_cl
         with pytest.raises(MessageTooLong) as caught:
             send()
         assert caught.value.value == size
-        assert "at most 536870912" in str(caught.value)
+        assert "at most 536,870,912" in str(caught.value)
     assert raw.zcard(f"{ns}:q") == 0
     assert rsmq.send_message("q", b"small")
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -152,8 +153,8 @@ def test_worker_from_working_folder_runs_until_sigterm(env, rsmq, program):
     assert "ValueError: no such order" in lines
     assert "worker orders-1 stops, by SIGTERM: handlers have 5 s to end" in errors
     assert lines[-1].endswith(
-        "worker orders-1 ends: 2 received, 1 handled, 1 failed, 0 retried, 1 dead, 0 dropped, "
-        "0 lost, 0 released, 0 hung"
+        "worker orders-1 ends: 2 received, 1 handled, 1 failed, 0 retried, 0 deferred, 1 dead, "
+        "0 dropped, 0 lost, 0 released, 0 hung"
     )
     assert list_workers(rsmq) == []
 
@@ -366,11 +367,13 @@ def test_workers_are_listed(env, rsmq, program):
 
     assert code == 0
     heading, dead, live = (line.split() for line in out.splitlines())
-    assert heading[:2] == ["NAME", "ALIVE"]
+    assert heading == [
+        "NAME", "ALIVE", "FOR", "HANDLED", "FAILED", "HOLDS", "PROCESS", "HOST"
+    ]  # fmt: skip
     assert dead[:2] == ["dead", "no"]
     assert live[:2] == ["w", "yes"]
-    assert live[2].startswith("20")
-    assert live[-5:] == [str(process.pid), "q:", "0", "0", "0"]
+    assert live[2].rstrip("hms").isdigit()
+    assert live[-5:] == ["0", "0", "-", str(process.pid), socket.gethostname()]
 
 
 def test_output_of_list_and_errors_is_json_with_the_log_format(env, program):
