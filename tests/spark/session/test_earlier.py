@@ -30,6 +30,7 @@ def start(version, server, ns, folder):
             ],
             env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(version)}, stdout=file, stderr=file,
             start_new_session=True,
+            cwd=folder,  # Spark's processes import from the working folder first
         )  # fmt: skip
     return process, log
 
@@ -39,6 +40,7 @@ def test_two_versions_continue_the_same_stream_in_turns(server, ns, rsmq, raw, t
     rsmq.create_queue("target")
     bodies = [f"message {n}" for n in range(MESSAGES)]
     rsmq.send_messages("source", bodies)
+    logged = set()
     for version, batches in ((EARLIER, 2), (ROOT, 4), (EARLIER, 6)):
         process, log = start(version, server, ns, tmp_path)
         wanted = 1000 * batches
@@ -51,6 +53,10 @@ def test_two_versions_continue_the_same_stream_in_turns(server, ns, rsmq, raw, t
             assert process.wait(120) == 0, log.read_text()[-4000:]
         assert f"module {version}" in log.read_text()
         assert rsmq.get_queue_attributes("target").total_sent >= wanted, log.read_text()[-4000:]
+        # Only the present version stores the namespace in offsets.
+        offsets = set((tmp_path / "checkpoint" / "offsets").glob("[0-9]*")) - logged
+        assert {'"ns"' in offset.read_text() for offset in offsets} == {version is ROOT}
+        logged |= offsets
 
     arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
     assert Counter(body.decode() for body in arrived) == Counter(bodies)
