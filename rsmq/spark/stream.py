@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -93,6 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reset(self) -> None:
         self._lease: Lease | None = None
         self._new_name: str | None = None
+        self._is_first_start: bool | None = None  # not known yet
         self._planned: int | None = None
         self._committed: int | None = None
         self._latest_ms: int | None = None
@@ -111,9 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _get_lease(self, name: str) -> Lease:
         if self._lease is None or self._lease.name != name:
             if self._options.dead_letters is not None:
-                for server in get_servers(self._source.connection):
-                    with server.naming_cell():
-                        server.require(self._options.dead_letters.queue)
+                self._require([self._options.dead_letters.queue])
             if self._lease is not None:
                 self._lease.stop()
             self._sigterm.install()
@@ -126,6 +125,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
         return self._lease
 
+    def _require(self, queues: Iterable[str]) -> None:
+        for server in get_servers(self._source.connection):
+            with server.naming_cell():
+                for queue in queues:
+                    server.require(queue)
+
     @_delay_sigterm
     def initialOffset(self) -> dict[str, Any]:
         """
@@ -134,6 +139,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         With a consumer group, that is the result of ``Lease.find_start``; else batch 0 of a new
         lease.
         """
+        if self._is_first_start is None:
+            self._is_first_start = True
         group = self._options.consumer_group
         if group is not None:
             lease = self._get_lease(group)
@@ -175,6 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             NewerVersion: a newer version of this library has written the checkpoint.
             InvalidOption: the checkpoint is of another number of cells.
+            QueueNotFound: a queue that the options name does not exist, and the query starts for
+                the first time or ``failOnDataLoss`` is true.
             CellFailed: the server of a cell can't be reached.
         """
         try:
@@ -187,6 +196,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @_delay_sigterm
     def _find_latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         check_offset(start, self._source.connection.cells)
+        if self._is_first_start and not self._options.fail_on_data_loss:
+            self._require(self._source.queues)
+        self._is_first_start = False
         lease = self._get_lease(start["lease"])
         number = start["batch"] + 1
         if lease.has_ahead(number):
@@ -249,6 +261,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
                 checkpoint is of another number of cells.
         """
+        self._is_first_start = False  # Spark has logged a batch
         if start == end:
             return []
         check_offset(end, self._source.connection.cells)

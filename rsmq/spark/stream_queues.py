@@ -12,6 +12,7 @@ from rsmq.spark.connections import (
     PlacedQueue,
     Server,
     find_placed_queue,
+    make_label,
     make_queue_not_found,
 )
 from rsmq.spark.source_options import SourceOptions
@@ -64,10 +65,20 @@ class StreamQueues:
                 if keys.name != self._dead_letter_queue
             ]
             self._note_listed(queues)
+            if self._listed_at == float("-inf"):
+                self._warn_of_missing(queues)
             self._queues, self._listed_at = queues, time.monotonic()
             wanted = len(self._source.queues) * len(self._servers)
             self._is_complete = self._source.pattern is None and len(queues) == wanted
         return self._queues
+
+    def _warn_of_missing(self, queues: list[PlacedQueue]) -> None:
+        found = {queue.label for queue in queues}
+        for server in self._servers:
+            for name in self._source.queues:
+                label = make_label(server.cell, name)
+                if label not in found:
+                    log.warning("Queue %s does not exist. The query starts without it.", label)
 
     def find(self, labels: Iterable[str]) -> list[PlacedQueue]:
         """Return the queues of these labels, which an offset names."""

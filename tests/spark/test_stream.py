@@ -833,6 +833,49 @@ def test_query_continues_without_a_deleted_queue_if_configured(
     assert ids(query.run()) == sent
 
 
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "g"}])
+def test_first_start_without_a_named_queue_fails_whatever_is_configured(
+    env, queue, monkeypatch, group
+):
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
+    query = env.query(subscribe="q,r", queue="", failOnDataLoss=False, **group)
+    for _ in range(2):  # its checkpoint has no offset yet
+        send(env, 1)
+        with pytest.raises(QueueNotFound, match="'r'.*Name a queue that exists"):
+            query.poll()
+        assert query.restart() is None
+
+    env.rsmq.create_queue("r")
+    assert query.poll()
+    env.rsmq.delete_queue("r")
+    assert len(query.restart()) == 2
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "g"}])
+def test_queue_that_is_deleted_before_the_first_message_may_be_missing(
+    env, queue, monkeypatch, group
+):
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
+    env.rsmq.create_queue("r")
+    query = env.query(subscribe="q,r", queue="", failOnDataLoss=False, **group)
+    assert query.run() is None
+    env.rsmq.delete_queue("r")
+    assert query.run() is None
+    sent = send(env, 1)
+    assert ids(query.run()) == sent
+
+
+def test_queues_of_a_restarted_query_that_are_missing_are_logged(env, queue, caplog):
+    query = env.query(subscribe="q,r", queue="", failOnDataLoss=False)
+    env.rsmq.create_queue("r")
+    send(env, 1)
+    query.run()
+    env.rsmq.delete_queue("r")
+    query.restart()
+    assert query.run() is None
+    assert caplog.text.count("Queue r does not exist. The query starts without it.") == 1
+
+
 def test_longest_lease_retention_of_a_queue_applies_to_receipts(env, queue):
     send(env, 2)
     query = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=1000)
