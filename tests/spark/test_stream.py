@@ -841,7 +841,7 @@ def test_first_start_without_a_named_queue_fails_whatever_is_configured(
     query = env.query(subscribe="q,r", queue="", failOnDataLoss=False, **group)
     for _ in range(2):  # its checkpoint has no offset yet
         send(env, 1)
-        with pytest.raises(QueueNotFound, match="'r'.*Name a queue that exists"):
+        with pytest.raises(QueueNotFound, match=r"'r'.*Name a queue that exists"):
             query.poll()
         assert query.restart() is None
 
