@@ -22,9 +22,9 @@ def socket_of(connection: Any) -> Any:
 
 def set_timeout(connection: Any, seconds: float | None) -> None:
     """Set the timeout of the open socket of a synchronous connection; None has no end."""
-    open_socket = getattr(connection, "_sock", None)
-    if open_socket is not None:  # that of fakeredis has none
-        open_socket.settimeout(seconds)
+    set_seconds = getattr(getattr(connection, "_sock", None), "settimeout", None)
+    if set_seconds is not None:  # the sockets of fakeredis have no timeout
+        set_seconds(seconds)
 
 
 def socket_of_asyncio(connection: Any) -> Any:

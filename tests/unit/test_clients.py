@@ -204,6 +204,12 @@ def test_close_does_not_close_a_wrapped_client():
     assert inner.smembers("rsmq:QUEUES") == {b"q"}
 
 
+def test_embedded_redis_has_no_timeout_that_a_short_deadline_could_shorten():
+    with RSMQ.from_url("memory://short", retry_deadline=0.5, socket_timeout=5) as queues:
+        queues.create_queue("q")
+        assert queues.list_queues() == ["q"]
+
+
 def test_clients_of_one_memory_url_share_data_except_without_a_name():
     one, two = RSMQ.from_url("memory://shared"), RSMQ.from_url("memory://shared")
     one.create_queue("q")
