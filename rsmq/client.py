@@ -1558,8 +1558,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             start: the position of the first message, from 0. A negative one counts from the end; -1
                 is the last message.
             count: the maximum number of messages, 1 to 10,000.
-            state: only messages that are "visible", "in_flight" or "delayed", and positions among
-                those; None includes all.
+            state: only messages that are "visible", "in_flight", "retrying" or "delayed", and
+                positions among those; None includes all.
             codec: the codec of these messages; None uses the client's.
 
         Returns:
@@ -1571,8 +1571,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: the name has other characters, state is not a state, or codec is not a
                 codec.
             InvalidValue: start or count is out of range or not whole; or start is negative, state
-                is not "in_flight" or "delayed", and another client stored a vt or delay that is not
-                a number.
+                is None or "visible", and another client stored a vt or delay that is not a number.
             QueueNotFound: the queue does not exist.
         """
         return self.run_steps(

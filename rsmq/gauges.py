@@ -33,16 +33,18 @@ class QueueGauges:
 
     Attributes:
         attributes: the queue's attributes as they were read.
-        in_flight: messages that were received and are hidden.
+        in_flight: messages that were received and are hidden, without those that wait for a retry.
+        retrying: messages that wait for a retry after a failure.
         delayed: messages that were never received and are hidden.
         oldest_seconds: seconds since the oldest message was sent; None without a message.
         due_seconds: seconds since the message that is received next became visible, at the time of
             the walk; None without a visible message.
-        is_estimate: whether in_flight, delayed and oldest_seconds are estimates.
+        is_estimate: whether in_flight, retrying, delayed and oldest_seconds are estimates.
     """
 
     attributes: QueueAttributes
     in_flight: int
+    retrying: int
     delayed: int
     oldest_seconds: float | None
     due_seconds: float | None
@@ -55,6 +57,7 @@ class _Walk:
 
     walked_at: float
     in_flight: int
+    retrying: int
     delayed: int
     oldest_ms: float | None
     due_seconds: float | None
@@ -86,6 +89,7 @@ class GaugeReader:
         return QueueGauges(
             attributes,
             walk.in_flight,
+            walk.retrying,
             walk.delayed,
             oldest,
             walk.due_seconds,
@@ -95,7 +99,7 @@ class GaugeReader:
     def _walk(self, queue: str, attributes: QueueAttributes) -> _Walk:
         now = time.monotonic()
         if attributes.messages == 0:
-            return _Walk(now, 0, 0, None, None, is_estimate=False)
+            return _Walk(now, 0, 0, 0, None, None, is_estimate=False)
         walk = self._walks.get(queue)
         if (
             walk is None
@@ -116,16 +120,18 @@ class GaugeReader:
                     now,
                     attributes.hidden_messages,
                     0,
+                    0,
                     min(sent, default=None),
                     _seconds_since(min((each.visible_at_ms for each in first), default=None)),
                     is_estimate=True,
                 )
             counts = self.source.count_messages(queue)
         except QueueNotFound:  # deleted since its attributes were read
-            return _Walk(now, 0, 0, None, None, is_estimate=False)
+            return _Walk(now, 0, 0, 0, None, None, is_estimate=False)
         return _Walk(
             now,
             counts.in_flight,
+            counts.retrying,
             counts.delayed,
             counts.oldest_sent_ms,
             _seconds_since(counts.due_since_ms),

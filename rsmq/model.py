@@ -17,7 +17,7 @@ from rsmq.printable import format_count
 from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us
 
-State = Literal["visible", "in_flight", "delayed"]
+State = Literal["visible", "in_flight", "retrying", "delayed"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -256,12 +256,16 @@ class StoredMessage(_MessageFields[B_co]):
         first_received_ms: Unix ms of the first receive; None before it.
         sent_ms: Unix ms of the send, with microseconds as decimals; None if the id contains no
             time.
-        state: "visible", "in_flight" (received and hidden) or "delayed" (never received and
+        state: "visible", "in_flight" (received and hidden), "retrying" (its handler has failed in a
+            worker, and it is hidden until the next attempt) or "delayed" (never received and
             hidden).
         visible_at_ms: Unix ms from which it is visible.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
-            queue's vt; None before the first receive, and for a message with a reason.
+            queue's vt; None before the first receive, while it waits for a retry, and for a message
+            with a reason.
         reason: the reason why a worker moved it to this dead-letter queue; None if none did.
+        last_error: while it is "retrying", type and text of the exception of the last attempt, at
+            most 500 characters; else None.
     """
 
     sent_ms: float | None = None
@@ -269,6 +273,7 @@ class StoredMessage(_MessageFields[B_co]):
     visible_at_ms: float = 0
     last_received_ms: float | None = None
     reason: DeadLetterReason | None = None
+    last_error: str | None = None
 
     @property
     def sent_at(self) -> datetime | None:
@@ -324,12 +329,14 @@ class MessageCounts:
 
     Attributes:
         visible: messages that are visible now.
-        in_flight: messages that were received and are hidden.
+        in_flight: messages that were received and are hidden, without those that wait for a retry.
         delayed: messages that were never received and are hidden.
         oldest_sent_ms: Unix ms when the oldest message was sent, taken from its id, with
             microseconds as decimals; None if no id contains a time.
         due_since_ms: Unix ms when the visible message that is received next became visible, which
             has been visible the longest; None if no message is visible.
+        retrying: messages whose handler has failed in a worker, and that are hidden until the next
+            attempt.
     """
 
     visible: int
@@ -337,6 +344,7 @@ class MessageCounts:
     delayed: int
     oldest_sent_ms: float | None
     due_since_ms: float | None = None
+    retrying: int = 0
 
     @property
     def oldest_sent_at(self) -> datetime | None:

@@ -48,4 +48,5 @@ def add_counts(of_cells: Sequence[MessageCounts]) -> MessageCounts:
         delayed=sum(each.delayed for each in of_cells),
         oldest_sent_ms=min(oldest, default=None),
         due_since_ms=min(due_since, default=None),
+        retrying=sum(each.retrying for each in of_cells),
     )

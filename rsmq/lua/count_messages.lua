@@ -7,7 +7,7 @@
 -- ARGV[2] seen   integer     the position: ids of that score already read
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms,
---         visible, in flight, delayed, {ids}, score of the first visible message or nil}
+--         visible, in flight, delayed, {ids}, score of the first visible message or nil, retrying}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -16,6 +16,8 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include walk.lua
+-- @include local_keys.lua
+-- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen = ARGV[1], ARGV[2]
@@ -31,6 +33,7 @@ for at = 1, #found, 2 do
 end
 local counts, ids = values_of('HMGET', hash, names), {}
 local visible, in_flight, delayed, first = 0, 0, 0, false
+local received, receives, retrying = {}, {}, 0
 for at = 1, #names do
   local id = found[2 * at - 1]
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
@@ -39,10 +42,15 @@ for at = 1, #names do
       visible, first = visible + 1, first or found[2 * at]
     elseif counts[at] then
       in_flight = in_flight + 1
+      received[in_flight], receives[in_flight] = id, counts[at]
     else
       delayed = delayed + 1
     end
   end
 end
+for _, failure in ipairs(errors_of(zset, hash, received, receives)) do
+  retrying = failure and retrying + 1 or retrying
+end
+in_flight = in_flight - retrying
 local score, behind = place_behind(found, #names, from, seen)
-return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids, first}
+return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids, first, retrying}

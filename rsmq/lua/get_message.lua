@@ -5,7 +5,7 @@
 -- ARGV[1] id    string      the message's id
 --
 -- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, its
---         reason or nil}; nil if there is no such message, or an id without a body
+--         reason or nil, the error of its last attempt if it waits for a retry or nil}; nil if there is no such message, or an id without a body
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -14,6 +14,7 @@
 -- @include reserved.lua
 -- @include local_keys.lua
 -- @include reasons.lua
+-- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id = ARGV[1]
@@ -28,4 +29,6 @@ if not score or not fields[1] or is_reserved(id) then
   return false
 end
 local reason = reasons_of(zset, {id})[1] or false
-return {fields[1], fields[2], fields[3], score, digits(server_time_ms()), stored[1], reason}
+local now = server_time_ms()
+local failure = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})[1]
+return {fields[1], fields[2], fields[3], score, digits(now), stored[1], reason, failure}

@@ -6,8 +6,8 @@
 -- ARGV[2...] ids    strings     the messages' ids
 --
 -- returns {now ms, vt as stored, {body or nil, receive count or nil, first-received ms or nil, score or nil,
---         body ...} of as many ids as there was room for, {the reason of each or nil}}; an id that is not
---         in the queue has no score
+--         body ...} of as many ids as there was room for, {the reason of each or nil}, {the error of the last
+--         attempt of each that waits for a retry or nil}}; an id that is not in the queue has no score
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -16,6 +16,7 @@
 -- @include reserved.lua
 -- @include local_keys.lua
 -- @include reasons.lua
+-- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local room = ARGV[1]
@@ -26,7 +27,7 @@ local stored = queue(hash)
 if not stored then
   return queue_not_found(hash)
 end
-local values, looked_up = {}, {}
+local now, values, looked_up, counts = server_time_ms(), {}, {}, {}
 for at = 2, #ids do
   if room <= 0 and at > 2 then
     break
@@ -36,8 +37,11 @@ for at = 2, #ids do
   fields[1] = not is_reserved(id) and fields[1]
   room = room - #(fields[1] or '')
   looked_up[#looked_up + 1] = id
-  for _, value in ipairs({fields[1], fields[2], fields[3], redis.call('ZSCORE', zset, id)}) do
+  local score = redis.call('ZSCORE', zset, id)
+  counts[#looked_up] = score and tonumber(score) > now and fields[2]
+  for _, value in ipairs({fields[1], fields[2], fields[3], score}) do
     values[#values + 1] = value
   end
 end
-return {digits(server_time_ms()), stored[1], values, reasons_of(zset, looked_up)}
+local errors = errors_of(zset, hash, looked_up, counts)
+return {digits(now), stored[1], values, reasons_of(zset, looked_up), errors}

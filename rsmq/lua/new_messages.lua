@@ -13,7 +13,7 @@
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms, vt
 --         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, {the
---         reason of each or nil}}
+--         reason of each or nil}, {the error of the last attempt of each that waits for a retry or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -25,6 +25,7 @@
 -- @include rank.lua
 -- @include local_keys.lua
 -- @include reasons.lua
+-- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, to, since, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -41,7 +42,7 @@ local function is_new(id, score)
 end
 
 local found = next_ids(zset, from, seen, to, 1000)
-local messages, ids, passed, ended = {}, {}, 0, false
+local messages, ids, counts, passed, ended = {}, {}, {}, 0, false
 while passed < #found / 2 and room > 0 and not ended do
   local id, score = found[2 * passed + 1], found[2 * passed + 2]
   if is_new(id, tonumber(score)) then
@@ -49,6 +50,7 @@ while passed < #found / 2 and room > 0 and not ended do
     if body and not is_reserved(id) then
       room = room - #body
       ids[#ids + 1] = id
+      counts[#ids] = tonumber(score) > now and times
       for _, value in ipairs({id, body, times or '', first or '', score}) do
         messages[#messages + 1] = value
       end
@@ -60,4 +62,5 @@ while passed < #found / 2 and room > 0 and not ended do
 end
 local score, behind = place_behind(found, passed, from, seen)
 ended = ended or #found == 0
-return {not ended and score, behind, digits(now), stored[1], messages, reasons_of(zset, ids)}
+local errors = errors_of(zset, hash, ids, counts)
+return {not ended and score, behind, digits(now), stored[1], messages, reasons_of(zset, ids), errors}

@@ -1,19 +1,21 @@
 -- Settles messages of a worker: deletes them, hides them for a time from now, or releases them to the
 -- scores of their sent times; or extends their visibility timeouts. Each message is given by its
 -- receipt, in groups of one queue each. A worker whose name another worker has can only delete. The actions
--- unbegun (a release) and defer (which hides) also store how many receives of a message are no attempts.
+-- unbegun (a release) and defer (which hides) also store how many receives of a message are no attempts, and
+-- retry (which hides) why its handler failed.
 --
 -- KEYS[1] in_flight    hash              the worker's messages in flight, as in fragments/in_flight.lua
 -- KEYS[2...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1] token        string            token of the calling worker
--- ARGV[2...] messages  strings           for each group its action (delete, hide, defer, release, unbegun, extend),
---                                        '1' if its messages have records that change: they ran in
---                                        quarantine and were not lost, or they have receives that began no
---                                        call; else '', the queue's name, and the group as in
+-- ARGV[2...] messages  strings           for each group its action (delete, hide, retry, defer, release, unbegun,
+--                                        extend), '1' if its messages have records that change: they ran
+--                                        in quarantine and were not lost, or they have receives that began
+--                                        no call; else '', the queue's name, and the group as in
 --                                        fragments/receipts.lua. After each id come ms, except for delete:
---                                        for hide, defer and extend how long, for release and unbegun the sent
---                                        time, '' = unknown. For unbegun and defer the number of its
---                                        receives that are no attempts follows
+--                                        for hide, retry, defer and extend how long, for release and
+--                                        unbegun the sent time, '' = unknown. For unbegun and defer the
+--                                        number of its receives that are no attempts follows, for retry the
+--                                        error
 --
 -- returns a digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received again
 --         since
@@ -28,6 +30,7 @@
 -- @include variadic.lua
 -- @include local_keys.lua
 -- @include unbegun.lua
+-- @include failed.lua
 -- @include workers.lua
 -- @include in_flight.lua
 
@@ -35,9 +38,6 @@ local in_flight, token = KEYS[1], ARGV[1]
 local queues = KEYS
 local messages = ARGV
 
-local function stride_of(action) -- the number of values of a message
-  return action == 'delete' and 1 or is_no_attempt(action) and 3 or 2
-end
 local from = 2
 for at = 2, #queues, 2 do
   allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
@@ -65,20 +65,21 @@ for at = 2, #queues, 2 do
   elseif action == 'delete' then
     variadic('ZREM', zset, fit)
     variadic('HDEL', hash, fields_of(fit))
+    forget_errors(zset, fit, count)
   else
     local is_release = action == 'release' or action == 'unbegun'
-    local members, unbegun = {}, {}
+    local members, records = {}, {}
     for each, id in ipairs(fit) do
       local place = from + 6 + (places[each] - 1) * stride
       local ms = tonumber(messages[place])
       local score = is_release and math.min(ms or now, now) or now + ms
       members[2 * each - 1], members[2 * each] = digits(score), id
-      if is_no_attempt(action) then
-        unbegun[2 * each - 1], unbegun[2 * each] = id, messages[place + 1]
+      if stride == 3 then
+        records[2 * each - 1], records[2 * each] = id, messages[place + 1]
       end
     end
     update_scores(zset, members)
-    record_unbegun(zset, hash, unbegun)
+    record_values(zset, hash, action, records, count)
   end
   if has_own_name and action ~= 'extend' then
     delete_in_flight(in_flight, ids, count .. ':' .. name, fit)

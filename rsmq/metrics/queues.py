@@ -42,8 +42,9 @@ _AGE = Series("rsmq_queue_read_age_seconds", "Seconds since the queue was read",
 _FIGURES = {
     "messages": "Messages in the queue",
     "visible": "Messages that are due",
-    "hidden": "Messages that are not due, delayed or in flight",
-    "in_flight": "Messages that are received and hidden",
+    "hidden": "Messages that are not due: delayed, in flight, or waiting for a retry",
+    "in_flight": "Messages that are received and hidden, without those that wait for a retry",
+    "retrying": "Messages that have failed, and wait for a retry",
     "unfinished": "Messages that are due or in flight: the number for scalers",
     "oldest_seconds": "Seconds since the oldest message was sent",
     "oldest_due_seconds": "Seconds since the oldest due message became due: the lag of consumers",
@@ -256,6 +257,8 @@ def _read_figures(
         "oldest_due_seconds": gauges.due_seconds or 0.0,
         "paused": float(attributes.paused),
     }
+    if not gauges.is_estimate:
+        figures["retrying"] = gauges.retrying
     target = attributes.dead_letter_queue
     if target is not None:
         with suppress(RSMQError, ResponseError):  # deleted, or without rights for this user
@@ -281,13 +284,14 @@ class QueueMetrics:
     The state of queues, read by a thread: the metrics of ``rsmq exporter``.
 
     Gauges by ``queue``: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible`` (due),
-    ``rsmq_queue_hidden``, ``rsmq_queue_in_flight``, ``rsmq_queue_unfinished`` (due or in flight,
-    for scalers), ``rsmq_queue_oldest_seconds`` (since its send; 0 without a message),
+    ``rsmq_queue_hidden``, ``rsmq_queue_in_flight``, ``rsmq_queue_retrying`` (waiting for a retry
+    after a failure), ``rsmq_queue_unfinished`` (due or in flight, without those that wait for a
+    retry: for scalers), ``rsmq_queue_oldest_seconds`` (since its send; 0 without a message),
     ``rsmq_queue_oldest_due_seconds`` (since it became due; 0 without a due message),
     ``rsmq_queue_paused`` (1 or 0), ``rsmq_queue_dead_letters`` (depth of the queue of its
     dead-letter policy), ``rsmq_queue_read_age_seconds``. And ``rsmq_up``: 1 if Redis answers. Of a
     queue with more than 10,000 messages, only the messages that workers of this library have count
-    as in flight.
+    as in flight, and ``rsmq_queue_retrying`` is left out.
 
     Of a set of cells, the numbers of a queue are the sums of the cells that answered in the last
     round. ``rsmq_cell_up``, by ``cell``, is 1 for each of these, and ``rsmq_up`` is 1 if all

@@ -32,7 +32,7 @@ def count_messages(namespace: Namespace, qname: str) -> Steps[MessageCounts]:
 
 
 def _count(keys: QueueKeys) -> Steps[MessageCounts]:
-    visible = in_flight = delayed = 0
+    visible = in_flight = delayed = retrying = 0
     oldest: float | None = None
     due_since: bytes | None = None
     position: Position | None = (b"-inf", b"0")
@@ -40,6 +40,7 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
         reply = yield walk_step("count_messages", keys, position)
         now = int(reply[2])
         visible, in_flight, delayed = visible + reply[3], in_flight + reply[4], delayed + reply[5]
+        retrying += reply[8]
         for id in reply[6]:
             us = parse_sent_us(decode_name(id), now)
             if us is not None and (oldest is None or us < oldest):
@@ -52,6 +53,7 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
         delayed,
         None if oldest is None else oldest / 1000,
         None if due_since is None else float(due_since),
+        retrying,
     )
 
 
@@ -96,23 +98,22 @@ def _peek(
             digits(count - len(found)),
             _MAX_STEP_BYTES,
         )
-        _, _, skip, now, vt, values, reasons = reply
-        found += _parse_stored(keys, codec, (values, reasons, now, vt))
+        _, _, skip, now, vt, *values = reply
+        found += _parse_stored(keys, codec, (*values, now, vt))
         position = parse_next_position(reply)
     return found
 
 
-def _parse_stored(
-    keys: QueueKeys, codec: Codec, reply: tuple[Any, Any, bytes, bytes]
-) -> list[StoredMessage]:
+def _parse_stored(keys: QueueKeys, codec: Codec, reply: tuple[Any, ...]) -> list[StoredMessage]:
     """Return the messages in the reply of a step, without ids that have no body."""
-    values, reasons, now, vt = reply
+    values, reasons, errors, now, vt = reply
     found = []
     for at in range(0, len(values), _VALUES_PER_MESSAGE):
         raw_id, raw, count, first, score = values[at : at + _VALUES_PER_MESSAGE]
         reason = reasons[at // _VALUES_PER_MESSAGE] if reasons else None
         id = decode_name(raw_id)
-        stored = (raw, count or None, first or None, score, now, vt, reason)
+        error = errors[at // _VALUES_PER_MESSAGE]
+        stored = (raw, count or None, first or None, score, now, vt, reason, error)
         message = parse_stored_message(keys.name, id, codec, stored)
         if message is not None:
             found.append(message)
@@ -155,7 +156,7 @@ def new_messages(
         "new_messages", keys, position, max_score, digits(since_ms), _MAX_STEP_BYTES
     )
     operation.parse = lambda reply: NewMessages(
-        _parse_stored(keys, codec, (reply[4], reply[5], reply[2], reply[3])),
+        _parse_stored(keys, codec, (*reply[4:], reply[2], reply[3])),
         int(reply[2]),
         parse_next_position(reply),
     )
@@ -175,4 +176,4 @@ def _count_in_state(
         counts = yield attributes
         return int(counts.messages if state is None else counts.visible_messages)
     by_state = yield from _count(keys)
-    return by_state.in_flight if state == "in_flight" else by_state.delayed
+    return getattr(by_state, state)  # type: ignore[no-any-return]

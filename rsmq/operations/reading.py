@@ -72,7 +72,7 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
     """Read messages by their ids as stored in Redis, at most 1,000 ids."""
 
     def parse(reply: Any) -> LookupResult:
-        now, vt, values, reasons = reply
+        now, vt, values, reasons, errors = reply
         messages: list[StoredMessage | None] = []
         ghosts = 0
         for index in range(len(values) // _VALUES_PER_ID):
@@ -82,7 +82,7 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
                 ghosts += score is not None
                 continue
             reason = reasons[index] if reasons else None
-            stored = raw, count, first, score, now, vt, reason
+            stored = raw, count, first, score, now, vt, reason, errors[index]
             messages.append(parse_stored_message(keys.name, decode_name(ids[index]), BYTES, stored))
         return LookupResult(int(now), messages, ghosts)
 

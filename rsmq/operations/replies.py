@@ -96,10 +96,12 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
     """Return the message in the reply of a read; None if there is none."""
     if reply is None:
         return None
-    raw, raw_count, raw_first, raw_score, raw_now, raw_vt, raw_reason = reply
+    raw, raw_count, raw_first, raw_score, raw_now, raw_vt, raw_reason, raw_error = reply
     count = parse_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
+    if raw_error is not None:
+        state = "retrying"
     vt_ms = parse_seconds(raw_vt) * 1000
     reason = parse_reason(raw_reason)
     return StoredMessage(
@@ -114,9 +116,10 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
         visible_at_ms=_without_zero_fraction(score),
         # The score of a dead letter is the time at which it was moved.
         last_received_ms=_without_zero_fraction(score - vt_ms)
-        if count and reason is None
+        if count and reason is None and raw_error is None
         else None,
         reason=reason,
+        last_error=None if raw_error is None else raw_error.decode(errors="replace"),
     )
 
 

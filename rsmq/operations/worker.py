@@ -25,6 +25,8 @@ T = TypeVar("T")
 #: Maximum number of reasons stored beside a dead-letter queue, and their minimum lifetime.
 MAX_REASONS = 10_000
 REASONS_TTL_SECONDS = 30 * 86_400
+#: The stored length of the error of a message that waits for a retry.
+MAX_ERROR_CHARACTERS = 500
 #: How long a dead worker and its messages in flight are remembered.
 DEAD_WORKER_TTL_SECONDS = 86_400
 #: How long it is stored that a message ran in quarantine without a known outcome.
@@ -171,9 +173,11 @@ class Group(NamedTuple):
     Attributes:
         keys: the queue's keys.
         action: how they are settled. ``unbegun`` releases messages whose receive is not an attempt:
-            their handler was not called, or the worker has interrupted it. ``defer`` hides them.
+            their handler was not called, or the worker has interrupted it. ``defer`` hides them,
+            and ``retry`` hides them because their handler has failed.
         receive_count: their receive count.
-        ids: their ids; for hide and extend, pairs of id and ms; for unbegun, pairs of id and the
+        ids: their ids; for hide and extend, pairs of id and ms; for retry, id, ms and the error, of
+            which 500 characters are stored; for unbegun, pairs of id and the
             number of its receives that are no attempts, this one included; for defer, id, ms and
             this number.
         has_records: whether they ran in quarantine and their leases are not lost, or have receives
@@ -183,7 +187,7 @@ class Group(NamedTuple):
     """
 
     keys: QueueKeys
-    action: Literal["delete", "hide", "defer", "release", "unbegun", "extend"]
+    action: Literal["delete", "hide", "retry", "defer", "release", "unbegun", "extend"]
     receive_count: int
     ids: Sequence[Any]
     has_records: bool = False
@@ -211,6 +215,10 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
             args += encode_names(ids)
         elif action in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
+        elif action == "retry":
+            for id, ms, error in ids:
+                text = error[:MAX_ERROR_CHARACTERS].encode(errors="backslashreplace")
+                args += encode_name(id), digits(ms), text
         elif action == "defer":
             for id, ms, number in ids:
                 args += encode_name(id), digits(ms), digits(number)

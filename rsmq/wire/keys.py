@@ -54,6 +54,7 @@ class QueueKeys:
         quarantined: extension data of workers: the quarantine records of messages that were not
             settled.
         unbegun: extension data of workers: the receives of messages that are no attempts.
+        retrying: extension data of workers: the errors of messages that wait for a retry.
         copied: extension data of migrations: digests of the messages that were copied.
     """
 
@@ -68,6 +69,7 @@ class QueueKeys:
     reasons: bytes
     quarantined: bytes
     unbegun: bytes
+    retrying: bytes
     copied: bytes
 
     @property
@@ -80,6 +82,7 @@ class QueueKeys:
             self.reasons,
             self.quarantined,
             self.unbegun,
+            self.retrying,
             self.copied,
         )
 
@@ -231,6 +234,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}reasons"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}alone"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}unbegun"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}retrying"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
     )
 

@@ -8,6 +8,12 @@ import signal
 import pytest
 
 from rsmq.cells import membership_sync
+from rsmq.operations.worker import (
+    Identity,
+    ReceiveRequest,
+    receive_for_worker,
+    register_worker,
+)
 from rsmq.wire.cells import cell_of_key
 from tests.cli.test_exporter import scrape
 from tests.servers import free_port
@@ -147,6 +153,22 @@ def test_pop_takes_messages_of_several_cells(cells, queue):
     assert sum(cells.counts()) == 1
     assert cells("pop", "q", "--wait", "1").code == 0
     assert cells("pop", "q", "--wait", "10ms").code == 1
+
+
+def test_peek_and_get_show_which_worker_has_a_message_in_a_cell(cells, queue):
+    ids = [cells.client.send_message(queue, "x") for _ in "ab"]
+    cell, stored = ids[0].split("-", 1)
+    home = cells.client.cells[(int(cell) + 1) % 3]
+    client = cells.client.cells[int(cell)]
+    home.run(register_worker(Identity(home.namespace, "w", "t"), {}, ttl=60, dead=""))
+    request = ReceiveRequest(client.namespace.queue(queue), 60_000, 1, 0, 10)
+    [result] = client.run(receive_for_worker(Identity(client.namespace, "w", "t"), [request], 10))
+    assert stored in result.ids
+    in_flight = {f"{cell}-{each}" for each in result.ids}
+
+    found = {each["id"]: each["held_by"] for each in cells("peek", queue, "--json").json}
+    assert found == {id: "w" if id in in_flight else None for id in ids}
+    assert [each["held_by"] for each in cells("get", queue, ids[0], "--json").json] == ["w"]
 
 
 def test_peek_get_recover_and_release(cells, queue):

@@ -37,12 +37,12 @@ def test_top_without_a_terminal_prints_the_table_once(cli, rsmq, q):
     heading, dead, row, sums = cli("top").lines
 
     assert heading.split() == [
-        "QUEUE", "VISIBLE", "IN", "FLIGHT", "DELAYED", "DEAD", "SENT/S", "RECEIVED/S", "OLDEST",
-        "DUE", "FOR",
+        "QUEUE", "VISIBLE", "IN", "FLIGHT", "RETRYING", "DELAYED", "DEAD", "SENT/S", "RECEIVED/S",
+        "OLDEST", "DUE", "FOR",
     ]  # fmt: skip
     assert dead.split()[:3] == ["dead", "(paused)", "1"]
-    assert row.split()[:7] == ["q", "2", "1", "1", "1", "-", "-"]
-    assert sums.split()[:6] == ["2", "queues", "3", "1", "1", "1"]
+    assert row.split()[:8] == ["q", "2", "1", "0", "1", "1", "-", "-"]
+    assert sums.split()[:7] == ["2", "queues", "3", "1", "0", "1", "1"]
     assert cli("top", q).lines[1].split()[0] == "q"
     assert cli("top", "none").code == 3
     assert cli("top", "--interval", 0).code == 2

@@ -8,7 +8,15 @@ import json
 import pytest
 
 from rsmq import BYTES
-from rsmq.operations.worker import Identity, dead_letter_messages
+from rsmq.operations.worker import (
+    Group,
+    Identity,
+    ReceiveRequest,
+    dead_letter_messages,
+    receive_for_worker,
+    register_worker,
+    settle_messages,
+)
 
 BODIES = {
     b"plain text": "plain text",
@@ -208,6 +216,70 @@ def test_peek_shows_the_reason_of_a_dead_letter(cli, rsmq, q):
     assert reason_line.endswith('worker w, received 3: "3 attempts\\nfailed"')
     assert exception == "  ValueError: bad"
     assert cli("peek", "dead", "--json").json[0]["reason"]["attempts"] == 3
+
+
+@pytest.fixture
+def held(rsmq, q):
+    """A message that waits for a retry, and one that a worker has in flight."""
+    worker, keys = Identity(rsmq.namespace, "w", "t"), rsmq.namespace.queue(q)
+    rsmq.run(register_worker(worker, {}, ttl=60, dead=""))
+    ids = rsmq.send_messages(q, ["bad", "slow"])
+    receive = receive_for_worker(worker, [ReceiveRequest(keys, 60_000, 1, 0, 10)], 10)
+    assert rsmq.run(receive)[0].ids == ids
+    group = Group(keys, "retry", 1, [(ids[0], 90_000, "ValueError: bad\ntile")])
+    assert rsmq.run(settle_messages(worker, [group])) == b"1"
+    rsmq.send_message(q, "other", front=True)
+    other = rsmq.receive_message(q, vt=30)
+    return {"bad": ids[0], "slow": ids[1], "other": other.id}
+
+
+def test_peek_and_get_show_the_last_error_and_the_worker_that_has_a_message(cli, raw, ns, q, held):
+    before = raw.hgetall(f"{ns}:q:x:retrying"), raw.hgetall(f"{ns}:x:held:w")
+    lines = cli("peek", q).lines
+
+    assert [line.split()[-1] for line in lines] == [
+        "BODY",
+        "other",
+        "slow",
+        "w",
+        "bad",
+        'bad\\ntile"',
+    ]
+    assert lines[3] == "  at worker w"
+    assert lines[5] == '  "ValueError: bad\\ntile"'
+    assert cli("get", q, held["slow"]).lines[2] == "  at worker w"
+    assert cli("get", q, held["bad"]).lines[2] == lines[5]
+    found = {each["body"]: each for each in cli("peek", q, "--json").json}
+    assert {name: each["held_by"] for name, each in found.items()} == {
+        "other": None, "slow": "w", "bad": None,
+    }  # fmt: skip
+    assert {name: (each["state"], each["last_error"]) for name, each in found.items()} == {
+        "other": ("in_flight", None),
+        "slow": ("in_flight", None),
+        "bad": ("retrying", "ValueError: bad\ntile"),
+    }
+    assert [each["id"] for each in cli("peek", q, "--state", "retrying", "--json").json] == [
+        held["bad"]
+    ]
+    assert before == (raw.hgetall(f"{ns}:q:x:retrying"), raw.hgetall(f"{ns}:x:held:w"))
+
+
+def test_peek_works_if_the_workers_can_not_be_read(cli, raw, ns, q, held):
+    raw.delete(f"{ns}:x:workers")
+    raw.set(f"{ns}:x:workers", "not a hash")
+
+    assert {each["held_by"] for each in cli("peek", q, "--json").json} == {None}
+
+
+def test_stats_and_top_and_rfq_count_messages_that_wait_for_a_retry(cli, q, held):
+    (fields,) = cli("stats", q, "--json").json
+    assert (fields["visible"], fields["in_flight"], fields["retrying"]) == (0, 2, 1)
+    assert cli("stats", q).lines[1].split()[1:5] == ["0", "2", "1", "0"]
+    assert cli("top", q, "--once").lines[1].split()[1:5] == ["0", "2", "1", "0"]
+    (figures,) = json.loads(cli("top", q, "--once", "--json").out)["queues"]
+    assert (figures["in_flight"], figures["retrying"]) == (2, 1)
+    assert cli("rfq", "info", "--json").json == [{"topic": q, "backlog": 0, "nextlog": 3}]
+    assert sorted(cli("rfq", "list-queue", "-t", q, "-q", "nextlog").lines) == sorted(held.values())
 
 
 # Dead letters.

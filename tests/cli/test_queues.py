@@ -109,7 +109,7 @@ def test_stats_count_by_state(cli, rsmq):
     assert fields["due_since_ms"] == rsmq.count_messages("q").due_since_ms
     assert lines[0].split()[:3] == ["QUEUE", "VISIBLE", "IN"]
     assert [line.split()[0] for line in lines[1:]] == ["other", "q"]
-    assert lines[2].split()[1:6] == ["2", "1", "1", "4", "1"]
+    assert lines[2].split()[1:7] == ["2", "1", "0", "1", "4", "1"]
 
 
 def test_stats_report_a_listed_queue_that_is_missing(cli, raw, ns, rsmq):

@@ -61,7 +61,7 @@ class Stored:
 
     def put_beside(self, queue, hash, fields):
         """Store fields in a hash beside a queue."""
-        created = {"": self.field(queue, "created")} if hash == "unbegun" else {}
+        created = {"": self.field(queue, "created")} if hash in {"unbegun", "retrying"} else {}
         self.raw.hset(f"{self.ns}:{queue}:x:{hash}", mapping=created | fields)
 
     def beside(self, queue, hash):

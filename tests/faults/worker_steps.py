@@ -29,7 +29,7 @@ from tests.faults.slot_steps import Step
 
 #: The endings of the keys that scripts use without declaring them: users may lack the right to
 #: them.
-UNDECLARED = (":x:unbegun", "-dead:x:unbegun", ":x:alone", ":x:reasons")
+UNDECLARED = (":x:unbegun", "-dead:x:unbegun", ":x:retrying", ":x:alone", ":x:reasons")
 
 REASON = {"queue": "q", "text": "t", "exception": "E: e", "traceback": None}
 REASON |= {"worker": "w", "attempts": 1}
@@ -61,6 +61,7 @@ def prepare_in_flight(name, *, receives=1, has_reason=False):
             client.send_message(each, "another")
             client.receive_message(each, vt=1000)
             stored.put_beside(each, "unbegun", {"another": 7})
+            stored.put_beside(each, "retrying", {"another": "7:other"})
             stored.put_beside(each, "alone", {"another": "7:9"})
             stored.put_beside(each, "reasons", {"another": "1:{}"})
         id = client.send_message(name, name)
@@ -75,6 +76,17 @@ def prepare_in_flight(name, *, receives=1, has_reason=False):
             reason = f"1:{json.dumps(REASON)}"
             stored.put_beside(name, "reasons", {id: reason})
         return InFlight(worker, queue, target, id)
+
+    return prepare
+
+
+def prepare_retrying(name):
+    """Prepare the same, but waiting for a retry."""
+
+    def prepare(client, stored):
+        state = prepare_in_flight(name, receives=2)(client, stored)
+        assert settle("retry", 900_000, "E: e")(client, state) == b"1"
+        return state
 
     return prepare
 
@@ -129,6 +141,8 @@ def check_others(stored, state):
     for queue in (state.queue.name, state.target.name):
         assert stored.beside(queue, "unbegun")["another"] == b"7"
         assert stored.fields(f"{queue}:x:unbegun")[b""] == stored.field(queue, "created")
+        assert stored.beside(queue, "retrying")["another"] == b"7:other"
+        assert stored.fields(f"{queue}:x:retrying")[b""] == stored.field(queue, "created")
         assert stored.beside(queue, "alone")["another"] == b"7:9"
         assert stored.beside(queue, "reasons")["another"] == b"1:{}"
 
@@ -168,6 +182,16 @@ def check_hide(state, result, stored):
     assert state.id not in stored.beside(state.queue.name, "alone")
     assert stored.beside(state.queue.name, "unbegun")[state.id] == b"1"
     check_others(stored, state)
+
+
+def check_retry(state, result, stored):
+    check_hide(state, result, stored)
+    assert stored.beside(state.queue.name, "retrying")[state.id] == b"2:E: e"
+    assert in_flight(stored, state) is None
+
+
+def check_error(message):
+    assert (message.state, message.last_error) == ("retrying", "E: e")
 
 
 def check_defer(state, result, stored):
@@ -232,6 +256,26 @@ def check_unregister(state, result, stored):
     assert state.worker.name.encode() not in stored.fields("x:workers")
 
 
+#: The reads of a message that waits for a retry, each with its call and its check.
+RETRYING = (
+    (
+        "get",
+        lambda c, s: c.get_message(s.queue.name, s.id),
+        lambda _state, result, _stored: check_error(result),
+    ),
+    (
+        "peek",
+        lambda c, s: c.peek_messages(s.queue.name, state="retrying"),
+        lambda _state, result, _stored: check_error(*result),
+    ),
+    (
+        "count",
+        lambda c, s: c.count_messages(s.queue.name),
+        lambda _state, result, _stored: _equal((result.in_flight, result.retrying), (1, 1)),
+    ),
+)
+
+
 def prepare_name(name):
     return prepare_in_flight(name, receives=2)
 
@@ -255,6 +299,21 @@ STEPS = [
     ),
     Step(
         "worker: hide", prepare_in_flight("w-hide", receives=2), settle("hide", 900_000), check_hide
+    ),
+    Step(
+        "worker: retry",
+        prepare_in_flight("w-retry", receives=2),
+        settle("retry", 900_000, "E: e"),
+        check_retry,
+    ),
+    *(
+        Step(
+            f"{name} of a message that waits for a retry",
+            prepare_retrying(f"r-{name}"),
+            call,
+            check,
+        )
+        for name, call, check in RETRYING
     ),
     Step(
         "worker: defer",

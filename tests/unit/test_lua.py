@@ -281,4 +281,9 @@ def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
 
     assert has_undeclared == ("local function require_local_beside(" in code)
     for ending in re.findall(r"\w \.\. '(:x:\w+)'", code):
-        assert ending in {":x:unbegun", ":x:alone", ":x:reasons"}  # tests/faults/worker_steps.py
+        assert ending in {
+            ":x:unbegun",
+            ":x:retrying",
+            ":x:alone",
+            ":x:reasons",
+        }  # tests/faults/worker_steps.py

@@ -26,7 +26,8 @@ class Figures:
     Attributes:
         queue: the name of the queue.
         visible: the number of visible messages.
-        in_flight: the number of messages that are received and hidden.
+        in_flight: the number of messages that are received and hidden, without retrying ones.
+        retrying: the number of messages that wait for a retry.
         delayed: the number of messages that are hidden and were never received.
         dead: the number of messages in its dead-letter queue.
         sent_per_second: messages sent per second since the previous reading.
@@ -35,13 +36,14 @@ class Figures:
         oldest_seconds: the seconds since the oldest message was sent.
         due_seconds: the seconds since the message that is received next became visible.
         dead_letter_queue: the name of its dead-letter queue.
-        about: whether in_flight, delayed and oldest_seconds are estimates.
+        about: whether in_flight, retrying, delayed and oldest_seconds are estimates.
         paused: whether the queue is paused for workers.
     """
 
     queue: str
     visible: int
     in_flight: int
+    retrying: int
     delayed: int
     dead: int | None
     sent_per_second: float | None
@@ -139,6 +141,7 @@ class FiguresReader:
             queue,
             attributes.visible_messages,
             gauges.in_flight,
+            gauges.retrying,
             gauges.delayed,
             None if dead is None else dead.messages,
             sent,

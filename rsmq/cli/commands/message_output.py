@@ -5,7 +5,7 @@ The output of messages: as bodies, as a table, or as JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -79,6 +79,7 @@ def write_messages(
     *,
     has_queue_column: bool = False,
     width: int | None = None,
+    holders: Mapping[str, str] | None = None,
 ) -> Exit | None:
     """
     Write messages.
@@ -89,6 +90,8 @@ def write_messages(
         bodies: the format, if only bodies are written; else None.
         has_queue_column: whether the table has a column with the name of the queue.
         width: the columns of the terminal; with None long bodies are not cut off.
+        holders: the name of the worker that has a message in flight, by message id; None leaves
+            this out.
 
     Returns:
         The exit code: None for 0; NOT_ALL if there are no messages.
@@ -99,9 +102,14 @@ def write_messages(
         for message in messages[-1:]:
             call.out.write(message.raw + bodies.separator * bodies.ends_with_it)
     elif messages or call.as_json:
+        values: list[Any] = list(messages)
+        if holders is not None:
+            values = [to_json_value(each) | {"held_by": holders.get(each.id)} for each in messages]
         call.out.result(
-            list(messages),
-            format_messages(messages, has_queue_column=has_queue_column, width=width),
+            values,
+            format_messages(
+                messages, has_queue_column=has_queue_column, width=width, holders=holders or {}
+            ),
         )
     if messages:
         return None
@@ -114,8 +122,14 @@ def format_messages(
     *,
     has_queue_column: bool = False,
     width: int | None = None,
+    holders: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return messages as the lines of a table; after a dead letter, the reason why it is one."""
+    """
+    Return messages as the lines of a table.
+
+    After a dead letter comes the reason why it is one, after a message that waits for a retry its
+    last error, and after one in flight the worker that has it.
+    """
     stored = bool(messages) and isinstance(messages[0], StoredMessage)
     names = ["queue"] * has_queue_column + ["id", "received", "sent"]
     names += ["state", "visible from"] * stored + ["body"]
@@ -124,6 +138,10 @@ def format_messages(
     for message, line in zip(messages, lines, strict=True):
         lines_with_reasons.append(truncate(line, width, keep=heading.rindex("BODY")))
         lines_with_reasons += _reason_lines(message)
+        if isinstance(message, StoredMessage) and message.last_error is not None:
+            lines_with_reasons.append(f"  {format_text(message.last_error)}")
+        if holders and message.id in holders:
+            lines_with_reasons.append(f"  at worker {format_text(holders[message.id])}")
     return lines_with_reasons
 
 

@@ -13,6 +13,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
+from rsmq.cli.commands.holders import find_holders
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
@@ -143,7 +144,8 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
     """
     Show messages by their ids.
 
-    Nothing is changed. The exit code is 1 if a message is not in the queue.
+    Nothing is changed. The lines after a message are those of rsmq peek. The exit code is 1 if a
+    message is not in the queue.
     """
     with call.open_queues() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
@@ -153,8 +155,9 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
             (id for id, message in found.items() if message is None),
             [message.id for message in existing],
         )
+        holders = None if bodies else find_holders(rsmq, existing)
     if existing or call.as_json:
-        write_messages(call, existing, bodies)
+        write_messages(call, existing, bodies, holders=holders)
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
     return None if len(existing) == len(found) else Exit.NOT_ALL
@@ -195,9 +198,12 @@ def peek(
     Show messages by their positions in the queue.
 
     Nothing is changed. Messages are shown in the order in which they become visible. The line after
-    a dead letter says why a worker has dead-lettered it. On a terminal long bodies are cut off;
-    rsmq get shows them in full. The exit code is 1 if there are no messages.
+    a dead letter says why a worker has dead-lettered it, the line after a message that waits for a
+    retry its last error, and the line after one in flight the worker that has it. On a terminal
+    long bodies are cut off; rsmq get shows them in full. The exit code is 1 if there are no
+    messages.
     """
     with call.open_queues() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
-    return write_messages(call, messages, bodies, width=call.out.width)
+        holders = None if bodies else find_holders(rsmq, messages)
+    return write_messages(call, messages, bodies, width=call.out.width, holders=holders)

@@ -177,6 +177,7 @@ _STATS = (
     "queue",
     "visible",
     "in flight",
+    "retrying",
     "delayed",
     "sent",
     "received",
@@ -186,7 +187,7 @@ _STATS = (
 
 
 def _stats_row(fields: dict[str, Any]) -> tuple[Any, ...]:
-    counts = (fields[name] for name in ("visible", "in_flight", "delayed"))
+    counts = (fields[name] for name in ("visible", "in_flight", "retrying", "delayed"))
     totals = (fields[name] for name in ("total_sent", "total_received"))
     times = (format_time(fields[name]) for name in ("oldest_sent_ms", "due_since_ms"))
     return (format_text(fields["queue"]), *counts, *totals, *times)

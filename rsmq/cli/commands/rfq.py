@@ -30,7 +30,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.model import Message
+from rsmq.model import Message, MessageCounts, State
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
@@ -38,7 +38,10 @@ from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 if TYPE_CHECKING:
     from rsmq.client import RSMQ
 
-_STATES: dict[str, Any] = {"backlog": "visible", "nextlog": "in_flight"}
+_STATES: dict[str, tuple[State, ...]] = {
+    "backlog": ("visible",),
+    "nextlog": ("in_flight", "retrying"),
+}
 
 #: The default --vt of consume. rfq has no visibility timeout: with --keep, a message is hidden
 #: until commit or harvest.
@@ -134,9 +137,15 @@ def info(call: Call) -> Exit | None:
                     raise
                 unreadable[topic] = reason
                 continue
-            topics.append({"topic": topic, "backlog": counts.visible, "nextlog": counts.in_flight})
+            topics.append(
+                {"topic": topic, "backlog": counts.visible, "nextlog": _count_nextlog(counts)}
+            )
     call.out.result(topics, (line for each in topics for line in _info_lines(each)))
     return note_unreadable_queues(call, unreadable)
+
+
+def _count_nextlog(counts: MessageCounts) -> int:
+    return counts.in_flight + counts.retrying
 
 
 def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
@@ -167,10 +176,11 @@ def list_queue(call: Call, topic: str, list_name: str) -> None:
 
 
 def _list_ids(rsmq: RSMQ, topic: str, list_name: str) -> Iterator[list[str]]:
-    start = 0
-    while found := rsmq.peek_messages(topic, start, MAX_BATCH, state=_STATES[list_name]):
-        yield [message.id for message in found]
-        start += len(found)
+    for state in _STATES[list_name]:
+        start = 0
+        while found := rsmq.peek_messages(topic, start, MAX_BATCH, state=state):
+            yield [message.id for message in found]
+            start += len(found)
 
 
 @_rfq_command(
@@ -184,7 +194,7 @@ def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
     """Remove the messages of the backlog or the nextlog, and print their ids."""
     with call.open() as rsmq:
         counts = rsmq.count_messages(topic)
-        number = counts.visible if list_name == "backlog" else counts.in_flight
+        number = counts.visible if list_name == "backlog" else _count_nextlog(counts)
         call.confirm(
             f"Remove {format_count(number)} in the {list_name} of {format_text(topic)}?", yes=yes
         )

@@ -48,10 +48,18 @@ local function is_no_attempt(action)
   return action == 'unbegun' or action == 'defer'
 end
 
+-- Returns the number of values of each message of an action of settle_messages.lua.
+local function stride_of(action)
+  return action == 'delete' and 1 or (is_no_attempt(action) or action == 'retry') and 3 or 2
+end
+
 -- Fails if one of the hashes that change when messages are settled is on another node of a cluster.
 local function require_local_records(zset, action, has_records)
   if has_records == '1' then
     require_local_beside(zset, ':x:alone')
+  end
+  if action == 'retry' then
+    require_local_beside(zset, ':x:retrying')
   end
   if is_no_attempt(action) or has_records == '1' and action == 'delete' then
     require_local_beside(zset, ':x:unbegun')

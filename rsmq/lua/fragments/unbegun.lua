@@ -27,8 +27,9 @@ local function begun_receives(zset, hash, id, receives)
   return receives - unbegun_receives(zset, hash, {id})[1]
 end
 
-local function store_unbegun(zset, hash, records)
-  local key = zset .. ':x:unbegun'
+-- Stores {id, value, id ...} in a hash beside the queue, at most 100,000 of them for seven days. If there are too
+-- many, it clears those of messages that have left the queue; a call reads about 1,000 of them.
+local function store_records(key, zset, hash, records)
   local created = redis.call('HGET', hash, 'created') or ''
   if redis.call('HGET', key, '') ~= created then
     redis.call('UNLINK', key)
@@ -53,12 +54,11 @@ local function store_unbegun(zset, hash, records)
   redis.call('PEXPIRE', key, '604800000')
 end
 
--- Stores {id, number, id ...}, at most 100,000 of them for seven days. If there are too many, it clears
--- those of messages that have left the queue; a call reads about 1,000 of them. A user may lack the
--- right; then these receives count. The script has called require_local_beside.
+-- Stores {id, number, id ...} as store_records does. A user may lack the right; then these receives count. The
+-- script has called require_local_beside.
 local function record_unbegun(zset, hash, records)
   if #records > 0 then
-    pcall(store_unbegun, zset, hash, records)
+    pcall(store_records, zset .. ':x:unbegun', zset, hash, records)
   end
 end
 

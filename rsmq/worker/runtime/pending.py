@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
     queue: CellQueue
     reason: Literal["handled", "failed", "released", "lost"]
-    action: Literal["delete", "hide", "defer", "release", "unbegun"]
+    action: Literal["delete", "retry", "defer", "release", "unbegun"]
     receive_count: int
     has_records: bool
 

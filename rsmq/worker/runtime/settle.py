@@ -180,9 +180,9 @@ class Settler:
 
     def _add_retry_or_drop(self, decision: Decision) -> None:
         queue, lease, outcome = decision.queue, decision.lease, decision.outcome
-        action: Literal["hide", "defer", "delete"] = "delete"
+        action: Literal["retry", "defer", "delete"] = "delete"
         if isinstance(outcome, Retried | Deferred):
-            action = "hide" if isinstance(outcome, Retried) else "defer"
+            action = "retry" if isinstance(outcome, Retried) else "defer"
         self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
 
     def release(self, queue: CellQueue, leases: Iterable[Lease]) -> None:
@@ -258,13 +258,17 @@ class Settler:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
         ids: list[Any]
         lane = kind.queue.lane
-        if kind.action in ("hide", "defer"):
-            ids = [(each.lease.id, round(each.outcome.delay_seconds * 1000)) for each in items]
-            if kind.action == "defer":
-                ids = [
-                    (*pair, each.lease.unbegun + 1) for pair, each in zip(ids, items, strict=True)
-                ]
-            hook = "before_retry" if kind.action == "hide" else "before_defer"
+        if kind.action in ("retry", "defer"):
+            is_retry = kind.action == "retry"
+            ids = [
+                (
+                    each.lease.id,
+                    round(each.outcome.delay_seconds * 1000),
+                    _describe(each.failure) if is_retry else each.lease.unbegun + 1,
+                )
+                for each in items
+            ]
+            hook = "before_retry" if is_retry else "before_defer"
             for each in items:
                 message = each.lease.to_delivery(lane.name, lane.codec)
                 self._hooks.call(hook, message, each.outcome.delay_seconds, each.failure.error)
@@ -445,13 +449,12 @@ class Settler:
     def _describe_death(self, decision: Decision) -> dict[str, Any]:
         """Return why a message became a dead letter, with the fields of ``DeadLetterReason``."""
         failure = decision.failure
-        exception = f"{failure.cause_name}: {failure.cause_text}"
         return {
             "queue": decision.queue.keys.name,
             "text": decision.outcome.reason[:_MAX_TEXT_CHARACTERS]
             if isinstance(decision.outcome, DeadLettered)
             else "",
-            "exception": exception[:_MAX_TEXT_CHARACTERS],
+            "exception": _describe(failure)[:_MAX_TEXT_CHARACTERS],
             "traceback": failure.traceback[-_MAX_TRACEBACK_CHARACTERS:] or None,
             "worker": decision.queue.cell.identity.name,
             "attempts": decision.lease.attempt,
@@ -495,6 +498,11 @@ def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
         return True
     seconds = queue.cell.seconds_since(lease.first_received_ms)
     return not lane.policy.may_defer(lease.unbegun, seconds)
+
+
+def _describe(failure: Failure) -> str:
+    """Return type and text of the exception, as they are stored."""
+    return f"{failure.cause_name}: {failure.cause_text}"
 
 
 def _has_records(lease: Lease) -> bool:

@@ -117,7 +117,7 @@ SCRIPTS = (
     "unregister_worker",
 )
 #: The actions of settle_messages.
-SETTLE_ACTIONS = {"delete", "hide", "unbegun", "extend"}
+SETTLE_ACTIONS = {"delete", "retry", "unbegun", "extend"}
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def lossy_client(server, ns, raw, create_worker):
     lossy_client.proxy.close()
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, "delete", "hide", "extend"])
+@pytest.mark.parametrize("script", [*SCRIPTS, "delete", "retry", "extend"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_lost_reply_has_no_effect(ns, rsmq, raw, create_worker, lossy_client, script, is_async):
     """No message stays hidden until its visibility timeout ends, and none is handled twice."""
