@@ -9,10 +9,12 @@ import pytest
 
 from rsmq.cells import membership_sync
 from rsmq.operations.worker import (
+    Group,
     Identity,
     ReceiveRequest,
     receive_for_worker,
     register_worker,
+    settle_messages,
 )
 from rsmq.wire.cells import cell_of_key
 from tests.cli.test_exporter import scrape
@@ -169,6 +171,25 @@ def test_peek_and_get_show_which_worker_has_a_message_in_a_cell(cells, queue):
     found = {each["id"]: each["held_by"] for each in cells("peek", queue, "--json").json}
     assert found == {id: "w" if id in in_flight else None for id in ids}
     assert [each["held_by"] for each in cells("get", queue, ids[0], "--json").json] == ["w"]
+
+
+def test_messages_that_wait_for_a_retry_are_counted_in_all_cells(cells, queue):
+    ids = []
+    for client in cells.client.cells[:2]:
+        worker, keys = Identity(client.namespace, "w", "t"), client.namespace.queue(queue)
+        client.send_message(queue, "x")
+        request = ReceiveRequest(keys, 60_000, 1, 0, 1)
+        [result] = client.run(receive_for_worker(worker, [request], 1))
+        group = Group(keys, "retry", 1, [(result.ids[0], 90_000, "E: e")])
+        assert client.run(settle_messages(worker, [group])) == b"1"
+        ids += result.ids
+    (fields,) = cells("stats", queue, "--json").json
+
+    assert (fields["in_flight"], fields["retrying"]) == (0, 2)
+    found = cells.client.peek_messages(queue, state="retrying")
+    assert [(each.id, each.last_error) for each in found] == [
+        (f"{cell}-{id}", "E: e") for cell, id in enumerate(ids)
+    ]
 
 
 def test_peek_get_recover_and_release(cells, queue):

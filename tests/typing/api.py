@@ -40,6 +40,8 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.recover_messages("q", 5, idle=60), list[Message])
     assert_type(rsmq.peek_messages("q", -5, 5, state="in_flight"), list[StoredMessage])
     assert_type(rsmq.count_messages("q"), MessageCounts)
+    assert_type(rsmq.count_messages("q").retrying, int)
+    assert_type(rsmq.peek_messages("q", state="retrying")[0].last_error, str | None)
     assert_type(rsmq.set_dead_letter_policy("q", "dead", 5), QueueAttributes)
     assert_type(rsmq.sweep_dead_letters("q"), list[str])
     assert_type(rsmq.redrive_messages("dead"), list[tuple[str, str]])
