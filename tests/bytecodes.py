@@ -1,7 +1,9 @@
-"""A signal before a chosen bytecode, to test code that any signal may interrupt."""
+"""A signal before a chosen bytecode, or an exception before a chosen line."""
 
 from __future__ import annotations
 
+import collections
+import itertools
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -51,3 +53,46 @@ def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterat
     finally:
         sys.settrace(previous_trace)
         signal.signal(signal.SIGINT, previous)
+
+
+class Raised(Exception):
+    """An exception as that of a signal handler, or of a bug."""
+
+
+@contextmanager
+def raising(kind: type[BaseException], number: int, *files: str) -> Iterator[list[tuple[str, int]]]:
+    """
+    Raise an exception before a line of these source files, while the block runs.
+
+    Args:
+        kind: the class of the exception.
+        number: the number of the line, counted from 1 as they run; each counts the first and the
+            third time.
+        files: the source files whose lines are counted.
+
+    Yields:
+        A list that has an element as soon as the exception was raised.
+    """
+    count = itertools.count(1)
+    runs: collections.Counter[tuple[str, int]] = collections.Counter()
+    raised: list[tuple[str, int]] = []
+
+    def step(frame: FrameType, event: str, _: object) -> object:
+        line = frame.f_code.co_name, frame.f_lineno
+        if event == "line":
+            runs[line] += 1
+            if runs[line] in (1, 3) and next(count) == number:
+                sys.settrace(None)
+                raised.append(line)
+                raise kind(str(line))
+        return step
+
+    def call(frame: FrameType, *_: object) -> object:
+        return step if frame.f_code.co_filename in files else None
+
+    previous = sys.gettrace()
+    sys.settrace(call)
+    try:
+        yield raised
+    finally:
+        sys.settrace(previous)

@@ -113,6 +113,11 @@ class SocketConnection:
     def disconnect(self) -> None:
         self.connection.disconnect()
 
+    def abort(self) -> None:
+        """End the reads of other threads; the connection is of no more use, but not closed."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def send_command(self, *command: bytes) -> None:
         self.send_packed_command(pack(command))
 

@@ -224,21 +224,31 @@ class Watcher:
     def _send_due_request(self) -> None:
         """Send the request that is due, if any. The caller holds the lock."""
         if self._connection is not None:
-            request = self._state.next_request(now())
-            if request:
-                self._send(request)
+            self._send(lambda: self._state.next_request(now()))
 
     def _wake_thread(self) -> None:
         """Wake the thread if the next wake-up is before its end of sleep. Needs the lock."""
         if self._connection is not None and self._state.schedule.next_wake_up() < self._wakes_at:
-            self._send(self._state.tracking.ping(now()))
+            self._send(lambda: self._state.tracking.ping(now()))
 
-    def _send(self, commands: bytes) -> None:
-        self._wakes_at = -math.inf  # the reply wakes the thread
+    def _send(self, create_request: Callable[[], bytes]) -> None:
+        """
+        Send a request that is created here, if it is not empty.
+
+        The state expects the replies of each request that it has created, in their order. So any
+        exception before all bytes are sent closes the connection.
+        """
+        connection = self._connection
         try:
-            self._connection.send_packed_command((commands,))
-        except (RedisError, OSError) as error:
+            request = create_request()
+            if request:
+                self._wakes_at = -math.inf  # the reply wakes the thread
+                connection.send_packed_command((request,))
+        except BaseException as error:
+            connection.abort()  # wakes the thread
             self._note_disconnected(error)
+            if not isinstance(error, RedisError | OSError):
+                raise
 
     def _note_disconnected(self, error: BaseException | None) -> None:
         self._connection = None
@@ -270,7 +280,7 @@ class Watcher:
                         self._note_disconnected(None)
                     break
                 if step.action is Action.SEND:
-                    self._send(step.request)
+                    self._send(partial(bytes, step.request))
                     continue
                 if step.action is Action.CONNECT:
                     self._start_connecting()

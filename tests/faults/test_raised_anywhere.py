@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.selector_events
-import collections
 import gc
 import itertools
-import sys
-from contextlib import contextmanager
 
 import pytest
 import redis
@@ -24,7 +21,7 @@ from rsmq.transport import (
     multiplexed_caller,
     pool_caller_aio,
 )
-from tests.bytecodes import signal_at
+from tests.bytecodes import Raised, raising, signal_at
 from tests.scale import scaled
 
 # For a coroutine that an exception keeps from being awaited, and a socket from being closed.
@@ -35,50 +32,7 @@ CALLS = 3
 TIMEOUT_SECONDS = 0.5
 
 
-class Raised(Exception):
-    """An exception as that of a signal handler, or of a bug."""
-
-
 ERRORS = (Raised, KeyboardInterrupt, redis.RedisError, ClientClosed)
-
-
-@contextmanager
-def raising(kind, number, *files):
-    """
-    Raise an exception before a line of these source files, while the block runs.
-
-    Args:
-        kind: the class of the exception.
-        number: the number of the line, counted from 1 as they run; each counts the first and the
-            third time.
-        files: the source files whose lines are counted.
-
-    Yields:
-        A list that has an element as soon as the exception was raised.
-    """
-    count = itertools.count(1)
-    runs = collections.Counter()
-    raised = []
-
-    def step(frame, event, _):
-        line = frame.f_code.co_name, frame.f_lineno
-        if event == "line":
-            runs[line] += 1
-            if runs[line] in (1, 3) and next(count) == number:
-                sys.settrace(None)
-                raised.append(line)
-                raise kind(str(line))
-        return step
-
-    def call(frame, *_):
-        return step if frame.f_code.co_filename in files else None
-
-    previous = sys.gettrace()
-    sys.settrace(call)
-    try:
-        yield raised
-    finally:
-        sys.settrace(previous)
 
 
 class Loop:
