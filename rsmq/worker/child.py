@@ -83,16 +83,18 @@ class _Child:
 
     def _read(self) -> None:
         """Read calls and changes of leases until the end of the channel."""
-        with suppress(EOFError, OSError):
-            while True:
-                message = self._channel.receive()
-                if "leases" in message:
-                    self._change_leases(message["leases"])
-                else:
-                    self._calls.put(message)
-        if self._is_running:  # the worker has died
-            os.killpg(0, signal.SIGKILL)
-        self._calls.put(None)
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    message = self._channel.receive()
+                    if "leases" in message:
+                        self._change_leases(message["leases"])
+                    else:
+                        self._calls.put(message)
+        finally:  # also after other errors: later calls could not be read
+            if self._is_running:  # the worker has died
+                os.killpg(0, signal.SIGKILL)
+            self._calls.put(None)
 
     def _change_leases(self, changes: Mapping[str, float]) -> None:
         with self._lock:

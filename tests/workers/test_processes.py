@@ -32,7 +32,8 @@ from rsmq.worker import (
     Unroutable,
     Worker,
 )
-from rsmq.worker.runtime import child_process, heartbeat, process_starter, processes
+from rsmq.worker.runtime import channel, child_process, heartbeat, process_starter, processes
+from tests.bytecodes import Raised, raising
 from tests.workers import process_app
 from tests.workers.polling import wait_until
 
@@ -454,6 +455,98 @@ def call_with_changing_leases(children):
         thread.join(0.05)
     assert errors, "the call has not ended"
     return errors[0]
+
+
+# Discards each message, with its id as the text; starts fast.
+DISCARDING = """
+import socket, struct, sys
+import msgpack
+
+own = socket.socket(fileno=int(sys.argv[1]))
+stream = own.makefile("rwb")
+
+def receive():
+    (size,) = struct.unpack(">I", stream.read(4))
+    return msgpack.unpackb(stream.read(size))
+
+def send(message):
+    packed = msgpack.packb(message)
+    stream.write(struct.pack(">I", len(packed)) + packed)
+    stream.flush()
+
+receive()
+send({"ready": []})
+error = dict.fromkeys(("traceback", "notes", "after"), ())
+error |= {"kind": "discard", "name": "Discard", "is_final": False}
+while True:
+    call = receive()
+    error["text"] = call["messages"][0]["id"]
+    send({"number": call["number"], "error": error, "errors": {}})
+"""
+
+
+def call_once(children, number, size=1):
+    """Return the error of a call of one message."""
+    lease = SimpleNamespace(
+        id=f"{number:032}", raw=bytes(size), count=1, unbegun=0, first_received_ms=1,
+        failure=None, is_over=False, expires_at=1e9,
+    )  # fmt: skip
+    listener = SimpleNamespace(max_runtime=20.0)
+    job = SimpleNamespace(
+        leases=[lease], lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
+        started_at=None, cell_queue=SimpleNamespace(cell=SimpleNamespace(number=0)),
+    )  # fmt: skip
+    with pytest.raises((Discard, Raised)) as caught:
+        children.call(job)
+    assert type(caught.value) is Raised or str(caught.value) == lease.id
+    return caught.value
+
+
+# For a child process that an exception keeps from being closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_exception_in_the_middle_of_a_call_gives_no_call_the_answer_of_another(monkeypatch):
+    children = make_children(monkeypatch, DISCARDING)
+    numbers = itertools.count()
+    files = child_process.__file__, channel.__file__
+    try:
+        children.start()
+        for number in itertools.count(1):
+            with raising(Raised, number, *files) as raised:
+                call_once(children, next(numbers), 1_000_000)  # more than a socket buffers
+            later = [call_once(children, next(numbers)) for _ in range(2)]
+            assert [type(each) for each in later] == [Discard] * 2, raised
+            if not raised:
+                break
+    finally:
+        children.close()
+    assert number > 40
+
+
+def test_child_whose_answer_at_the_start_cannot_be_read_is_killed(monkeypatch):
+    """It would wait for calls as long as the worker runs."""
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    started = []
+
+    def start_process(number):
+        process = subprocess.Popen(
+            [sys.executable, "-c", DISCARDING, str(number)], pass_fds=(number,), process_group=0
+        )
+        started.append(process)
+        return process
+
+    children = processes.ChildProcesses(child_process.ChildSettings("m:w", []))
+    monkeypatch.setattr(children._starter, "start_process", start_process)
+    try:
+        monkeypatch.setattr(channel.msgpack, "unpackb", fail)
+        with pytest.raises(MemoryError):
+            children.start()
+        (process,) = started
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        children.close()
 
 
 def test_handler_of_a_process_that_has_ended_is_interrupted(app):

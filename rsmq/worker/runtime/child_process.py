@@ -124,15 +124,31 @@ class Child:
 
         Raises:
             CallNotSent: the process has not received the call. It has ended.
-            The error of the call. After HandlerTimedOut and HandlerProcessDied the process has
-            ended.
+            The error of the call, or of this process. The process has ended after HandlerTimedOut,
+            HandlerProcessDied and errors of this process.
         """
         leases = [lease for lease in job.leases if lease.failure is None and not lease.is_over]
         if not leases:
             return
+        deadline = time.monotonic() + job.lane.listener.max_runtime
+        try:
+            answer = self._exchange(job, leases, deadline)
+        except BaseException:
+            # A part of a call or of an answer may be left in the channel, and the handler may run.
+            self.kill()
+            raise
+        if time.monotonic() > deadline:
+            self.kill()  # the exception may have interrupted any code of the handler
+        for lease in leases:
+            if lease.id in answer["errors"]:
+                lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
+        if answer["error"] is not None:
+            raise restore_error(answer["error"], job.lane.name, leases[0])
+
+    def _exchange(self, job: Job, leases: list[Lease], deadline: float) -> Any:
+        """Send a call, and return its answer; see ``call``. After any error, kill the process."""
         max_runtime = job.lane.listener.max_runtime
-        started_at = time.monotonic()
-        deadline = started_at + max_runtime
+        started_at = deadline - max_runtime
         try:
             self._call_number += 1
             described = _describe_call(self._call_number, job, leases, deadline)
@@ -147,9 +163,8 @@ class Child:
             ) from None
         job.started_at = started_at
         try:
-            answer = self._wait(leases, deadline)
+            return self._wait(leases, deadline)
         except TimeoutError:
-            self.kill()
             raise HandlerTimedOut(
                 f"its handler ran for more than {max_runtime:g} s, and was killed "
                 f"{KILL_SECONDS:g} s later"
@@ -157,13 +172,6 @@ class Child:
         except (OSError, EOFError):
             self.kill()
             raise HandlerProcessDied(self.describe_end()) from None
-        if time.monotonic() > deadline:
-            self.kill()  # the exception may have interrupted any code of the handler
-        for lease in leases:
-            if lease.id in answer["errors"]:
-                lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
-        if answer["error"] is not None:
-            raise restore_error(answer["error"], job.lane.name, leases[0])
 
     def _wait(self, leases: list[Lease], deadline: float) -> Any:
         """

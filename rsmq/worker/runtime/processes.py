@@ -72,7 +72,8 @@ class ChildProcesses:
                 child.interrupt()
         try:
             child.wait_until_ready()
-        except ChildNotStarted:
+        except BaseException:
+            child.kill()
             with self._changed:
                 self._all.discard(child)
             raise
