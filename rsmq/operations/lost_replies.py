@@ -40,9 +40,9 @@ class LostReplies:
     """
 
     def __init__(self) -> None:
-        self.generation = 0
-        self.halvings = 0
-        self.lost_singles = 0
+        self.generation: int = 0
+        self.halvings: int = 0
+        self.lost_singles: int = 0
         self._receives_until_growth = _FIRST_RECEIVES_UNTIL_GROWTH
         self._receives = 0
         self._has_grown = False

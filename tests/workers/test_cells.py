@@ -958,10 +958,13 @@ def test_a_webhook_pushes_the_messages_of_all_cells(of_test):
 
 
 def test_traces_and_metrics_of_cells(of_test):
+    from prometheus_client import CollectorRegistry
+
     from rsmq.metrics import Metrics
     from rsmq.opentelemetry import TracingMiddleware
 
-    worker = of_test.make_worker(middleware=[Metrics(), TracingMiddleware()])
+    metrics = Metrics(registry=CollectorRegistry())
+    worker = of_test.make_worker(middleware=[metrics, TracingMiddleware()])
     worker.listener("q")(print)
     of_test.send_to_all()
     with worker:

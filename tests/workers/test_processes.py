@@ -414,7 +414,7 @@ def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
     children = make_children(monkeypatch, program)
     try:
         children.start()
-        errors = [call_with_changing_leases(children) for _ in range(3)]
+        errors = [call_with_changing_leases(children, max_runtime=60) for _ in range(3)]
     finally:
         children.close()
 
@@ -424,7 +424,7 @@ def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
     assert "has answered call 1 during call 2" in ignored[1]
 
 
-def call_with_changing_leases(children):
+def call_with_changing_leases(children, max_runtime=1.0):
     leases = [
         SimpleNamespace(
             id=f"{number:032}", raw=b"x", count=1, unbegun=0, first_received_ms=1, failure=None,
@@ -432,7 +432,7 @@ def call_with_changing_leases(children):
         )
         for number in range(10_000)
     ]  # fmt: skip
-    listener = SimpleNamespace(max_runtime=1.0)
+    listener = SimpleNamespace(max_runtime=max_runtime)
     job = SimpleNamespace(
         leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
         started_at=None, cell_queue=SimpleNamespace(cell=SimpleNamespace(number=0)),
