@@ -25,6 +25,7 @@ from rsmq.operations.confirmation import (
 )
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
+from rsmq.operations.time_limit import TimeLimit, start_time_limit
 from rsmq.transport.aio import AsyncCaller, async_caller_from_client, async_caller_from_url
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
@@ -309,6 +310,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 hint="It needs min_replicas or fsync.",
             )
         return confirmation
+
+    def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
+        """Return the time limit of a call that begins now."""
+        return start_time_limit(timeout)
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -648,6 +653,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> str:
         """
         Add a message to a queue.
@@ -677,6 +683,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             min_replicas: as for the constructor; None uses the client's.
             replica_timeout: as for the constructor; None uses the client's.
             fsync: as for the constructor; None uses the client's.
+            timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
+                connecting; it replaces the retry_deadline of the client. A replica_timeout is
+                added to it.
 
         Returns:
             The message's id.
@@ -688,8 +697,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
                 str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
                 delay, deliver_at and front is set.
-            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
-                delay nor deliver_at, and the queue's delay is not a number.
+            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
+                neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than the server's
@@ -710,6 +719,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
             )
         )
 
@@ -727,6 +737,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none.
@@ -750,6 +761,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             min_replicas: as for the constructor; None uses the client's.
             replica_timeout: as for the constructor; None uses the client's.
             fsync: as for the constructor; None uses the client's.
+            timeout: as for send_message.
 
         Returns:
             The ids, in the order of the bodies; an empty list if there are no bodies. If a body's
@@ -763,9 +775,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
                 numbers of bodies and dedup_ids differ; deliver_at is not an aware datetime; or more
                 than one of delay, deliver_at and front is set.
-            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
-                delay nor deliver_at, and the queue's delay is not a number; or the batch is too
-                large.
+            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
+                neither delay nor deliver_at, and the queue's delay is not a number; or the batch is
+                too large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
@@ -784,6 +796,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
             )
         )
 
@@ -798,6 +811,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> dict[str, str]:
         """
         Add a message to each of several queues: to all of them, or to none.
@@ -814,6 +828,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             min_replicas: as for the constructor; None uses the client's.
             replica_timeout: as for the constructor; None uses the client's.
             fsync: as for the constructor; None uses the client's.
+            timeout: as for send_message.
 
         Returns:
             The message's id in each queue, by the queue's name.
@@ -824,8 +839,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             MissingParameter: a name is None or empty, or qnames is empty.
             InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
                 aware datetime, or both delay and deliver_at are set.
-            InvalidValue: delay or deliver_at is out of range; or another client stored a delay that
-                is not a number.
+            InvalidValue: delay, deliver_at or timeout is out of range; or another client stored a
+                delay that is not a number.
             MessageNotString: the codec can't encode the body.
             MessageTooLong: the body is larger than a queue's maxsize, or than the server's
                 proto-max-bulk-len.
@@ -841,6 +856,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
             )
         )
 

@@ -22,6 +22,7 @@ from rsmq.cells.messages import (
     remove_cell,
 )
 from rsmq.cells.routing import choose_cell
+from rsmq.cells.time_limits import time_limit
 from rsmq.cells.totals import add_attributes, add_counts
 from rsmq.codecs import TEXT, Codec
 from rsmq.consuming.aio import AsyncConsumer, AsyncProcessing
@@ -47,6 +48,7 @@ from rsmq.wire.limits import (
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
     MAX_BATCH,
+    Seconds,
     check_wait,
     check_whole_number,
 )
@@ -395,6 +397,7 @@ class AsyncCells(OnlyAsyncWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> str:
         """
         Add a message to a queue, in one cell. One round trip.
@@ -415,6 +418,7 @@ class AsyncCells(OnlyAsyncWith):
             min_replicas: as for ``AsyncRSMQ.send_message``.
             replica_timeout: as for ``AsyncRSMQ.send_message``.
             fsync: as for ``AsyncRSMQ.send_message``.
+            timeout: as for ``AsyncRSMQ.send_message``.
 
         Returns:
             The message's id, with the number of its cell.
@@ -438,6 +442,7 @@ class AsyncCells(OnlyAsyncWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return join_id(cell, id)
 
@@ -456,6 +461,7 @@ class AsyncCells(OnlyAsyncWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none. They all go to one cell.
@@ -474,6 +480,7 @@ class AsyncCells(OnlyAsyncWith):
             min_replicas: as for ``AsyncRSMQ.send_messages``.
             replica_timeout: as for ``AsyncRSMQ.send_messages``.
             fsync: as for ``AsyncRSMQ.send_messages``.
+            timeout: as for ``AsyncRSMQ.send_messages``.
 
         Returns:
             The ids, with the number of their cell, in the order of the bodies.
@@ -499,6 +506,7 @@ class AsyncCells(OnlyAsyncWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return join_ids(cell, ids)
 
@@ -514,6 +522,7 @@ class AsyncCells(OnlyAsyncWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> dict[str, str]:
         """
         Add a message to each of several queues, in one cell: to all of them, or to none.
@@ -528,6 +537,7 @@ class AsyncCells(OnlyAsyncWith):
             min_replicas: as for ``AsyncRSMQ.publish``.
             replica_timeout: as for ``AsyncRSMQ.publish``.
             fsync: as for ``AsyncRSMQ.publish``.
+            timeout: as for ``AsyncRSMQ.publish``.
 
         Returns:
             The message's id in each queue, with the number of its cell, by the queue's name.
@@ -549,11 +559,15 @@ class AsyncCells(OnlyAsyncWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return {name: join_id(cell, id) for name, id in ids.items()}
 
     async def _send(
-        self, cell: int | None, send: Callable[[AsyncCellClient], Awaitable[T]]
+        self,
+        cell: int | None,
+        send: Callable[[AsyncCellClient], Awaitable[T]],
+        timeout: Seconds | None,
     ) -> tuple[int, T]:
         """Send to a cell, or to the one whose turn it is; return the cell and the result."""
         sender: AsyncCellClient | None = None
@@ -564,9 +578,10 @@ class AsyncCells(OnlyAsyncWith):
             return await send(client)
 
         try:
-            if cell is None:
-                return await self._engine.in_any(send_and_note)
-            return cell, await send(await self._engine.client(cell))
+            with time_limit(timeout):
+                if cell is None:
+                    return await self._engine.in_any(send_and_note)
+                return cell, await send(await self._engine.client(cell))
         except NotReplicated as error:
             sent_to = cell if sender is None else self._names.index(sender.namespace.name)
             error.result = _add_cell_to_result(sent_to, error.result)

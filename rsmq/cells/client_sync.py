@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.cells.messages import CellMessage, class_of
+from rsmq.cells.time_limits import current_time_limit
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
+from rsmq.operations.time_limit import TimeLimit
 from rsmq.transport.sync import Caller
 from rsmq.transport.topology.address import Address
+from rsmq.wire.limits import Seconds
 
 T = TypeVar("T")
 
@@ -84,6 +87,9 @@ class CellClient(RSMQ[Any]):
         except (RedisError, OSError):
             self.has_failed = True
             raise
+
+    def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
+        return current_time_limit() if timeout is None else super()._limit_for(timeout)
 
     @property
     def address(self) -> Address | None:

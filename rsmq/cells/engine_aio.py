@@ -21,6 +21,7 @@ from rsmq.cells.failures import Failures, is_write_refused, pause_seconds
 from rsmq.cells.look_aio import AsyncLook, Receive
 from rsmq.cells.membership_aio import AsyncMembership
 from rsmq.cells.messages import CellMessage, group_messages
+from rsmq.cells.time_limits import current_time_limit
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_queues
@@ -143,12 +144,15 @@ class AsyncCellEngine(AsyncEveryCell):
                 deadline.
         """
         first = self.next_cell()
-        until = monotonic() + self._retry_deadline
+        limit = current_time_limit()
+        until = monotonic() + self._retry_deadline if limit is None else limit.ends_at
         passes = 0
         while True:
             passes += 1
             failures: list[Exception] = []
             for each in range(first, first + self.number):
+                if failures and limit is not None and limit.is_over():
+                    raise failures[-1]
                 cell = each % self.number
                 recent = self.recent_failure(cell) if passes == 1 else None
                 if recent is not None:

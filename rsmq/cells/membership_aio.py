@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from rsmq.cells.client_aio import AsyncCellClient
 from rsmq.cells.failures import pause_seconds
 from rsmq.cells.records import describe_record
+from rsmq.cells.time_limits import current_time_limit
 from rsmq.errors import CellsMismatch, ClientClosed
 from rsmq.guarded_log import get_logger
 from rsmq.operations.cells import CellRecord, claim_cell
@@ -130,7 +131,9 @@ class AsyncMembership:
         if self._set_id:
             return
         does_retry = clients is self._clients
+        limit = current_time_limit() if does_retry else None
         until = monotonic() + (self._retry_deadline if does_retry else 0.0)
+        until = until if limit is None else limit.ends_at
         passes = 0
         while True:
             if self.is_closed:
@@ -169,7 +172,9 @@ class AsyncMembership:
         namespace = self._namespaces[cell]
         if set_id:
             await self._check_server(cell, clients)
-        record = await clients[cell].run(claim_cell(namespace, set_id, cell, self._number))
+        claim = claim_cell(namespace, set_id, cell, self._number)
+        claim.limit = current_time_limit()
+        record = await clients[cell].run(claim)
         if record is not None:
             self._require(cell, record, set_id or record.set_id)
         return record
@@ -215,4 +220,6 @@ class AsyncMembership:
 
     async def _record_of(self, cell: int, client: AsyncCellClient) -> CellRecord | None:
         """Return the record of a cell on the server of a client."""
-        return await client.run(claim_cell(self._namespaces[cell], "", cell, self._number))
+        read = claim_cell(self._namespaces[cell], "", cell, self._number)
+        read.limit = current_time_limit()
+        return await client.run(read)

@@ -22,6 +22,7 @@ from rsmq.cells.messages import (
     remove_cell,
 )
 from rsmq.cells.routing import choose_cell
+from rsmq.cells.time_limits import time_limit
 from rsmq.cells.totals import add_attributes, add_counts
 from rsmq.codecs import TEXT, Codec
 from rsmq.consuming.sync import Consumer, Processing
@@ -47,6 +48,7 @@ from rsmq.wire.limits import (
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
     MAX_BATCH,
+    Seconds,
     check_wait,
     check_whole_number,
 )
@@ -393,6 +395,7 @@ class Cells(OnlyWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> str:
         """
         Add a message to a queue, in one cell. One round trip.
@@ -413,6 +416,7 @@ class Cells(OnlyWith):
             min_replicas: as for ``RSMQ.send_message``.
             replica_timeout: as for ``RSMQ.send_message``.
             fsync: as for ``RSMQ.send_message``.
+            timeout: as for ``RSMQ.send_message``.
 
         Returns:
             The message's id, with the number of its cell.
@@ -436,6 +440,7 @@ class Cells(OnlyWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return join_id(cell, id)
 
@@ -454,6 +459,7 @@ class Cells(OnlyWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none. They all go to one cell.
@@ -472,6 +478,7 @@ class Cells(OnlyWith):
             min_replicas: as for ``RSMQ.send_messages``.
             replica_timeout: as for ``RSMQ.send_messages``.
             fsync: as for ``RSMQ.send_messages``.
+            timeout: as for ``RSMQ.send_messages``.
 
         Returns:
             The ids, with the number of their cell, in the order of the bodies.
@@ -497,6 +504,7 @@ class Cells(OnlyWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return join_ids(cell, ids)
 
@@ -512,6 +520,7 @@ class Cells(OnlyWith):
         min_replicas: int | None = None,
         replica_timeout: float | timedelta | None = None,
         fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
     ) -> dict[str, str]:
         """
         Add a message to each of several queues, in one cell: to all of them, or to none.
@@ -526,6 +535,7 @@ class Cells(OnlyWith):
             min_replicas: as for ``RSMQ.publish``.
             replica_timeout: as for ``RSMQ.publish``.
             fsync: as for ``RSMQ.publish``.
+            timeout: as for ``RSMQ.publish``.
 
         Returns:
             The message's id in each queue, with the number of its cell, by the queue's name.
@@ -547,10 +557,16 @@ class Cells(OnlyWith):
                 replica_timeout=replica_timeout,
                 fsync=fsync,
             ),
+            timeout,
         )
         return {name: join_id(cell, id) for name, id in ids.items()}
 
-    def _send(self, cell: int | None, send: Callable[[CellClient], T]) -> tuple[int, T]:
+    def _send(
+        self,
+        cell: int | None,
+        send: Callable[[CellClient], T],
+        timeout: Seconds | None,
+    ) -> tuple[int, T]:
         """Send to a cell, or to the one whose turn it is; return the cell and the result."""
         sender: CellClient | None = None
 
@@ -560,9 +576,10 @@ class Cells(OnlyWith):
             return send(client)
 
         try:
-            if cell is None:
-                return self._engine.in_any(send_and_note)
-            return cell, send(self._engine.client(cell))
+            with time_limit(timeout):
+                if cell is None:
+                    return self._engine.in_any(send_and_note)
+                return cell, send(self._engine.client(cell))
         except NotReplicated as error:
             sent_to = cell if sender is None else self._names.index(sender.namespace.name)
             error.result = _add_cell_to_result(sent_to, error.result)

@@ -27,6 +27,7 @@ from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
 from rsmq.operations.sending import send_deduplicated
+from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire import limits
 from rsmq.wire.ids import check_id, make_id_suffix
 from rsmq.wire.keys import Namespace
@@ -59,6 +60,7 @@ def send_message(
     dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
     confirmation: Confirmation | None = None,
+    limit: TimeLimit | None = None,
 ) -> Operation[str]:
     """Add a message to a queue; the result is its id."""
     keys = namespace.queue(qname)
@@ -68,8 +70,9 @@ def send_message(
         dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
         raw, size = encode_body(body, codec)
         return send_deduplicated(
-            keys, (raw, digits(size)), encoded_delay, channel, dedup, confirmation=confirmation
-        )
+            keys, (raw, digits(size)), encoded_delay, channel, dedup,
+            confirmation=confirmation, limit=limit,
+        )  # fmt: skip
     raw, size = encode_body(body, codec)
     return Operation(
         load("send_message"),
@@ -85,6 +88,7 @@ def send_message(
         _NEVER,
         (keys.name,),
         confirmation=confirmation,
+        limit=limit,
         large_body=large_body_size(len(raw)) if len(raw) > limits.ACCEPTED_BODY_BYTES else 0,
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rsmq.lua.load import Script
 from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.time_limit import TimeLimit
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class Operation(Generic[T]):
         packed: the encoded command of an operation that is run many times; set by the package
             ``transport``.
         retry_deadline: seconds for retries; None is the deadline of the client.
+        limit: the time limit of the call; it replaces the deadline of the client.
         after_lost_reply: called after each ambiguous failure, with the error and whether there is a
             further attempt; returns the operation of that attempt.
         rebuild: builds the same receive again, for as many messages as lost replies allow now; None
@@ -70,6 +72,7 @@ class Operation(Generic[T]):
     confirmation: Confirmation | None = None
     packed: tuple[bytes, ...] | None = None
     retry_deadline: float | None = None
+    limit: TimeLimit | None = None
     after_lost_reply: Callable[[Exception, bool], Operation[T]] | None = None
     rebuild: Callable[[], Operation[T]] | None = None
     large_body: int = 0

@@ -22,6 +22,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (
@@ -53,6 +54,7 @@ def send_messages(
     codec: Codec,
     realtime: bool,
     confirmation: Confirmation | None = None,
+    limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
     """Add messages to a queue, in order; the result is their ids."""
     keys = namespace.queue(qname)
@@ -81,9 +83,11 @@ def send_messages(
             delay=encoded_delay,
             channel=channel,
             confirmation=confirmation,
+            limit=limit,
         )
     suffixes = make_id_suffixes(len(raws))
-    batch = _Batch(keys, raws, suffixes, digits(largest), encoded_delay, channel, confirmation)
+    largest_size = digits(largest)
+    batch = _Batch(keys, raws, suffixes, largest_size, encoded_delay, channel, confirmation, limit)
     return _single_step(batch.in_one_step(checked_ids, window))
 
 
@@ -97,6 +101,7 @@ def publish(
     codec: Codec,
     realtime: bool,
     confirmation: Confirmation | None = None,
+    limit: TimeLimit | None = None,
 ) -> Operation[dict[str, str]]:
     """Add a message to each of several queues, or to none; the result is the ids by queue."""
     queues = resolve_queues(namespace, qnames)
@@ -113,6 +118,7 @@ def publish(
         Retry.NEVER,
         tuple(keys.name for keys in queues),
         confirmation=confirmation,
+        limit=limit,
         large_body=large_body_size(len(raw)),
     )
 
@@ -125,6 +131,7 @@ def send_raws(
     delay: bytes,
     channel: bytes,
     confirmation: Confirmation | None = None,
+    limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
     """
     Add messages to a queue, in order; the result is their ids.
@@ -136,10 +143,11 @@ def send_raws(
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
         confirmation: the copies to wait for.
+        limit: the time limit of the call.
     """
     total = sum(map(len, raws))
     suffixes = make_id_suffixes(len(raws))
-    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation)
+    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
         return batch.in_two_steps()
     return _single_step(batch.in_one_step(None, b""))
@@ -153,6 +161,7 @@ def send_deduplicated(
     dedup: tuple[bytes, bytes],
     *,
     confirmation: Confirmation | None,
+    limit: TimeLimit | None,
 ) -> Operation[str]:
     """
     Add a message with a dedup_id: a batch of one; the result is its id.
@@ -164,9 +173,10 @@ def send_deduplicated(
         channel: the channel to publish to; empty for none.
         dedup: the dedup_id, and its window in ms.
         confirmation: the copies to wait for.
+        limit: the time limit of the call.
     """
     raw, size = body
-    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation)
+    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation, limit)
     operation: Operation[Any] = batch.in_one_step([dedup[0]], dedup[1])
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
@@ -204,6 +214,7 @@ class _Batch:
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
         confirmation: the copies to wait for.
+        limit: the time limit of the call.
     """
 
     keys: QueueKeys
@@ -213,6 +224,7 @@ class _Batch:
     delay: bytes
     channel: bytes
     confirmation: Confirmation | None
+    limit: TimeLimit | None
 
     def large_body(self) -> int:
         """See ``Operation.large_body``."""
@@ -246,6 +258,7 @@ class _Batch:
             Retry.ALWAYS if dedup_ids is not None and all(dedup_ids) else Retry.NEVER,
             (self.keys.name,),
             confirmation=self.confirmation,
+            limit=self.limit,
             large_body=self.large_body(),
         )
 
@@ -265,6 +278,7 @@ class _Batch:
             (self.keys.name,),
             prelude=(),
             fallback=self.in_one_step(None, b""),
+            limit=self.limit,
         )
         if isinstance(time, list):  # the fallback has sent them, since MULTI is not available
             return time
@@ -282,6 +296,7 @@ class _Batch:
                 for at in range(0, len(fields), _FIELDS_PER_COMMAND)
             ),
             confirmation=self.confirmation,
+            limit=self.limit,
             large_body=self.large_body(),
         )
         return stored

@@ -91,10 +91,10 @@ class RetryingCaller(ABC):
         guard = CancellationGuard()
         check = needs_check(operation)
         began = time.monotonic()
-        deadline = choose_deadline_of(operation, self._retry_deadline)
+        deadline = choose_deadline_of(operation, self._retry_deadline, began)
         try:
             # As _attempt does, without a coroutine more in each call.
-            if deadline >= self._timeout or not deadline:
+            if operation.limit is None and (deadline >= self._timeout or not deadline):
                 reply = await self.exchange(operation, guard, check=check)
             else:
                 until = end_of_attempts(operation, deadline, began)
@@ -113,7 +113,7 @@ class RetryingCaller(ABC):
     async def _run_again(
         self, operation: Operation[T], error: Exception, guard: CancellationGuard, began: float
     ) -> T:
-        deadline = choose_deadline_of(operation, self._retry_deadline)
+        deadline = choose_deadline_of(operation, self._retry_deadline, began)
         until = end_of_attempts(operation, deadline, began)
         steps = plan_retries(
             operation,

@@ -24,6 +24,7 @@ import redis.exceptions as redis_errors
 from rsmq.errors import RSMQError, show_all
 from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.time_limit import TimeLimit
 from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import (
@@ -196,40 +197,68 @@ class FailedAttempts:
         ambiguous_attempts: the number of these that may have run on the server.
         was_ambiguous: whether the last of them may have run.
         nothing_ran: whether none of them can have run.
+        is_final: whether Redis answered the last of them with an error that does not pass.
     """
 
     def __init__(
-        self, retry: Retry, deadline: float, began: float, *, follows_redirects: bool = False
+        self,
+        retry: Retry,
+        deadline: float,
+        began: float,
+        *,
+        limit: TimeLimit | None = None,
+        follows_redirects: bool = False,
     ) -> None:
         self.ambiguous_attempts = 0
         self.was_ambiguous = False
         self.nothing_ran = False
+        self.is_final = False
         self._count = 0
         self._redirects = 0
         self._follows_redirects = follows_redirects
         self._retry = retry
+        self._began = began
+        self._limit = limit
         self._retry_until = began + deadline
         self._logs_at = began + _SECONDS_BEFORE_WARNING
         self._is_logged = False
 
     def add_attempt_note(self, error: BaseException) -> None:
         """Add a note with the number of attempts to an error, if there was more than one."""
-        if self._count > 1:
+        if self._limit is not None and not self.is_final:
+            tried = format_count(self._count, "time")
+            error.add_note(f"Tried {tried} within timeout={self._limit.seconds:g} (seconds).")
+        elif self._count > 1:
             error.add_note(f"Tried {self._count} times within retry_deadline.")
 
-    def log_once(self, error: Exception) -> None:
-        """Log a warning about the last failure, once, if the call began over a second ago."""
+    def log_once(self, error: Exception, *, is_last: bool = False) -> None:
+        """
+        Log a warning about the last failure, once, if the call began over a second ago.
+
+        Errors that do not pass are not logged.
+
+        Args:
+            error: the failure.
+            is_last: whether the call is not retried any more.
+        """
         now = time.monotonic()
-        if self._is_logged or now < self._logs_at:
+        if self._is_logged or self.is_final or now < self._logs_at:
             return
         self._is_logged = True
         text = " ".join(str(error).split())
         _log.warning(
-            "%s%s The call is retried for %s (retry_deadline).",
+            "%s%s %s",
             text,
             "" if text.endswith((".", "?", "!")) else ".",
-            format_count(round(self._retry_until - now), "more second"),
+            f"The call has failed after {format_count(round(now - self._began), 'second')}."
+            if is_last
+            else self._describe_time_left(now),
         )
+
+    def _describe_time_left(self, now: float) -> str:
+        left = format_count(round(self._retry_until - now), "more second")
+        name = "retry_deadline" if self._limit is None else "timeout"
+        return f"The call is retried for {left} ({name})."
 
     def record_failure(self, error: BaseException, *, is_sent: bool) -> float | None:
         """
@@ -252,6 +281,7 @@ class FailedAttempts:
         if self._follows_redirects and code_of(error) == "NOREPLICAS":
             failure = Failure.NOTHING_RAN  # the replicas of a new primary are about to connect
         self._count += 1
+        self.is_final = failure is Failure.FINAL
         self.was_ambiguous = failure is Failure.AMBIGUOUS
         self.ambiguous_attempts += self.was_ambiguous
         self.nothing_ran = failure is Failure.NOTHING_RAN and not self.ambiguous_attempts
@@ -313,9 +343,12 @@ def plan_retries(
         RSMQError: the script rejected the call.
         RedisError, OSError: the last error, if there is no further attempt.
     """
+    limit = operation.limit
 
     def start() -> FailedAttempts:
-        return FailedAttempts(operation.retry, deadline, began, follows_redirects=follows_redirects)
+        return FailedAttempts(
+            operation.retry, deadline, began, limit=limit, follows_redirects=follows_redirects
+        )
 
     failed_attempts = start()
     while True:
@@ -335,6 +368,7 @@ def plan_retries(
                     if converted is not None:
                         raise converted from None
                     failed_attempts.add_attempt_note(error)
+                    failed_attempts.log_once(error, is_last=True)
                     setattr(error, _NOTHING_RAN_ATTRIBUTE, failed_attempts.nothing_ran)
                     raise error
                 finally:
@@ -391,22 +425,33 @@ def check_deadline(seconds: object) -> float | None:
     return check_duration("retry_deadline", to_seconds(seconds), high=_MAX_DEADLINE_SECONDS)
 
 
-def choose_deadline_of(operation: Operation[Any], deadline: float) -> float:
-    """Return the deadline of an operation, or that of its client."""
-    return deadline if operation.retry_deadline is None else operation.retry_deadline
+def choose_deadline_of(operation: Operation[Any], deadline: float, began: float) -> float:
+    """
+    Return the seconds for the retries of an operation.
+
+    Args:
+        operation: the operation.
+        deadline: that of its client.
+        began: monotonic seconds at which its first attempt began.
+    """
+    if operation.retry_deadline is not None:
+        return operation.retry_deadline
+    return deadline if operation.limit is None else operation.limit.ends_at - began
 
 
 def end_of_attempts(operation: Operation[Any], deadline: float, began: float) -> float:
     """
     Return when the server must have answered the last attempt of a call, in monotonic seconds.
 
-    It is infinite for a deadline of 0, which permits one attempt. A confirmation has time of its
-    own.
+    Without a time limit, it is infinite for a deadline of 0, which permits one attempt. A
+    confirmation has time of its own.
     """
-    if not deadline:
+    limit = operation.limit
+    if limit is None and not deadline:
         return math.inf
+    end = began + deadline if limit is None else limit.ends_at
     confirmation = operation.confirmation
-    return began + deadline + (0.0 if confirmation is None else confirmation.timeout)
+    return end + (0.0 if confirmation is None else confirmation.timeout)
 
 
 def shorter_timeout(timeout: float | None, until: float) -> float | None:

@@ -134,7 +134,7 @@ class PoolCaller:
             warn_in_watched_loop()
         is_sent: list[bool] = []
         began = time.monotonic()
-        deadline = operation.retry_deadline  # as choose_deadline_of
+        deadline = operation.retry_deadline  # as choose_deadline_of; a time limit needs none
         if deadline is None:
             deadline = self._retry_deadline
         until = end_of_attempts(operation, deadline, began)
@@ -162,7 +162,7 @@ class PoolCaller:
     def _run_again(
         self, operation: Operation[T], error: RedisError, *, is_sent: bool, began: float
     ) -> T:
-        deadline = choose_deadline_of(operation, self._retry_deadline)
+        deadline = choose_deadline_of(operation, self._retry_deadline, began)
         until = end_of_attempts(operation, deadline, began)
         steps = plan_retries(
             operation,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq import Cells, CellsMismatch, PartlyDone
+from rsmq import Cells, CellsMismatch, InvalidValue, PartlyDone
 from rsmq.cells.engine_aio import AsyncCellEngine
 from rsmq.cells.engine_sync import CellEngine
 from rsmq.cells.failures import Failures
@@ -167,6 +167,56 @@ def test_a_server_that_hangs_is_not_asked_by_each_call(spread, cells, servers, m
     finally:
         os.kill(pid, signal.SIGCONT)
     assert 1 <= len(failures) <= 10
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_timeout_ends_a_send_to_a_server_that_hangs(
+    spread, cells, servers, monkeypatch, is_checked, has_key
+):
+    """The check of its cell included. No other server is left alone because of it."""
+    failures = []
+    note = Failures.note
+    monkeypatch.setattr(
+        Failures, "note", lambda self, *failure: (failures.append(failure), note(self, *failure))
+    )
+    client = spread.open(retry_deadline=3600, socket_timeout=3600)
+    for _ in range(6 * is_checked):
+        client.send_message("q", "warm")
+    before = [spread.count(cell) for cell in range(6)]
+    key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 1)
+    with servers.of_cell(1).raw() as raw:
+        pid = raw.info("server")["process_id"]
+    os.kill(pid, signal.SIGSTOP)
+    errors = []
+    try:
+        for _ in range(1 if has_key else 6):
+            try:
+                client.send_message("q", "x", key=key if has_key else None, timeout=0.3)
+            except redis_errors.TimeoutError as error:
+                errors.append(error)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert errors
+    assert all("within timeout=0.3" in error.__notes__[0] for error in errors)
+    assert len({server for server, _ in failures}) <= 1
+    with servers.of_cell(1).raw() as raw:
+        wait_until(raw.ping)
+    for cell in (0, 2, 3, 5):
+        assert spread.count(cell) >= before[cell]
+    assert client.send_message("q", "y", key=key, timeout=3600)
+
+
+def test_a_timeout_that_is_not_a_positive_number_is_refused_by_cells(spread, cells):
+    for send in (
+        lambda **options: cells.send_message("q", "x", **options),
+        lambda **options: cells.send_message("q", "x", key="k", **options),
+        lambda **options: cells.send_messages("q", ["x"], **options),
+        lambda **options: cells.publish(["q"], "x", **options),
+    ):
+        with pytest.raises(InvalidValue, match=r"timeout must be between 0\.001 and 86400"):
+            send(timeout=0)
+    assert [spread.count(cell) for cell in range(6)] == [0] * 6
 
 
 def test_receives_look_at_the_other_cells(spread, cells, down):

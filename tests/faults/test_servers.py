@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import threading
 import time
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import redis
 import redis.exceptions as redis_errors
 
-from rsmq import BYTES, RSMQ, TEXT, AsyncRSMQ, MessageTooLong, QueueNotFound
+from rsmq import (
+    BYTES,
+    RSMQ,
+    TEXT,
+    AsyncRSMQ,
+    InvalidValue,
+    MessageTooLong,
+    NotReplicated,
+    QueueNotFound,
+)
 from rsmq.transport.retry import has_not_run
 from tests.blocking import Blocking
 from tests.ledger import run_with_kills
 from tests.proxy import Proxy
 from tests.scale import scaled
-from tests.servers import Server, redis_7, redis_62
+from tests.servers import Server, free_port, redis_7, redis_62
 
 
 @pytest.fixture(params=[redis_7, redis_62])
@@ -688,9 +700,9 @@ def test_a_call_that_is_over_time_breaks_no_other_call(hung):
     """The calls of an event loop share a connection, which stays open."""
     with hung.server.raw() as raw:
         raw.ping()
-        rsmq = hung(retry_deadline=0.2, socket_timeout=HOUR)
+        rsmq = hung(socket_timeout=HOUR, retry_deadline=HOUR)
         with pytest.raises(redis_errors.TimeoutError):
-            rsmq.send_message("q", "late")
+            rsmq.send_message("q", "late", timeout=0.2)
         os.kill(hung.server._process.pid, signal.SIGCONT)
         connections = raw.info("stats")["total_connections_received"]
         while raw.zcard("rsmq:q") < 2:  # the call was run when the server continued
@@ -704,11 +716,112 @@ def test_a_call_that_is_over_time_breaks_no_other_call(hung):
 
 
 def test_a_call_after_an_attempt_over_time_has_the_usual_timeout(hung):
-    rsmq = hung(retry_deadline=0.2, socket_timeout=HOUR)
+    rsmq = hung(socket_timeout=HOUR, retry_deadline=HOUR)
     with pytest.raises(redis_errors.TimeoutError):
-        rsmq.get_queue_attributes("q")
+        rsmq.send_message("q", "late", timeout=0.2)
     os.kill(hung.server._process.pid, signal.SIGCONT)
-    assert rsmq.get_queue_attributes("q").messages == 1
+    assert rsmq.get_queue_attributes("q").messages >= 1
+
+
+def test_a_call_of_a_hung_server_logs_a_warning_before_it_ends(hung, caplog, monkeypatch):
+    """Also if it is not retried: with the defaults, its one attempt takes all the time."""
+    monkeypatch.setattr("rsmq.transport.retry._SECONDS_BEFORE_WARNING", 0.1)
+    rsmq = hung(retry_deadline=0.3, socket_timeout=HOUR)
+    for call in (lambda: rsmq.send_message("q", "m"), lambda: rsmq.get_queue_attributes("q")):
+        caplog.clear()
+        with pytest.raises(redis_errors.TimeoutError):
+            call()
+        (record,) = caplog.records
+        assert (record.name, record.levelname) == ("rsmq.transport", "WARNING")
+        assert record.getMessage().endswith(" The call has failed after 0 seconds.")
+
+
+SENDS = [
+    lambda rsmq, **options: rsmq.send_message("q", "m", **options),
+    lambda rsmq, **options: rsmq.send_message("q", "m", dedup_id="d", **options),
+    lambda rsmq, **options: rsmq.send_message("q", "m", min_replicas=1, replica_timeout=0.1,
+                                              **options),
+    lambda rsmq, **options: rsmq.send_messages("q", ["m", "n"], **options),
+    lambda rsmq, **options: rsmq.send_messages("q", ["m" * 10_000] * 2, **options),
+    lambda rsmq, **options: rsmq.publish(["q"], "m", **options),
+]  # fmt: skip
+SEND_IDS = ["send", "dedup_id", "replicas", "batch", "batch of large bodies", "publish"]
+
+
+@pytest.mark.parametrize("send", SENDS, ids=SEND_IDS)
+def test_a_timeout_ends_a_send_to_a_hung_server(hung, send):
+    rsmq = hung(retry_deadline=HOUR, socket_timeout=HOUR)
+    with pytest.raises(redis_errors.TimeoutError) as caught:
+        send(rsmq, timeout=timedelta(seconds=0.2))
+    assert "Tried 1 time within timeout=0.2 (seconds)." in caught.value.__notes__
+
+
+@pytest.mark.parametrize("send", SENDS, ids=SEND_IDS)
+def test_a_timeout_ends_the_connecting_of_a_send_too(hung, send):
+    hung()
+    rsmq = hung.open(retry_deadline=HOUR, socket_timeout=HOUR)
+    with pytest.raises(redis_errors.TimeoutError) as caught:
+        send(rsmq, timeout=0.2)
+    # On asyncio, calls that wait for replicas connect behind the shared queue of such calls.
+    is_queued = send is SENDS[2] and isinstance(rsmq, Blocking)
+    assert has_not_run(caught.value) is not is_queued
+
+
+@pytest.mark.parametrize("deadline", [0, HOUR])
+def test_a_timeout_replaces_the_deadline_of_the_client(open_client, deadline):
+    rsmq = open_client(f"redis://127.0.0.1:{free_port()}/0", retry_deadline=deadline)
+    with pytest.raises(redis_errors.ConnectionError, match="Is Redis running at") as caught:
+        rsmq.send_message("q", "m", timeout=0.5)
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(r"Tried (\d\d|[2-9]) times within timeout=0.5 \(seconds\)\.", note)
+
+
+@pytest.mark.parametrize("send", SENDS, ids=SEND_IDS)
+def test_a_timeout_changes_nothing_if_the_server_answers(open_client, server, send):
+    with server.raw() as raw:
+        rsmq = open_client(server.url, ns="timeouts", retry_deadline=0)
+        rsmq.create_queue("q", exist_ok=True)
+        rsmq.purge_queue("q")
+        with suppress(NotReplicated):
+            send(rsmq, timeout=HOUR)
+        assert raw.zcard("timeouts:q") in {1, 2}
+        rsmq.delete_queue("q")
+
+
+def test_a_timeout_breaks_no_call_that_waits_on_the_same_connection():
+    server = Server(redis_7())
+
+    async def calls(raw):
+        async with AsyncRSMQ.from_url(server.url, socket_timeout=HOUR, retry_deadline=HOUR) as rsmq:
+            await rsmq.create_queue("q")
+            await rsmq.send_message("q", "first")
+            connections = raw.info("stats")["total_connections_received"]
+            os.kill(server._process.pid, signal.SIGSTOP)
+            other = asyncio.ensure_future(rsmq.send_message("q", "other"))
+            with pytest.raises(redis_errors.TimeoutError):
+                await rsmq.send_message("q", "late", timeout=0.2)
+            assert not other.done()
+            os.kill(server._process.pid, signal.SIGCONT)
+            id = await other
+            assert raw.hget("rsmq:q:Q", id) == b"other"
+            assert (await rsmq.get_message("q", id)).body == "other"
+            assert raw.info("stats")["total_connections_received"] == connections
+
+    try:
+        with server.raw() as raw:
+            asyncio.run(calls(raw))
+    finally:
+        os.kill(server._process.pid, signal.SIGCONT)
+        server.stop()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 86_401, "2", True, float("nan")])
+def test_a_timeout_that_is_not_a_positive_number_is_refused(open_client, timeout):
+    rsmq = open_client(f"redis://127.0.0.1:{free_port()}/0", retry_deadline=HOUR)
+    text = f"timeout must be between 0.001 and 86400, not {timeout!r}. Pass a number of seconds"
+    for send in SENDS:
+        with pytest.raises(InvalidValue, match=re.escape(text)):
+            send(rsmq, timeout=timeout)
 
 
 def test_a_server_without_hello_is_used_and_polled(open_client):

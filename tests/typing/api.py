@@ -54,6 +54,9 @@ def synchronous(rsmq: RSMQ) -> None:
     minute = timedelta(minutes=1)
     assert_type(rsmq.send_message("q", "m", delay=minute), str)
     assert_type(rsmq.publish(["q"], "m", deliver_at=datetime.now(UTC)), dict[str, str])
+    assert_type(rsmq.send_message("q", "m", timeout=2.0), str)
+    assert_type(rsmq.send_messages("q", ["m"], timeout=minute), list[str])
+    rsmq.send_message("q", "m", timeout="2")  # type: ignore[arg-type]
     rsmq.send_message("q", "m", deliver_at=minute)  # type: ignore[arg-type]
     with rsmq.consume(["q", "p"], wait=minute, batch=5) as messages:
         for each in messages:
@@ -67,6 +70,7 @@ def synchronous(rsmq: RSMQ) -> None:
 async def asynchronous(rsmq: AsyncRSMQ) -> None:
     """Check the results of the asyncio client."""
     assert_type(await rsmq.send_message("q", "m"), str)
+    assert_type(await rsmq.send_message("q", "m", timeout=2.0), str)
     assert_type(await rsmq.pop_message("q", wait=5), Message | None)
     assert_type(await rsmq.receive_messages("q", 5, wait=None), list[Message])
     assert_type(await rsmq.count_messages("q"), MessageCounts)

@@ -45,8 +45,9 @@ from rsmq.operations.queues import (
     set_queue_attributes,
 )
 from rsmq.operations.restore import RestoredMessage, restore_messages
-from rsmq.operations.sending import send_raws
+from rsmq.operations.sending import send_messages, send_raws
 from rsmq.operations.spark.staged_writes import stage_messages
+from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire import limits
 from rsmq.wire.keys import Namespace
 from tests.expect import refused
@@ -186,6 +187,20 @@ def test_delete_after_an_ambiguous_failure_accepts_a_missing_message():
 def test_deleting_a_missing_queue_is_queue_not_found():
     with refused(QueueNotFound, "Queue not found"):
         delete_queue(NS, "q").parse(0)
+
+
+@pytest.mark.parametrize("bodies", [["m"], ["m" * 10_000] * 2])
+def test_all_steps_of_a_batch_share_its_time_limit(bodies):
+    limit = TimeLimit(2.0, 1000.0)
+    steps = send_messages(
+        NS, "q", bodies, delay=None, deliver_at=None, front=False, dedup_ids=None,
+        dedup_window=300, codec=TEXT, realtime=False, limit=limit,
+    )  # fmt: skip
+    step = next(steps)
+    assert step.limit is limit
+    if len(bodies) > 1:
+        assert step.fallback.limit is limit
+        assert steps.send(b"0" * 10).limit is limit
 
 
 def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
