@@ -22,6 +22,8 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     memory-nearly-full      W  by hand
     replica                 E  by hand
     replicas-not-required   N  by hand
+    no-tracking             N  by hand
+    small-tracking-table    W  by hand
     no-hash-tag             E  by hand
     rights                  N  by hand
     not-looked-at           N  by hand

@@ -114,6 +114,22 @@ _SERVER = {
         "sends that will be lost.",
         "By hand, where that matters: redis-cli CONFIG SET min-replicas-to-write 1.",
     ),
+    "no-tracking": Fault(
+        "note",
+        "the server, or a proxy before it, does not know {detail}",
+        "a proxy, a command that was renamed, or memory://",
+        "Calls with wait= poll: they wake up later, and cost the server more.",
+        "By hand: connect without the proxy, or permit HELLO 3 and CLIENT TRACKING.",
+    ),
+    "small-tracking-table": Fault(
+        "warning",
+        "tracking-table-max-keys is {number}",
+        "the server's configuration",
+        "Calls with wait= that wait for more queues than that, those of all clients together, may "
+        "wake up 30 seconds late.",
+        "By hand: redis-cli CONFIG SET tracking-table-max-keys 1000000, and the same in "
+        "redis.conf.",
+    ),
     "no-hash-tag": Fault(
         "error",
         "this is a node of a Redis Cluster, and the namespace {ns} has no hash tag",

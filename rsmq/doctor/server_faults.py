@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -17,11 +18,17 @@ from rsmq.operations.doctor import IndexFacts, examine_rights
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import Namespace
 
+T = TypeVar("T")
+
 #: A server that uses at least this share of maxmemory is nearly full.
 NEARLY_FULL_SHARE = 0.9
 
 _MIN_VERSION = (6, 2)
-_SETTINGS = ("appendfsync", "min-replicas-to-write", "save")
+_TRACKING_TABLE_SETTING = "tracking-table-max-keys"
+_SETTINGS = ("appendfsync", "min-replicas-to-write", "save", _TRACKING_TABLE_SETTING)
+
+#: A smaller tracking table has no room for the queues that all clients wait for. 0 has no limit.
+MIN_TRACKED_KEYS = 10_000
 
 #: The commands that each part of this library needs, as in docs/security.md.
 REQUIRED_COMMANDS = {
@@ -55,7 +62,11 @@ def find_server_faults(rsmq: RSMQ, index: IndexFacts) -> list[Finding]:
     settings = _read_settings(rsmq)
     findings = []
     if settings is None:
-        findings.append(_make_unexamined(ns, "CONFIG GET (saving, replicas)"))
+        findings.append(_make_unexamined(ns, "CONFIG GET (saving, replicas, tracking)"))
+    findings += [
+        make_finding(code, ns, **values)
+        for code, values in (*_find_missing_tracking(rsmq), *_find_small_tracking_table(settings))
+    ]
     if index.info is None:
         findings.append(_make_unexamined(ns, "INFO (memory, saving, version, replication)"))
         return findings
@@ -127,6 +138,24 @@ def _find_replication_faults(
     return []
 
 
+def _find_missing_tracking(rsmq: RSMQ) -> list[_ServerFault]:
+    """Return the fault of a server or proxy that does not know what reports of changes need."""
+    for words in (("HELLO",), ("CLIENT", "TRACKING", "OFF")):
+        try:
+            rsmq.run(_make_plain_command(rsmq.namespace, words, bool))
+        except ResponseError as error:
+            if "unknown" in str(error).lower() or "NOPROTO" in str(error):
+                return [("no-tracking", {"detail": " ".join(words[:2])})]
+    return []
+
+
+def _find_small_tracking_table(settings: dict[str, str] | None) -> list[_ServerFault]:
+    limit = int((settings or {}).get(_TRACKING_TABLE_SETTING, 0))
+    if 0 < limit < MIN_TRACKED_KEYS:
+        return [("small-tracking-table", {"number": limit})]
+    return []
+
+
 def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
     """Read ``_SETTINGS``; None if this user, server or client does not permit it."""
     settings: dict[str, str] = {}
@@ -142,14 +171,7 @@ def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
 
 
 def _make_config_get(namespace: Namespace, name: str) -> Operation[dict[str, str] | None]:
-    """
-    Return an operation that sends CONFIG GET as a plain command: no script may call it.
-
-    It goes to the server that has the namespace. Some clients send only the script of an operation.
-    Its reply is nil, which means that the setting is unknown.
-    """
-    words = (b"CONFIG", b"GET", name.encode())
-    packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+    """Return an operation that reads a setting; None means that it is unknown."""
 
     def parse(reply: Any) -> dict[str, str] | None:
         if reply is None:
@@ -157,14 +179,28 @@ def _make_config_get(namespace: Namespace, name: str) -> Operation[dict[str, str
         pairs = reply.items() if isinstance(reply, dict) else zip(*[iter(reply)] * 2, strict=True)
         return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
 
+    return _make_plain_command(namespace, ("CONFIG", "GET", name), parse)
+
+
+def _make_plain_command(
+    namespace: Namespace, words: Sequence[str], parse: Callable[[Any], T]
+) -> Operation[T]:
+    """
+    Return an operation that sends a plain command, which no script may call.
+
+    It goes to the server that has the namespace. Some clients send only the script of an operation.
+    Its reply is nil, which means that the answer is unknown.
+    """
+    encoded = [word.encode() for word in words]
+    packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)
     return Operation(
-        _UNKNOWN_SETTING, (namespace.queues,), (), parse, Retry.ALWAYS, packed=(packed,)
+        _UNKNOWN_ANSWER, (namespace.queues,), (), parse, Retry.ALWAYS, packed=(packed,)
     )
 
 
 _UNKNOWN_SOURCE = b"return false"
-_UNKNOWN_SETTING = Script(
-    "config",
+_UNKNOWN_ANSWER = Script(
+    "unknown",
     _UNKNOWN_SOURCE,
     # Redis names scripts by SHA-1; nothing is kept secret by it.
     hashlib.sha1(_UNKNOWN_SOURCE, usedforsecurity=False).hexdigest().encode(),

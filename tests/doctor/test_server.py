@@ -84,6 +84,31 @@ def test_persistence_settings(rsmq, change_settings):
     assert find_server_faults(rsmq) == {}
 
 
+def test_small_tracking_table_is_a_warning_with_its_size(rsmq, change_settings):
+    for limit, is_found in ((0, False), (1, True), (9999, True), (10_000, False)):
+        change_settings(tracking_table_max_keys=limit)
+        assert ("small-tracking-table" in find_server_faults(rsmq)) is is_found
+    change_settings(tracking_table_max_keys=5)
+    finding = find_server_faults(rsmq)["small-tracking-table"]
+    assert (finding.severity, finding.text) == ("warning", "tracking-table-max-keys is 5")
+    assert "CONFIG SET tracking-table-max-keys 1000000" in finding.remedy
+
+
+@pytest.mark.parametrize(("renamed", "shown"), [("HELLO", "HELLO"), ("CLIENT", "CLIENT TRACKING")])
+def test_server_that_can_not_report_changes_is_a_note(renamed, shown):
+    """Proxies that do not know these commands reply with the same error."""
+    server = Server(redis_7(), "--rename-command", renamed, "")
+    try:
+        with RSMQ.from_url(server.url) as rsmq:
+            finding = find_server_faults(rsmq)["no-tracking"]
+    finally:
+        server.stop()
+    assert (finding.severity, finding.text) == (
+        "note", f"the server, or a proxy before it, does not know {shown}",
+    )  # fmt: skip
+    assert "poll" in finding.harm
+
+
 def test_failed_save_is_an_error():
     server = Server(redis_7())
     shutil.rmtree(server.folder)
@@ -175,7 +200,7 @@ def test_missing_rights_to_examine_are_notes(log_in):
     assert {each.severity for each in findings.values()} == {"note"}
     hidden = [each.text for each in examine(rsmq).findings if each.code == "not-looked-at"]
     assert hidden == [
-        "could not examine: CONFIG GET (saving, replicas)",
+        "could not examine: CONFIG GET (saving, replicas, tracking)",
         "could not examine: INFO (memory, saving, version, replication)",
     ]
 
@@ -271,7 +296,7 @@ def test_embedded_server_is_examined_without_its_settings():
         report = examine(rsmq)
 
         assert (report.queues, report.messages, report.faults) == (1, 1, ())
-        assert {each.code for each in report.findings} == {"not-looked-at"}
+        assert {each.code for each in report.findings} == {"no-tracking", "not-looked-at"}
 
 
 @pytest.mark.parametrize("options", [{"protocol": 2}, {"protocol": 3}, {"decode_responses": True}])
