@@ -50,9 +50,10 @@ _DAY_SECONDS = 86_400
 _HELP = """
 Run the commands of rfq on RSMQ queues.
 
-A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight. The
-options are those of rfq. Unlike in rfq, harvest keeps the order, list-queue begins with the message
-that is received next, consume writes JSON, and purge-queue asks first.
+A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight, and
+those that wait for a retry. The options are those of rfq. Unlike in rfq, harvest keeps the order,
+list-queue begins with the message that is received next, consume writes JSON, and purge-queue asks
+first.
 
 If neither --url nor RSMQ_URL nor a profile sets the URL of Redis, RFQ_REDIS_HOST and
 RFQ_REDIS_PORT do.
