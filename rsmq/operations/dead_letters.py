@@ -14,6 +14,7 @@ from rsmq.errors import (
     InvalidValue,
     MissingParameter,
     NotReplicated,
+    QueueNotFound,
     RSMQError,
     add_remedy,
     show,
@@ -213,14 +214,17 @@ class _Redrive:
         """Redrive visible messages, each to the queue that it came from."""
         sources = yield from _find_sources(self.namespace, self.source)
         max_score, skip = b"", 0
+        missing: QueueNotFound | None = None
         while number := self._number_of_step(redriven):
             now, origins = yield self._origins(max_score, skip, number)
             max_score = max_score or now
             if not origins:
                 break
             before = len(redriven)
-            yield from self._return(origins, sources, redriven)
+            missing = (yield from self._return(origins, sources, redriven)) or missing
             skip += len(origins) - len(redriven) + before
+        if missing is not None:
+            raise missing
 
     def _return_chosen(self, chosen: list[_Chosen], redriven: list[tuple[str, str]]) -> Steps[None]:
         sources = yield from _find_sources(self.namespace, self.source)
@@ -230,13 +234,18 @@ class _Redrive:
             _, origins = yield self._origins(b"", 0, 0, [id for id, _ in step])
             names = {id: name for (id, _), name in origins}
             found += [(each, names[each[0]]) for each in step if each[0] in names]
-        yield from self._return(found, sources, redriven)
+        missing = yield from self._return(found, sources, redriven)
+        if missing is not None:
+            raise missing
 
     def _return(
         self, origins: list[_Origin], sources: list[QueueKeys], redriven: list[tuple[str, str]]
-    ) -> Steps[None]:
+    ) -> Steps[QueueNotFound | None]:
         """
         Redrive messages, each to the queue that it came from; else to the only source.
+
+        Returns:
+            The error of a queue that does not exist; its messages stay, the others are redriven.
 
         Raises:
             MissingParameter: no record says where a message came from, and there is not one source.
@@ -249,8 +258,19 @@ class _Redrive:
                 name = sources[0].name  # noqa: PLW2901 - the name that it has now
             by_target.setdefault(name, []).append(chosen)
         lenient = Namespace(self.namespace.name, strict_names=False)
+        missing: QueueNotFound | None = None
         for name, chosen_of_target in by_target.items():
-            yield from self._redrive_chosen(lenient.queue(name), chosen_of_target, redriven)
+            try:
+                yield from self._redrive_chosen(lenient.queue(name), chosen_of_target, redriven)
+            except QueueNotFound as error:
+                if error.value == self.source.name:
+                    raise
+                if len(sources) == 1 and sources[0].name != name:  # the queue has a new name
+                    yield from self._redrive_chosen(sources[0], chosen_of_target, redriven)
+                    continue
+                missing = error
+                error.hint = f"{error.hint}, or pass another queue for its messages as destination"
+        return missing
 
     def _number_of_step(self, redriven: list[tuple[str, str]]) -> int:
         if self.limit is None:

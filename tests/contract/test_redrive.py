@@ -211,3 +211,26 @@ def test_invalid_redrives_of_given_messages_are_refused(env, queue, dead):
     with pytest.raises(InvalidValue):
         env.rsmq.redrive_messages(dead, queue, [id] * 10_001)
     assert env.state() == before
+
+
+def test_messages_of_a_queue_with_a_new_name_return_to_the_only_queue_with_the_policy(
+    env, queue, dead
+):
+    env.rsmq.set_dead_letter_policy(queue, dead, 9)
+    send_dead_letters(env, dead, ["its-old-name", queue])
+
+    assert len(env.rsmq.redrive_messages(dead)) == 2
+    assert sorted(bodies(env, queue)) == [b"of its-old-name", f"of {queue}".encode()]
+
+
+@pytest.mark.parametrize("are_chosen", [False, True])
+def test_a_queue_that_is_gone_keeps_no_other_message_from_its_queue(env, queue, dead, are_chosen):
+    ids = send_dead_letters(env, dead, ["gone", queue, "gone", queue])
+
+    with pytest.raises(QueueNotFound) as caught:
+        env.rsmq.redrive_messages(dead, ids=ids if are_chosen else None)
+
+    assert caught.value.value == "gone"
+    assert "destination" in str(caught.value)
+    assert bodies(env, queue) == [f"of {queue}".encode()] * 2
+    assert sorted(env.scores(dead)) == sorted([ids[0], ids[2]])

@@ -319,7 +319,7 @@ def _redrive(args: argparse.Namespace) -> Job:
 
     queues = _make_queues(args)
     _require_queues(queues, [args.dead_letter_queue, args.otherwise])
-    refuse_loop(queues, args.dead_letter_queue, queues, args.otherwise)
+    refuse_loop(queues, args.dead_letter_queue, queues, args.otherwise, option="otherwise")
     return lambda spark, callback: pipelines.redrive(
         spark, queues, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
         batch=args.batch, tell=callback,

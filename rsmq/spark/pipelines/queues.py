@@ -158,7 +158,12 @@ def _find_places(queues: Queues) -> set[tuple[object, int, str]]:
 
 
 def refuse_loop(
-    source: Queues, names: str | Sequence[str], target: Queues, queue: str | None
+    source: Queues,
+    names: str | Sequence[str],
+    target: Queues,
+    queue: str | None,
+    *,
+    option: str = "to",
 ) -> None:
     """
     Refuse to send what is read from queues to one of them: it would be read again, without end.
@@ -168,13 +173,14 @@ def refuse_loop(
         names: their names.
         target: the server and the namespace of the queue that is written.
         queue: its name; None if each row has its own.
+        option: the option that names it.
 
     Raises:
         InvalidOption: the queue is one of those that are read.
     """
     if queue in join_names(names).split(",") and source.shares_queues(target):
         raise InvalidOption(
-            "to",
+            option,
             f"{queue!r} is read by this job itself, which would never end. Give another queue.",
             value=queue,
         )

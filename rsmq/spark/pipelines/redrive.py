@@ -63,7 +63,7 @@ def redrive(
         InvalidOption: ``otherwise`` is the dead-letter queue itself.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
     """
-    refuse_loop(at, dead_letter_queue, at, otherwise)
+    refuse_loop(at, dead_letter_queue, at, otherwise, option="otherwise")
     at.require((dead_letter_queue, otherwise))
     possible = [name for name in at.list_names() if name != dead_letter_queue]
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
