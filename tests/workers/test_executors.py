@@ -67,6 +67,35 @@ def test_worker_whose_event_loop_ends_fails_and_releases_its_messages(env, rsmq,
     assert env.in_flight(worker.name) == {}
 
 
+@pytest.mark.parametrize("name", ENDS)
+def test_message_that_ends_the_event_loop_in_each_run_becomes_a_dead_letter(env, rsmq, name):
+    env.create_queues("q", "dead")
+    id = rsmq.send_message("q", "poison")
+    attempts = []
+
+    def run():
+        worker = env.create_worker(name="w", grace=5)
+
+        @worker.listener("q", vt=60, max_retries=1, backoff=0, dead_letter_queue="dead")
+        async def handle(body, message):
+            attempts.append(message.attempt)
+            ENDS[name][0](body)
+            await asyncio.sleep(30)
+
+        env.expected_to_fail.append(worker)
+        worker.start()
+        wait_until(lambda: worker._worker_loop.finished.is_set() or worker.numbers.dead)
+        worker.stop()
+
+    while env.scores("dead").keys() != {id}:
+        assert len(attempts) < 10
+        run()
+
+    assert attempts == [1, 2, 3, 4, 5, 6]
+    assert env.is_empty("q")
+    assert not env.raw.exists(f"{env.ns}:q:x:unbegun")
+
+
 def test_run_raises_the_end_of_the_event_loop(env, rsmq):
     env.create_queues("q")
     worker = env.create_worker(grace=5)

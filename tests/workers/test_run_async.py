@@ -180,6 +180,29 @@ def test_a_handler_whose_task_is_cancelled_is_called_again(env, rsmq):
     assert worker.numbers.deferred == 2
 
 
+@pytest.mark.parametrize("batch", [None, 1], ids=["message", "batch"])
+def test_a_handler_that_always_cancels_its_task_uses_up_its_attempts(env, rsmq, batch):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+    options = {"backoff": 0, "max_retries": 1, "dead_letter_queue": "dead"}
+    attempts = []
+
+    @worker.listener("q", batch=batch, **options)
+    async def handle(body, message):
+        attempts.append((message if batch is None else message[0]).attempt)
+        asyncio.current_task().cancel()
+        await asyncio.sleep(60)
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.dead == 1 or len(attempts) > 10)
+
+    assert attempts == [1, 1, 1, 2]
+    assert worker.numbers.deferred == 2
+    assert env.scores("dead").keys() == {id}
+    assert rsmq.peek_messages("dead")[0].reason.exception.startswith("CancelledError")
+
+
 def test_a_cancelled_error_that_a_handler_raises_is_a_failure(env, rsmq):
     env.create_queues("q")
     worker = env.create_worker()

@@ -218,17 +218,19 @@ class Heartbeat:
             released += sum(self._release_abandoned(queue, lease, reason) for lease in leases)
         return released
 
-    def release_calls(self, jobs: Iterable[Job], reason: str) -> None:
-        """Release the messages of abandoned calls."""
+    def release_calls(self, jobs: Iterable[Job], reason: str, *, are_attempts: bool) -> None:
+        """Release the messages of abandoned calls; see ``Settler.release`` for are_attempts."""
         for job in jobs:
             for lease in job.leases:
-                self._release_abandoned(job.cell_queue, lease, reason)
+                self._release_abandoned(job.cell_queue, lease, reason, are_attempts=are_attempts)
 
-    def _release_abandoned(self, queue: CellQueue, lease: Lease, reason: str) -> bool:
+    def _release_abandoned(
+        self, queue: CellQueue, lease: Lease, reason: str, *, are_attempts: bool = False
+    ) -> bool:
         if lease.state in {SETTLING, SETTLED, LOST}:
             return False
         lane = queue.lane
         self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
-        self._settler.release(queue, [lease])
+        self._settler.release(queue, [lease], are_attempts=are_attempts)
         lane.cancel(lease.job)
         return True

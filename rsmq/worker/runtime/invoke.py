@@ -22,6 +22,10 @@ from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.message_state import RUNNING
 
+#: A message whose task the program has cancelled is deferred if fewer of its receives were no
+#: attempts. More cancellations may be the work of its handler, and count.
+_MAX_CANCELLATIONS = 2
+
 #: The call that this thread or task runs; for the log records of handlers.
 current_job: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
 
@@ -95,8 +99,10 @@ class Invoker:
             failure = error
             if job.is_timed_out:
                 failure = _make_timeout(job, error)
-            elif issubclass(type(error), asyncio.CancelledError) and is_cancelled_by_program(
-                asyncio.current_task(), job
+            elif (
+                issubclass(type(error), asyncio.CancelledError)
+                and is_cancelled_by_program(asyncio.current_task(), job)
+                and all(lease.unbegun < _MAX_CANCELLATIONS for lease in job.leases)
             ):
                 failure = Defer("the program has cancelled its task")
             job.failure = read_error(failure, job.lane.policy)
@@ -204,7 +210,7 @@ def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:
 
 
 def is_cancelled_by_program(task: asyncio.Task[Any] | None, job: Job) -> bool:
-    """Return whether the program has cancelled the task of a call, and not the worker."""
+    """Return whether the program, or the handler, has cancelled a call's task, not the worker."""
     return task is not None and task.cancelling() > 0 and job.task is not None
 
 

@@ -272,7 +272,12 @@ class WorkerLoop:
                 continue
             with self.run_queue.lock:
                 jobs, end.jobs = end.jobs, []
-            self._heartbeat.release_calls(jobs, "its handler can't end any more")
+            # One of the calls may have ended the executor, and would do so in each run: so they
+            # count, unless the worker was to stop anyway.
+            are_attempts = self.failure is not None or not self.is_stopping
+            self._heartbeat.release_calls(
+                jobs, "its handler can't end any more", are_attempts=are_attempts
+            )
             if not self.is_stopping:
                 self.failure = ExecutorEnded(end.cause)
                 _log.critical("worker %s stops: %s", self._name, self.failure)

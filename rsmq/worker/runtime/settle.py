@@ -185,8 +185,17 @@ class Settler:
             action = "retry" if isinstance(outcome, Retried) else "defer"
         self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
 
-    def release(self, queue: CellQueue, leases: Iterable[Lease]) -> None:
-        """Release messages at the next write. The lock of the lanes is not held."""
+    def release(
+        self, queue: CellQueue, leases: Iterable[Lease], *, are_attempts: bool = False
+    ) -> None:
+        """
+        Release messages at the next write. The lock of the lanes is not held.
+
+        Args:
+            queue: their queue.
+            leases: the messages.
+            are_attempts: whether calls that began count, although they were interrupted.
+        """
         for lease in leases:
             with queue.lane.lock:
                 is_begun = lease.state not in UNBEGUN
@@ -195,7 +204,7 @@ class Settler:
                 self.mark_lost(queue, lease, "its visibility timeout was over")
                 continue
             is_quarantined = lease.job.is_quarantined
-            if is_begun and _is_attempt(queue, lease):
+            if is_begun and (are_attempts or _is_attempt(queue, lease)):
                 kind = Kind(queue, "released", "release", lease.count, False)
             else:
                 kind = Kind(queue, "released", "unbegun", lease.count, is_quarantined)
