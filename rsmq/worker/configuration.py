@@ -214,7 +214,8 @@ class Configuration(Generic[B_co]):
                 queue's own dead-letter policy; else forever.
             backoff: the pause before the next attempt: ``exponential(first, cap)``,
                 ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
-                or a function of the attempt, from 1. None is exponential(1, 300).
+                or a function of the attempt, from 1. None is exponential(1, 300). For a message
+                that is deferred (``Defer``), the number of its deferrals counts, if it is higher.
             no_retry: exceptions after which a message is not tried again.
             dead_letter_queue: the queue that a message is moved to after the last attempt, with the
                 reason. It must exist, or be created. None is that of the queue's own policy.

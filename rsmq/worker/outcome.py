@@ -20,6 +20,8 @@ Backoff: TypeAlias = Callable[[int], float]
 
 #: How often a message is deferred, and for how long in total, if the listener sets nothing else.
 DEFAULT_MAX_DEFERRALS, DEFAULT_MAX_DEFERRED_SECONDS = 10_000, 7 * 86_400.0
+#: The shortest pause of a deferral, so that the default number lasts for 17 minutes at least.
+MIN_DEFER_SECONDS = 0.1
 #: The longest pause of a deferral: it is stored for so long how often a message was deferred.
 MAX_DEFER_SECONDS = 7 * 86_400
 
@@ -62,7 +64,8 @@ class Defer(Exception):
     ``Worker.listener``.
 
     Attributes:
-        after: seconds until the handler is called again; None is the listener's back-off.
+        after: seconds until the handler is called again, at least 0.1; None is the listener's
+            back-off, which grows with each deferral.
     """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
@@ -71,7 +74,8 @@ class Defer(Exception):
 
         Args:
             reason: for the log.
-            after: seconds from 0 to 604,800, a week; None is the listener's back-off.
+            after: seconds from 0 to 604,800, a week; less than 0.1 is 0.1. None is the listener's
+                back-off, which grows with each deferral.
 
         Raises:
             InvalidFormat: reason is a number: that is Defer(after=30).
@@ -255,7 +259,7 @@ class Policy:
 
 
 def decide(  # noqa: PLR0911 - a table, line by line
-    failure: Failure, attempt: int, policy: Policy
+    failure: Failure, attempt: int, policy: Policy, *, unbegun: int = 0
 ) -> Outcome:
     """
     Return the outcome of a message whose handler raised.
@@ -264,6 +268,7 @@ def decide(  # noqa: PLR0911 - a table, line by line
         failure: the exception of its handler.
         attempt: the number of the attempt, from 1.
         policy: its listener's policy.
+        unbegun: how many of its receives count as not begun; it was deferred so often.
     """
     kind = failure.kind
     if kind == "discard":
@@ -275,7 +280,10 @@ def decide(  # noqa: PLR0911 - a table, line by line
     if kind in {"not_decodable", "unroutable", "took_process_down", "deferred_too_often"}:
         return _dead_letter_or_drop(failure.text, attempt, policy)
     if kind == "defer":
-        pause = _pause(policy, attempt) if failure.after is None else failure.after
+        # Where it can't be stored that a receive was no attempt, the number of attempts grows.
+        number = max(attempt, unbegun + 1)
+        pause = _pause(policy, number) if failure.after is None else failure.after
+        pause = min(max(pause, MIN_DEFER_SECONDS), MAX_DEFER_SECONDS)
         return Deferred(pause, f"deferred by its handler{_reason(failure)}")
     summary = f"{failure.name} on attempt {attempt}"
     if failure.is_final:

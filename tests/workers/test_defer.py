@@ -110,6 +110,59 @@ def test_the_pause_is_the_back_off_unless_it_is_named(env, rsmq):
     assert 295 < env.due_in("q", id) <= 300
 
 
+def test_the_back_off_grows_with_each_deferral(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+
+    @worker.listener("q", backoff=[100, 200, 300], retry_forever=True)
+    def handle(body):
+        raise Defer("not now")
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    for number, pause in enumerate([100, 200, 300, 300], 1):
+        wait_until(lambda: worker.numbers.deferred == number)  # noqa: B023 - used at once
+        assert pause - 50 < env.due_in("q", id) <= pause
+        env.advance_time("q", pause)
+
+    wait_until(lambda: unbegun(env) == {id: 5})
+
+
+@pytest.mark.parametrize(
+    ("after", "pause"), [(0, 0.1), (0.01, 0.1), (0.2, 0.2), (None, 0.1), (604_800, 604_800)]
+)
+def test_a_pause_has_a_minimum(env, rsmq, hook_recorder, after, pause):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[hook_recorder])
+
+    @worker.listener("q", backoff=0)
+    def handle(body, message):
+        if message.receive_count == 1:
+            raise Defer(after=after)
+
+    rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.deferred == 1)
+
+    [[_, seconds, _]] = hook_recorder.calls_of("before_defer")
+    assert seconds == pause
+
+
+def test_a_back_off_of_more_than_a_week_is_a_week(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+
+    @worker.listener("q", backoff=9_999_999)
+    def handle(body):
+        raise Defer
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.deferred == 1)
+
+    assert 604_700 < env.due_in("q", id) <= 604_800
+
+
 def test_jobs_behind_a_lock_are_all_handled(env, rsmq):
     env.create_queues("q", "dead")
     worker = env.create_worker(concurrency=8)

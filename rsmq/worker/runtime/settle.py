@@ -158,7 +158,7 @@ class Settler:
         if change_message(lease, DECIDE):
             if failure.kind == "defer":
                 failure = _limit_deferrals(queue, lease, failure)
-            outcome = decide(failure, lease.attempt, queue.lane.policy)
+            outcome = decide(failure, lease.attempt, queue.lane.policy, unbegun=lease.unbegun)
             self.add_decision(queue, lease, outcome, failure)
 
     def add_decision(
