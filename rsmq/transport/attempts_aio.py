@@ -91,7 +91,9 @@ class RetryingCaller(ABC):
         guard = CancellationGuard()
         check = needs_check(operation)
         began = time.monotonic()
-        deadline = choose_deadline_of(operation, self._retry_deadline, began)
+        deadline = operation.retry_deadline  # as choose_deadline_of; a time limit needs none
+        if deadline is None:
+            deadline = self._retry_deadline
         try:
             # As _attempt does, without a coroutine more in each call.
             if operation.limit is None and (deadline >= self._timeout or not deadline):
