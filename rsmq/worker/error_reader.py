@@ -46,6 +46,8 @@ _KINDS: tuple[tuple[FailureKind, type[Exception]], ...] = (
 _SAME_CLASS: Mapping[str, type[Exception]] = {
     name: each for name, each in _KINDS if name not in {"not_decodable", "defer", "retry"}
 }
+#: The kinds that never become dead letters, whose reasons have the traceback.
+_WITHOUT_TRACEBACK: frozenset[FailureKind] = frozenset({"defer", "discard", "withdrawn"})
 _MAX_CHARACTERS = 65_536
 _MAX_NOTES = 20
 _MAX_NOTE_CHARACTERS = 1000
@@ -117,7 +119,7 @@ class _Reader:
             is_final = self._get(lambda each: _is_final(each, policy), False)
             if issubclass(type(error), PushFailed):
                 fields = self._get(_read_fields, fields)
-        trace = self._get(_read_traceback, "")
+        trace = "" if kind in _WITHOUT_TRACEBACK else self._get(_read_traceback, "")
         self._get(_check_reading, None)
         failure = Failure(
             kind, error, name, text, notes, after, is_final, cause_name, cause_text, trace, fields
@@ -184,7 +186,7 @@ def _check_reading(error: BaseException) -> None:
     """Read what loggers and hooks read, to find out whether it raises."""
     _ = error.__class__, error.__cause__, error.__context__, error.__suppress_context__
     _ = error.__traceback__, error.args, getattr(error, "__notes__", None)
-    _ = bool(error), repr(error), hash(error), f"{error}", error == error  # noqa: PLR0124
+    _ = bool(error), repr(error), f"{error}"  # not hash or ==: dataclasses have none or their own
     isinstance(error, Retry)
 
 

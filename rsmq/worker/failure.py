@@ -35,7 +35,7 @@ class Failure:
         is_final: whether the listener's ``no_retry`` names its class.
         cause_name: of "not_decodable": the name of the class of the codec's error, else ``name``.
         cause_text: of "not_decodable": the text of the codec's error, else ``text``.
-        traceback: its traceback, as text.
+        traceback: its traceback, as text; '' for kinds that never become dead letters.
         fields: the fields of the reason of a dead letter that differ from those of other failures.
     """
 

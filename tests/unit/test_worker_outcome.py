@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from rsmq import BodyNotDecodable, InvalidFormat, InvalidValue
 from rsmq.wire.limits import MAX_SECONDS
-from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Retry, Unroutable, exponential, fixed
+from rsmq.worker import (
+    DeadLetter,
+    Defer,
+    Discard,
+    HandlerTimedOut,
+    Retry,
+    Unroutable,
+    error_reader,
+    exponential,
+    fixed,
+)
 from rsmq.worker import outcome as outcomes_of_workers
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import (
@@ -23,6 +33,7 @@ from rsmq.worker.outcome import (
     Policy,
     Retried,
     TookItsProcessDown,
+    Withdrawn,
     parse_backoff,
 )
 from tests.expect import refused
@@ -466,3 +477,16 @@ def test_a_message_is_dropped_only_if_discarded_or_allowed(error, attempt, polic
         assert isinstance(error, Discard) or (policy.drop and policy.dead_letter_queue is None)
     if isinstance(outcome, DeadLettered):
         assert outcome.queue in {policy.dead_letter_queue, policy.unroutable} - {None}
+
+
+@pytest.mark.parametrize("error", [Defer("x"), Discard("x"), Withdrawn("x")], ids=repr)
+def test_traceback_that_nothing_uses_is_not_formatted(error, monkeypatch):
+    monkeypatch.setattr(error_reader, "_read_traceback", pytest.fail)
+    failure = read_error(error)
+
+    assert (failure.error, failure.text, failure.traceback) == (error, "x", "")
+
+
+@pytest.mark.parametrize("error", [Retry("x"), DeadLetter("x"), ValueError("x")], ids=repr)
+def test_failure_that_can_become_a_dead_letter_has_a_traceback(error):
+    assert "x" in read_error(error).traceback

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -160,6 +161,59 @@ def test_text_of_an_error_is_read_in_the_thread_of_its_handler(env, rsmq):
     wait_for(worker, retried=1)
 
     assert threads == {"rsmq-handler-1"}
+
+
+@dataclass
+class PaymentFailed(Exception):
+    """As classes with __eq__ and without __hash__ are, it can't be hashed."""
+
+    code: int
+
+
+def test_an_exception_of_a_dataclass_reaches_hooks_and_callers_as_itself(env, rsmq):
+    from prometheus_client import CollectorRegistry
+
+    calls = []
+
+    class Uncomparable(PaymentFailed):
+        def __eq__(self, other):
+            calls.append("__eq__")
+            raise Broken
+
+        def __hash__(self):
+            calls.append("__hash__")
+            raise Broken
+
+    env.create_queues("q")
+    errors = []
+
+    class Hooks(Middleware):
+        def after_handle(self, message, error, seconds):
+            errors.append(error)
+
+        def after_drop(self, message, reason, error):
+            errors.append(error)
+
+    worker = env.create_worker(middleware=[Hooks()])
+    raised = [PaymentFailed(1), Uncomparable(2)]
+
+    @worker.listener("q", max_retries=0, drop=True)
+    def handle(body):
+        raise raised[int(body)]
+
+    rsmq.send_message("q", "0")
+    with pytest.raises(PaymentFailed) as caught:
+        worker.run(until_empty=True, timeout=60, raise_errors=True)
+    rsmq.send_message("q", "1")
+    worker = env.create_worker(middleware=[Hooks(), Metrics(CollectorRegistry())])
+    worker.listener("q", max_retries=0, drop=True)(handle)
+    worker.start()
+    wait_for(worker, dropped=1)
+
+    assert caught.value is raised[0]
+    assert [any(each is error for each in errors) for error in raised] == [True, True]
+    assert {type(each) for each in errors} == {PaymentFailed, Uncomparable}
+    assert calls == []
 
 
 def test_fields_of_a_dead_letter_are_not_read_from_errors_of_the_program(env, rsmq):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from rsmq import QueueNotFound
 from rsmq.worker import DeadLetter
+from rsmq.worker.runtime import settle
 from tests.workers.polling import wait_until
 
 
@@ -118,6 +119,29 @@ def test_a_deleted_dead_letter_queue_is_created_again(env, rsmq, has_only_dead_l
     assert list(env.scores("dead")) == [id]
     assert env.raw.sismember(f"{env.ns}:QUEUES", "dead")
     assert env.is_empty("q")
+
+
+def test_a_dead_letter_queue_that_may_not_be_created_again_is_logged_once(
+    env, rsmq, caplog, monkeypatch
+):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+    worker.listener("q", create=True, max_retries=0, dead_letter_queue="dead")(failing)
+    worker.start()
+
+    def refuse(*_args):
+        raise NoPermissionError("this user has no permissions")
+
+    monkeypatch.setattr(settle, "open_needed_queues", refuse)
+    rsmq.delete_queue("dead")
+    rsmq.send_message("q", "x")
+    for number in range(1, 4):
+        wait_until(lambda number=number: worker.numbers.retried == number)
+        env.advance_time("q", 1000)
+
+    lines = [line for line in caplog.messages if "queue dead" in line]
+    assert len(lines) == 1
+    assert "can't be created again: this user has no permissions" in lines[0]
 
 
 def test_messages_wait_longer_and_longer_while_their_dead_letter_queue_is_missing(

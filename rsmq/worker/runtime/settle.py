@@ -392,8 +392,9 @@ class Settler:
         try:
             results = queue.cell.client.run(operation)
         except QueueNotFound:
-            if not _create_target(kind):  # else the next step moves the messages
-                self._retry_later(kind, chosen, f"there is no queue {kind.target}")
+            problem = _create_target(kind)
+            if problem is not None:  # else the next step moves the messages
+                self._retry_later(kind, chosen, problem)
             return
         except ResponseError as error:
             if not is_limited_to_keys(error):
@@ -471,17 +472,16 @@ class Settler:
         }
 
 
-def _create_target(kind: DeadLetterKind) -> bool:
-    """Create a missing dead-letter queue, if its listener is to. Return whether it is there now."""
+def _create_target(kind: DeadLetterKind) -> str | None:
+    """Create a missing dead-letter queue, if its listener is to. Return why it is still missing."""
     listener, client = kind.queue.lane.listener, kind.queue.cell.client
     if kind.target not in listener.queues_to_create:
-        return False
+        return f"there is no queue {kind.target}"
     try:
         open_needed_queues(listener, client)
     except (QueueNotFound, InvalidValue, ResponseError) as error:
-        _log.error("queue %s can't be created again: %s", kind.target, error)
-        return False
-    return True
+        return f"it can't be created again: {error}"
+    return None
 
 
 def _limit_deferrals(queue: CellQueue, lease: Lease, failure: Failure) -> Failure:
