@@ -24,7 +24,7 @@ from rsmq.transport.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.origin import Origin
 from rsmq.transport.pool_caller_aio import AsyncPoolCaller
 from rsmq.transport.pools import add_default_options, create_pool
-from rsmq.transport.redis_py import is_client_of_group
+from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
 from rsmq.transport.retry import (
     choose_deadline,
 )
@@ -80,7 +80,9 @@ class AsyncRoutedCaller(RetryingCaller):
     _follows_redirects = True
 
     def __init__(self, group: ServerGroup, origin: Origin) -> None:
-        super().__init__(origin, None, group.options.get("socket_timeout"))
+        super().__init__(
+            origin, None, timeout_of_connections(group.connection_class, group.options)
+        )
         self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
 
     def describe(self) -> str:

@@ -65,9 +65,9 @@ def read_replies(connection: Any, number: int) -> list[Any]:
     return replies
 
 
-def longest_wait(pool: Any) -> float:
-    """Return for how many seconds a command may wait on connections with the options of a pool."""
-    return (pool.connection_kwargs.get("socket_timeout") or _LONGEST_WAIT_SECONDS) / 2
+def longest_wait(timeout: float | None) -> float:
+    """Return for how many seconds a command may wait on connections with a timeout."""
+    return (timeout or _LONGEST_WAIT_SECONDS) / 2
 
 
 def prepare(connections: ConnectionProvider, connection: Any, confirmation: Confirmation) -> None:

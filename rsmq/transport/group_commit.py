@@ -22,6 +22,7 @@ from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmed import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.multiplexed import MultiplexedConnection, NotSent, ReconnectingConnection
+from rsmq.transport.redis_py import timeout_of_connections
 
 #: How long a command waits at most: calls that come meanwhile are sent only after it.
 _LONGEST_WAIT_SECONDS = 0.25
@@ -107,7 +108,8 @@ class GroupCommit:
             pool: has the class and the options of connections, as a pool of redis-py.
         """
         self._connection = ReconnectingConnection(pool)
-        self._longest_wait = min(longest_wait(pool), _LONGEST_WAIT_SECONDS)
+        timeout = timeout_of_connections(pool.connection_class, pool.connection_kwargs)
+        self._longest_wait = min(longest_wait(timeout), _LONGEST_WAIT_SECONDS)
         self._calls: list[_Call] = []
         self._runner: asyncio.Task[None] | None = None
         self._has_disk_checked = False

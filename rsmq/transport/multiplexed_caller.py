@@ -38,6 +38,7 @@ from rsmq.transport.multiplexed import (
     State,
 )
 from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import timeout_of_connections
 from rsmq.transport.retry import (
     Failure,
     classify,
@@ -58,7 +59,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
 
     def __init__(self, pool: Any, origin: Origin) -> None:
         options = pool.connection_kwargs
-        super().__init__(origin, options, options.get("socket_timeout"))
+        super().__init__(origin, options, timeout_of_connections(pool.connection_class, options))
         self._pool = pool
         self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
         self._loop_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}

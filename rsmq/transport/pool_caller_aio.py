@@ -34,7 +34,7 @@ from rsmq.transport.multiplexed import (
     make_data_check,
 )
 from rsmq.transport.origin import Origin
-from rsmq.transport.redis_py import socket_of_asyncio
+from rsmq.transport.redis_py import socket_of_asyncio, timeout_of_connections
 from rsmq.transport.retry import (
     Failure,
     classify,
@@ -50,8 +50,10 @@ class AsyncPoolCaller(RetryingCaller):
 
     def __init__(self, pool: Any, origin: Origin) -> None:
         options = pool.connection_kwargs
-        super().__init__(origin, options, options.get("socket_timeout"))
+        timeout = timeout_of_connections(pool.connection_class, options)
+        super().__init__(origin, options, timeout)
         self._pool = pool
+        self._longest_wait = longest_wait(timeout)
         self._has_disk_checked = False
         self._body_limit = ACCEPTED_BODY_BYTES  # of the server, as far as it is known
 
@@ -87,7 +89,7 @@ class AsyncPoolCaller(RetryingCaller):
                 await self._check_server(connection, operation)
             guard.is_sent = True
             if operation.confirmation is not None:
-                reply, missing = await _call_confirmed(connection, operation, longest_wait(pool))
+                reply, missing = await _call_confirmed(connection, operation, self._longest_wait)
             elif operation.undo is None:
                 reply = await _call(connection, operation)
             else:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidFormat
-from rsmq.transport.redis_py import set_timeout
+from rsmq.transport.redis_py import set_timeout, timeout_of_connections
 from rsmq.transport.retry import shorter_timeout
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
@@ -79,7 +79,7 @@ class PooledConnections:
         self.pool = pool
         self.note_failure = note_failure
         self.has_disk_checked = False
-        self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        self.timeout = timeout_of_connections(pool.connection_class, pool.connection_kwargs)
         self.body_limit = ACCEPTED_BODY_BYTES
         self._is_owned = is_owned
         self._closed = False
@@ -122,7 +122,7 @@ class ThreadConnections:
         self.pool = pool
         self.note_failure = note_failure
         self.has_disk_checked = False
-        self.timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        self.timeout = timeout_of_connections(pool.connection_class, pool.connection_kwargs)
         self.body_limit = ACCEPTED_BODY_BYTES
         self._local = threading.local()
         self._states: weakref.WeakSet[_ThreadState] = weakref.WeakSet()
@@ -136,24 +136,15 @@ class ThreadConnections:
             if not connection.is_inherited() and (not check or connection.is_idle()):
                 return connection
             connection.disconnect()  # if the parent opened it, the parent can still use it
+        opened = self.pool.connection_class(**self.pool.connection_kwargs)
+        _shorten_timeouts(opened, until)
         try:
-            opened = self.pool.connection_class(**self._options(until))
             opened.connect()
         except RedisError as error:
             self.note_failure(error)
             raise
         set_timeout(opened, self.timeout)
         return SocketConnection(opened)
-
-    def _options(self, until: float) -> Mapping[str, Any]:
-        """Return the options of a connection that must be open at a time."""
-        options: Mapping[str, Any] = self.pool.connection_kwargs
-        shorter = {
-            name: seconds
-            for name in ("socket_timeout", "socket_connect_timeout")
-            if (seconds := shorter_timeout(options.get(name), until)) is not None
-        }
-        return {**options, **shorter}
 
     def release(self, connection: Any, *, is_usable: bool) -> None:
         state = getattr(self._local, "state", None) or self._current_state()
@@ -205,6 +196,14 @@ class ThreadConnections:
                 return list(self._states)
             except RuntimeError:  # a thread has started meanwhile
                 continue
+
+
+def _shorten_timeouts(connection: Any, until: float) -> None:
+    """Shorten the timeouts of a connection that is not open yet, and must be open at a time."""
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        seconds = shorter_timeout(getattr(connection, name), until)
+        if seconds is not None:
+            setattr(connection, name, seconds)
 
 
 class _ThreadState:

@@ -8,7 +8,7 @@ if a release of redis-py has changed one of these attributes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import hiredis
@@ -20,11 +20,31 @@ def socket_of(connection: Any) -> Any:
     return connection._sock  # noqa: SLF001 - see the docstring of the module, here and below
 
 
-def set_timeout(connection: Any, seconds: float | None) -> None:
-    """Set the timeout of the open socket of a synchronous connection; None has no end."""
-    set_seconds = getattr(getattr(connection, "_sock", None), "settimeout", None)
-    if set_seconds is not None:  # the sockets of fakeredis have no timeout
-        set_seconds(seconds)
+def set_timeout(connection: Any, seconds: float | None) -> float | None:
+    """
+    Set the timeout of the open socket of a synchronous connection; None has no end.
+
+    Returns:
+        The timeout that it had before.
+    """
+    open_socket: Any = getattr(connection, "_sock", None)
+    if not hasattr(open_socket, "settimeout"):  # the sockets of fakeredis have no timeout
+        return None
+    before: float | None = open_socket.gettimeout()
+    open_socket.settimeout(seconds)
+    return before
+
+
+def timeout_of_connections(connection_class: Any, options: Mapping[str, Any]) -> float | None:
+    """
+    Return the timeout of connections with these options; None has no end.
+
+    Without the option, it is the default of their class, which depends on the release of redis-py.
+    """
+    if "socket_timeout" in options:
+        timeout: float | None = options["socket_timeout"]
+        return timeout
+    return getattr(connection_class(**options), "socket_timeout", None)
 
 
 def socket_of_asyncio(connection: Any) -> Any:

@@ -20,7 +20,7 @@ from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
-from rsmq.operations.confirmation import raise_unconfirmed
+from rsmq.operations.confirmation import Confirmation, raise_unconfirmed
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
 from rsmq.transport.commands import (
@@ -52,6 +52,7 @@ from rsmq.transport.redis_py import is_client_of_group, set_timeout
 from rsmq.transport.retry import (
     INTERRUPTION_GRACE_SECONDS,
     Attempt,
+    DeadlinePassed,
     Failure,
     choose_deadline,
     choose_deadline_of,
@@ -291,11 +292,11 @@ class PoolCaller:
         connection = connections.acquire(check=check, until=until)
         is_usable = False
         reply = _NO_REPLY
-        missing = timeout = None
+        missing = timeout = usual = None
         try:
             timeout = shorter_timeout(connections.timeout, until)
             if timeout is not None:
-                set_timeout(getattr(connection, "connection", connection), timeout)
+                usual = set_timeout(getattr(connection, "connection", connection), timeout)
             if operation.large_body > connections.body_limit:
                 connections.body_limit = body_limit(transact(connection, [LIMIT_COMMAND])[0])
                 check_body_size(operation.large_body, connections.body_limit)
@@ -303,7 +304,7 @@ class PoolCaller:
                 prepare(connections, connection, operation.confirmation)
                 is_sent.append(True)
                 reply, missing = call_confirmed(
-                    connection, operation, longest_wait(connections.pool), is_asking=is_asking
+                    connection, operation, longest_wait(connections.timeout), is_asking=is_asking
                 )
                 is_usable = missing != CONNECTION_BROKE
             else:
@@ -317,6 +318,9 @@ class PoolCaller:
             is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
             connections.note_failure(error)
             raise
+        except DeadlinePassed:  # before anything was sent
+            is_usable = True
+            raise
         except RedisError as error:
             connections.note_failure(error)
             raise
@@ -329,14 +333,11 @@ class PoolCaller:
             raise
         finally:
             if timeout is not None:
-                set_timeout(getattr(connection, "connection", connection), connections.timeout)
+                set_timeout(getattr(connection, "connection", connection), usual)
             connections.release(connection, is_usable=is_usable)
         if missing is not None and operation.confirmation is not None:
-            try:
-                raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
-            except NotReplicated as error:
-                connections.note_failure(error)
-                raise
+            result = operation.parse(reply)
+            _raise_unconfirmed(connections, result, operation.confirmation, missing)
         return reply
 
 
@@ -473,6 +474,16 @@ def _limited_connections(max_connections: int) -> MakeProvider:
         return PooledConnections(limited, is_owned=True, note_failure=note_failure)
 
     return make
+
+
+def _raise_unconfirmed(
+    connections: ConnectionProvider, result: Any, confirmation: Confirmation, missing: str
+) -> None:
+    try:
+        raise_unconfirmed(result, confirmation, missing)
+    except NotReplicated as error:
+        connections.note_failure(error)
+        raise
 
 
 def _call_asking(connection: Any, operation: Operation[Any]) -> Any:

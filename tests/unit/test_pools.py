@@ -8,7 +8,7 @@ from rsmq.transport.pools import PooledConnections
 class Pool:
     def __init__(self):
         self.calls = []
-        self.connection_kwargs = {}
+        self.connection_class, self.connection_kwargs = None, {"socket_timeout": None}
 
     def disconnect(self, *, inuse_connections):
         self.calls.append(("disconnect", inuse_connections))
