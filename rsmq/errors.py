@@ -38,8 +38,8 @@ The exceptions of this library.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
-NotReplicated; only receives raise ReplyLost; only sets of cells raise CellsMismatch and
-PartlyDone; only workers raise the last five.
+NotReplicated; only receives and recovers raise ReplyLost; only sets of cells raise CellsMismatch
+and PartlyDone; only workers raise the last five.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -431,8 +431,7 @@ class ReplyLost(RSMQError):
             f"{show_all(queues)} were lost",
             hint="If the message is larger than a reply may be, raise the limit: Redis closes a "
             "connection at its setting client-output-buffer-limit normal, and a proxy has a limit "
-            "of its own. Or find the message with peek_messages from a server without the limit, "
-            "and delete it.",
+            "of its own. To find the message, call peek_messages from a server without the limit.",
         )
 
 

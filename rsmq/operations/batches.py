@@ -198,7 +198,7 @@ class _Receive:
         )
         return self.losses.watch(
             operation,
-            self.namespace,
+            self.vt,
             reduced.max_messages,
             nothing=_no_messages,
             repeat=lambda: self.step(queues, limits),
@@ -262,7 +262,7 @@ def pop_messages(
         )
         return losses.watch(
             operation,
-            namespace,
+            b"0",
             reduced.max_messages,
             nothing=_no_messages,
             repeat=lambda: step(queues, limits),

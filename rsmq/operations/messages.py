@@ -134,7 +134,7 @@ def _receive_message(
     losses, _ = losses_now  # the generation is a part of the key of the cache
     return losses.watch(
         operation,
-        namespace,
+        encoded_vt,
         1,
         nothing=lambda: None,
         repeat=lambda: receive_message(namespace, qname, vt=vt, codec=codec, losses=losses),
@@ -167,7 +167,7 @@ def _pop_message(
     losses, _ = losses_now  # the generation is a part of the key of the cache
     return losses.watch(
         operation,
-        namespace,
+        b"0",
         1,
         nothing=lambda: None,
         repeat=lambda: pop_message(namespace, qname, codec=codec, losses=losses),

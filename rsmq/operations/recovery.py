@@ -114,7 +114,7 @@ def _recover_step(
     )
     return losses.watch(
         operation,
-        namespace,
+        args[1],
         number,
         nothing=lambda: (number, []),
         repeat=lambda: _recover_step(namespace, keys, args, codec, losses),

@@ -6,7 +6,9 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import ReplyLost
+from rsmq.operations.worker import receive_for_worker
 from rsmq.worker import Worker
+from rsmq.worker.runtime import prefetch
 from tests.faults.conftest import Link
 from tests.servers import Server, redis_7
 
@@ -200,3 +202,95 @@ def test_a_worker_asks_for_less_and_no_attempt_is_used_up(link):
     assert link.scores("dead") == {}
     assert list(link.scores("q")) == [too_large]
     assert link.raw.hget(f"{link.ns}:q:x:unbegun", too_large)
+
+
+#: The rights of a consumer in docs/security.md.
+CONSUMER = (
+    "-@all +eval +evalsha +script|load +time +hmget +zadd +hset +hincrby "
+    "+hget +hdel +zrem +zscore +zrangebyscore"
+)
+
+
+def test_broken_connections_are_no_error_beside_a_delayed_message(link, rsmq):
+    rsmq.receive_message("q")
+    id = rsmq.send_message("q", "later", delay=600)
+    for _ in range(4):
+        link.proxy.drop = 1
+        assert rsmq.receive_message("q") is None
+    assert list(link.scores("q")) == [id]
+
+
+def test_broken_connections_are_no_error_beside_messages_of_other_consumers(link, rsmq):
+    other = link.open_client()
+    for _ in range(6):
+        other.send_message("q", "body")
+    assert len(other.receive_messages("q", 6)) == 6
+    for _ in range(6):
+        link.proxy.drop = 1
+        assert rsmq.receive_message("q") is None
+
+
+def log_in_as_consumer(link):
+    rules = [f"~{link.ns}:q", f"~{link.ns}:q:Q", *CONSUMER.split()]
+    link.raw.execute_command("ACL", "SETUSER", link.ns, "reset", "on", ">secret", *rules)
+    return link.open_client(username=link.ns, password="secret")
+
+
+def test_broken_connections_of_a_consumer_with_few_rights_are_no_error(link, rsmq):
+    consumer = log_in_as_consumer(link)
+    consumer.receive_message("q")
+    for _ in range(4):
+        link.proxy.drop = 1
+        assert consumer.receive_message("q") is None
+
+
+def test_a_consumer_with_few_rights_gets_the_error_too(link, rsmq):
+    consumer = log_in_as_consumer(link)
+    id = rsmq.send_message("q", TOO_LARGE)
+
+    with pytest.raises(ReplyLost):
+        for _ in range(3):
+            link.raw.zadd(f"{link.ns}:q", {id: link.raw.time()[0] * 1000})
+            assert consumer.receive_message("q") is None
+
+
+@pytest.mark.parametrize("link", ["sync"], indirect=True)
+def test_a_worker_hides_no_message_if_the_lost_replies_had_different_ones(
+    link, monkeypatch, caplog
+):
+    rsmq = link.open_client()
+    rsmq.create_queue("q")
+    sent = {rsmq.send_message("q", "body") for _ in range(4)}
+    lost, handled = [], set()
+
+    def receive_and_lose_replies(*args):
+        operation = receive_for_worker(*args)
+        parse = operation.parse
+
+        def parse_or_lose(reply):
+            results = parse(reply)
+            ids = [id for result in results for id in result.ids]
+            if not ids or sum(len(each) == 1 for each in lost) == 3:
+                return results
+            lost.append(ids)
+            first = next(id for id in sent if [id] not in lost)
+            link.raw.zadd(f"{link.ns}:q", {first: 1})
+            raise redis_errors.ConnectionError("Connection closed by server.")
+
+        operation.parse = parse_or_lose
+        return operation
+
+    monkeypatch.setattr(prefetch, "receive_for_worker", receive_and_lose_replies)
+    worker = Worker(rsmq, concurrency=1, grace=5)
+
+    @worker.listener("q")
+    def handle(body, message):
+        handled.add(message.id)
+        if handled == sent:
+            worker.stop()
+
+    worker.run()
+
+    singles = [each[0] for each in lost if len(each) == 1]
+    assert len(set(singles)) == 3
+    assert not [each for each in caplog.messages if "is hidden for" in each]

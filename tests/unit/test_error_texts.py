@@ -136,8 +136,8 @@ TEXTS = [
         (
             "The replies to 3 receives of one message of 'q' were lost. If the message is larger "
             "than a reply may be, raise the limit: Redis closes a connection at its setting "
-            "client-output-buffer-limit normal, and a proxy has a limit of its own. Or find the "
-            "message with peek_messages from a server without the limit, and delete it"
+            "client-output-buffer-limit normal, and a proxy has a limit of its own. To find the "
+            "message, call peek_messages from a server without the limit"
         ),
     ),
     (

@@ -31,6 +31,7 @@ STEPS = {
     "dead_letter_origins": "redrive_messages",
     "received_messages": "recover_messages",
     "require_queues": "receive_messages",
+    "count_hidden": "receive_messages",
 }
 #: Operations without a method: only layers above the clients use them, through ``run``.
 WITHOUT_METHOD = {

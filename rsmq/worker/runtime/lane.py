@@ -88,6 +88,7 @@ class Cell:
         has_unknown_messages: whether messages may be in flight that this worker does not know: the
             reply to a receive was lost.
         losses: the lost replies of the receives in it.
+        lost_ids: the queues and ids of the messages that all lost replies in a row had.
     """
 
     number: int
@@ -99,6 +100,7 @@ class Cell:
     server_ahead: float = 0.0
     has_unknown_messages: bool = False
     losses: LostReplies = field(default_factory=LostReplies)
+    lost_ids: set[tuple[str, str]] = field(default_factory=set)
 
     def seconds_since(self, server_ms: int | None) -> float:
         """Return the seconds since a time of the server, by its clock; 0 if there is none."""

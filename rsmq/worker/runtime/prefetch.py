@@ -12,6 +12,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
+from rsmq.errors import ReplyLost
 from rsmq.guarded_log import get_logger
 from rsmq.operations.worker import (
     MAX_BODY_BYTES,
@@ -117,7 +118,7 @@ class Prefetcher:
                     losses.note_lost(generation, number)
                 raise
             return self._receive_one_by_one(plan, error)
-        if losses.is_limiting and any(each.ids for each in results):
+        if losses.is_limiting() and any(each.ids for each in results):
             losses.note_received()
         return self._process_results(plan.requests[: len(requests)], results, sent_at)
 
@@ -306,16 +307,28 @@ class Prefetcher:
             ]
             for queue, receipts in stored.items()
         }
-        error = cell.losses.take_error(tuple(queue for queue, ids in unknown.items() if ids))
-        hidden_ms = 0
-        if error is not None and any(unknown.values()):
-            hidden_ms = _UNDELIVERABLE_HIDDEN_MS
-            ids = ", ".join(cell.show_id(id) for receipts in unknown.values() for id, _ in receipts)
-            _log.error("message %s is hidden for %d s: %s", ids, hidden_ms // 1000, error)
-        self._settler.numbers.released += release_receipts(
-            cell, unknown, are_begun=False, hidden_ms=hidden_ms
-        )
+        ids = {(queue, id) for queue, receipts in unknown.items() for id, _ in receipts}
+        cell.lost_ids = cell.lost_ids & ids if cell.losses.lost_singles() > 1 else ids
+        number = cell.losses.take_row()
+        if number and cell.lost_ids:
+            self._hide_undeliverable(cell, unknown, number)
+        self._settler.numbers.released += release_receipts(cell, unknown, are_begun=False)
         cell.has_unknown_messages = False
+
+    def _hide_undeliverable(
+        self, cell: Cell, unknown: dict[str, list[tuple[str, int]]], number: int
+    ) -> None:
+        """Hide the messages that all of the last lost replies had; the others stay in unknown."""
+        hidden: dict[str, list[tuple[str, int]]] = {}
+        for queue, id in cell.lost_ids:
+            hidden.setdefault(queue, []).extend(each for each in unknown[queue] if each[0] == id)
+            unknown[queue] = [each for each in unknown[queue] if each[0] != id]
+        ids = ", ".join(cell.show_id(id) for receipts in hidden.values() for id, _ in receipts)
+        seconds, error = _UNDELIVERABLE_HIDDEN_MS // 1000, ReplyLost(number, tuple(hidden))
+        _log.error("message %s is hidden for %d s: %s", ids, seconds, error)
+        self._settler.numbers.released += release_receipts(
+            cell, hidden, are_begun=False, hidden_ms=_UNDELIVERABLE_HIDDEN_MS
+        )
 
 
 def _make_batches(
