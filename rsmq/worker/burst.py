@@ -47,6 +47,8 @@ class Burst(Middleware):
         self._deadline = None if timeout is None else time.monotonic() + timeout
         #: Scheduled retries: receive count by queue and id.
         self._retries: dict[tuple[str, str], int] = {}
+        #: How often a retry was scheduled.
+        self._scheduled = 0
 
     def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
         for message in messages:
@@ -55,6 +57,7 @@ class Burst(Middleware):
     def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         # Not after it: between the write and its reply the message is neither due nor in flight.
         self._retries[message.queue, message.id] = message.receive_count
+        self._scheduled += 1
 
     def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
         self.before_retry(message, after, error)
@@ -93,6 +96,7 @@ class Burst(Middleware):
             NotEmptyInTime: the time is over.
         """
         clients = clients_of(rsmq)
+        scheduled, was_waiting = self._scheduled, bool(self._retries)
         try:
             # In this order: a message that is received after the first check is seen by the second.
             rest = (
@@ -102,6 +106,9 @@ class Burst(Middleware):
             )
         except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
             rest = f"Redis is away, {error}"
+        if not rest and (was_waiting or scheduled != self._scheduled):
+            # The worker may have received the message between two checks, so that no check saw it.
+            rest = "a message waited for its next attempt"
         if rest and self._deadline is not None and time.monotonic() > self._deadline:
             raise NotEmptyInTime(self._timeout, rest)
         return not rest

@@ -5,11 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from rsmq import RSMQ, InvalidFormat, InvalidValue, NotEmptyInTime
-from rsmq.worker import DeadLetter, Discard, Retry, burst
+from rsmq.operations.worker import (
+    Group,
+    Identity,
+    ReceiveRequest,
+    receive_for_worker,
+    settle_messages,
+)
+from rsmq.worker import DeadLetter, Defer, Discard, Retry, burst
 from rsmq.worker.runtime.settle import Settler
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
@@ -199,6 +207,100 @@ def test_error_whose_reply_is_late_is_raised(env, rsmq):
         worker.run(until_empty=True, timeout=60, raise_errors=True)
 
     assert env.scores("q") == {}
+
+
+class HandDriven:
+    """A run until empty, and a worker whose steps the test makes. Its message is in flight."""
+
+    def __init__(self, env, rsmq):
+        self.env, self.rsmq = env, rsmq
+        self.identity, self.keys = Identity(rsmq.namespace, "w", "token"), rsmq.namespace.queue("q")
+        self.run = burst.Burst(None, stops_at_error=False)
+        id = rsmq.send_message("q", "x")
+        self.message = SimpleNamespace(queue="q", id=id, receive_count=0)
+        self.receive()
+        self.reply()
+
+    def receive(self):
+        self.env.advance_time("q", 500)
+        request = ReceiveRequest(self.keys, 30_000, 1, 0, 1)
+        self.rsmq.run(receive_for_worker(self.identity, [request], 1))
+        self.message.receive_count += 1
+
+    def reply(self):
+        self.run.after_receive("q", [self.message])
+
+    def settle(self, action, item):
+        group = Group(self.keys, action, self.message.receive_count, [item])
+        assert self.rsmq.run(settle_messages(self.identity, [group])) == b"1"
+
+    def retry(self):
+        self.run.before_retry(self.message, 500, Retry())
+        self.settle("retry", (self.message.id, 500_000, "Retry: "))
+
+    def defer(self):
+        self.run.before_defer(self.message, 500, Defer())
+        self.settle("defer", (self.message.id, 500_000, 1))
+
+    def is_done(self):
+        return self.run.is_done(self.rsmq, "w", ["q"])
+
+
+@pytest.mark.parametrize("hides", ["retry", "defer"])
+@pytest.mark.parametrize(
+    ("before", "after_first_check", "after_second_check"),
+    [
+        (["hides"], [], ["receive"]),
+        (["hides"], [], ["receive", "reply"]),
+        ([], ["hides"], ["receive"]),
+        ([], ["hides"], ["receive", "reply"]),
+    ],
+)
+def test_a_message_that_is_received_again_between_two_checks_is_waited_for(
+    env, rsmq, monkeypatch, hides, before, after_first_check, after_second_check
+):
+    """The checks are not of one moment: before the last one the message is in flight again."""
+    env.create_queues("q")
+    driven = HandDriven(env, rsmq)
+
+    def make(steps):
+        for step in steps:
+            getattr(driven, hides if step == "hides" else step)()
+
+    def follow(check, steps):
+        original = getattr(burst, check)
+
+        def check_and_make_steps(*args):
+            found = original(*args)
+            make(steps)
+            return found
+
+        return check_and_make_steps
+
+    make(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(burst, "_describe_due", follow("_describe_due", after_first_check))
+        patch.setattr(
+            burst, "_describe_in_flight", follow("_describe_in_flight", after_second_check)
+        )
+        assert not driven.is_done()
+
+    assert driven.message.receive_count == 2
+    assert not driven.is_done(), "it is in flight"
+    driven.reply()
+    driven.settle("delete", driven.message.id)
+    assert driven.is_done()
+
+
+def test_a_message_that_another_consumer_has_received_is_not_waited_for(env, rsmq):
+    env.create_queues("q")
+    driven = HandDriven(env, rsmq)
+    driven.retry()
+    assert not driven.is_done()
+    env.advance_time("q", 500)
+    rsmq.receive_message("q", vt=500)
+
+    assert [driven.is_done() for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize(
