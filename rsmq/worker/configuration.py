@@ -227,7 +227,9 @@ class Configuration(Generic[B_co]):
                 a thread runs until it ends by itself, a task is cancelled.
             max_deferrals: how often a message may be deferred (``Defer``) before it fails: how many
                 of its receives count as not begun.
-            max_deferred_seconds: for how long it may be deferred, seconds since its first receive.
+            max_deferred_seconds: for how long it may be deferred, seconds since its first receive,
+                if more than 20 of its receives would count as not begun. So a message that is old
+                when it is first deferred is not given up at once.
             create: True creates the queue, and the dead-letter queue, whenever they are missing:
                 at the start, and if they are deleted or lost while the worker runs.
             process: True calls the function in a child process: for CPU work, and for code that may

@@ -20,6 +20,9 @@ Backoff: TypeAlias = Callable[[int], float]
 
 #: How often a message is deferred, and for how long in total, if the listener sets nothing else.
 DEFAULT_MAX_DEFERRALS, DEFAULT_MAX_DEFERRED_SECONDS = 10_000, 7 * 86_400.0
+#: So often a message may be deferred however old it is: before, it may have failed for a long time,
+#: or was released by deploys. With the default back-off it is about 50 minutes.
+FREE_DEFERRALS = 20
 #: The shortest pause of a deferral, so that the default number lasts for 17 minutes at least.
 MIN_DEFER_SECONDS = 0.1
 #: The longest pause of a deferral: it is stored for so long how often a message was deferred.
@@ -221,7 +224,8 @@ class Policy:
         unroutable: the queue for messages that have no handler; None is dead_letter_queue.
         drop: whether a message is deleted after its last attempt if there is no dead_letter_queue.
         max_deferrals: how many of a message's receives may count as not begun.
-        max_deferred_seconds: the longest time since its first receive in which they may.
+        max_deferred_seconds: the longest time since its first receive in which they may; the first
+            ones may later, too.
     """
 
     max_retries: int | None
@@ -233,15 +237,16 @@ class Policy:
     max_deferrals: int = DEFAULT_MAX_DEFERRALS
     max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
 
-    def may_defer(self, times: int, seconds: float) -> bool:
+    def may_defer(self, times: int, seconds: float, *, free: int = 1) -> bool:
         """
         Return whether one more receive of a message may count as not begun.
 
         Args:
             times: how many of its receives count as not begun.
             seconds: seconds since its first receive.
+            free: so many may count as not begun however long ago its first receive was.
         """
-        is_in_time = not times or seconds < self.max_deferred_seconds
+        is_in_time = times < free or seconds < self.max_deferred_seconds
         return times < self.max_deferrals and is_in_time
 
     def is_suspected_poison(self, attempt: int) -> bool:

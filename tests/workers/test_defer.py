@@ -214,7 +214,7 @@ def test_receives_that_were_deferred_do_not_count_for_the_policy_of_the_queue(en
     ("options", "text"),
     [
         ({"max_deferrals": 2}, "deferred too often, 2 times in 0 s: locked"),
-        ({"max_deferred_seconds": 60}, "deferred too often, 1 times in 100 s: locked"),
+        ({"max_deferred_seconds": 60}, "deferred too often, 20 times in 100 s: locked"),
     ],
 )
 def test_a_message_that_is_deferred_too_often_fails(env, rsmq, caplog, options, text):
@@ -231,6 +231,8 @@ def test_a_message_that_is_deferred_too_often_fails(env, rsmq, caplog, options, 
     if "max_deferred_seconds" in options:
         first = int(env.raw.hget(f"{env.ns}:q:Q", f"{id}:fr"))
         env.raw.hset(f"{env.ns}:q:Q", f"{id}:fr", first - 100_000)
+        env.raw.hset(f"{env.ns}:q:Q", f"{id}:rc", 20)
+        env.raw.hset(f"{env.ns}:q:x:unbegun", id, 20)
     else:
         env.advance_time("q", 500)
         wait_until(lambda: worker.numbers.deferred == 2)
@@ -254,8 +256,38 @@ def test_the_default_limits_are_a_week_and_ten_thousand_times(env, rsmq):
     assert (policy.max_deferrals, policy.max_deferred_seconds) == (10_000, 7 * 86_400)
     assert policy.may_defer(9_999, 7 * 86_400 - 1)
     assert not policy.may_defer(10_000, 0)
-    assert not policy.may_defer(1, 7 * 86_400)
+    assert not policy.may_defer(1, 7 * 86_400)  # an interrupted run
+    assert policy.may_defer(19, 7 * 86_400, free=20)
+    assert not policy.may_defer(20, 7 * 86_400, free=20)
     assert policy.may_defer(0, 30 * 86_400)  # it was retried before
+
+
+@pytest.mark.parametrize("deploys", [0, 3])
+def test_an_old_message_is_not_given_up_by_its_first_deferrals(env, rsmq, deploys):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+
+    @worker.listener("q", dead_letter_queue="dead", max_retries=100)
+    def handle(body):
+        raise Defer("locked", after=500)
+
+    id = rsmq.send_message("q", "x")
+    for _ in range(10):  # it has failed, or was released by deploys
+        rsmq.receive_message("q", vt=0)
+    first = int(env.raw.hget(f"{env.ns}:q:Q", f"{id}:fr"))
+    env.raw.hset(f"{env.ns}:q:Q", f"{id}:fr", first - 8 * 86_400_000)
+    if deploys:
+        created = env.raw.hget(f"{env.ns}:q:Q", "created")
+        env.raw.hset(f"{env.ns}:q:x:unbegun", mapping={"": created, id: deploys})
+    worker.start()
+    for number in range(1, 21 - deploys):
+        wait_until(lambda: worker.numbers.deferred == number)  # noqa: B023 - used at once
+        assert unbegun(env) == {id: deploys + number}
+        env.advance_time("q", 500)
+    wait_until(lambda: worker.numbers.dead == 1)
+
+    [letter] = rsmq.peek_messages("dead")
+    assert letter.reason.text.startswith("deferred too often, 20 times in 69120")
 
 
 def test_deferrals_are_not_logged_as_failures(env, rsmq, caplog):

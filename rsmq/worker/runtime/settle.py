@@ -31,6 +31,7 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
     FIRST_BACKOFF_SECONDS,
+    FREE_DEFERRALS,
     MAX_BACKOFF_SECONDS,
     DeadLettered,
     Deferred,
@@ -487,7 +488,7 @@ def _create_target(kind: DeadLetterKind) -> str | None:
 def _limit_deferrals(queue: CellQueue, lease: Lease, failure: Failure) -> Failure:
     """Return the failure of a message, or another one if it was deferred too often."""
     seconds = queue.cell.seconds_since(lease.first_received_ms)
-    if queue.lane.policy.may_defer(lease.unbegun, seconds):
+    if queue.lane.policy.may_defer(lease.unbegun, seconds, free=FREE_DEFERRALS):
         return failure
     text = f": {failure.text}" if failure.text else ""
     error = DeferredTooOften(f"deferred too often, {lease.unbegun} times in {seconds:.0f} s{text}")
