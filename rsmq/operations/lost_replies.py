@@ -62,11 +62,13 @@ class LostReplies:
         generation: changes with the other attributes. A lost reply counts only if its receive was
             built in the present generation: calls that run at the same time often fail together.
         halvings: how often requests are halved.
+        builders: cached functions that build receives, by the function that they call.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.generation: int = 0
         self.halvings: int = 0
+        self.builders: dict[Callable[..., Operation[Any]], Callable[..., Operation[Any]]] = {}
         self._clock = clock
         self._rows: dict[tuple[str, ...], _Row] = {}
         self._receives_until_growth = _FIRST_RECEIVES_UNTIL_GROWTH

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from rsmq.codecs import Codec
@@ -97,24 +97,27 @@ def receive_message(
     namespace: Namespace, qname: str, *, vt: Seconds | None, codec: Codec, losses: LostReplies
 ) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and hide it."""
-    return _build_cached(_receive_message, namespace, qname, vt, codec, (losses, losses.generation))
-
-
-def _build_cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
-    """Return the operation of a cached builder, which is the same object for the same arguments."""
+    build = losses.builders.get(_receive_message) or _cache(losses, _receive_message)
     try:
-        return build(*args)
+        return build(losses.generation, namespace, qname, vt, codec)
     except TypeError:  # an argument is not hashable
-        return build.__wrapped__(*args)  # type: ignore[attr-defined, no-any-return]
+        return _receive_message(losses, losses.generation, namespace, qname, vt, codec)
 
 
-@lru_cache(maxsize=256, typed=True)
+def _cache(losses: LostReplies, build: Callable[..., Operation[Any]]) -> Callable[..., Any]:
+    """Return a builder of a client that returns the same object for the same arguments."""
+    cached = lru_cache(maxsize=256, typed=True)(partial(build, losses))
+    losses.builders[build] = cached
+    return cached
+
+
 def _receive_message(
+    losses: LostReplies,
+    _generation: int,
     namespace: Namespace,
     qname: str,
     vt: Seconds | None,
     codec: Codec,
-    losses_now: tuple[LostReplies, int],
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     encoded_vt = encode_vt(vt)
@@ -131,7 +134,6 @@ def _receive_message(
         (keys.name,),
         undo=undo,
     )
-    losses, _ = losses_now  # the generation is a part of the key of the cache
     return losses.watch(
         operation,
         encoded_vt,
@@ -145,15 +147,19 @@ def pop_message(
     namespace: Namespace, qname: str, *, codec: Codec, losses: LostReplies
 ) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and delete it."""
-    return _build_cached(_pop_message, namespace, qname, codec, (losses, losses.generation))
+    build = losses.builders.get(_pop_message) or _cache(losses, _pop_message)
+    try:
+        return build(losses.generation, namespace, qname, codec)
+    except TypeError:  # an argument is not hashable
+        return _pop_message(losses, losses.generation, namespace, qname, codec)
 
 
-@lru_cache(maxsize=256, typed=True)
 def _pop_message(
+    losses: LostReplies,
+    _generation: int,
     namespace: Namespace,
     qname: str,
     codec: Codec,
-    losses_now: tuple[LostReplies, int],
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     operation: Operation[Message | None] = Operation(
@@ -164,7 +170,6 @@ def _pop_message(
         _NEVER,
         (keys.name,),
     )
-    losses, _ = losses_now  # the generation is a part of the key of the cache
     return losses.watch(
         operation,
         b"0",

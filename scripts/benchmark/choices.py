@@ -85,7 +85,6 @@ def main(rounds: int) -> None:
     with Server() as server:
 
         def measure(create_client: Callable[[], RSMQ]) -> tuple[float, float, float]:
-            messages._receive_message.cache_clear()  # noqa: SLF001 - it caches scripts
             with create_client() as rsmq:  # with new connections
                 wall, client, scripts = time.perf_counter(), time.process_time(), script_time()
                 _calls(rsmq)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
 from rsmq import TEXT, ReplyLost
 from rsmq.operations.batches import receive_messages
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.messages import receive_message
+from rsmq.operations.messages import pop_message, receive_message
 from rsmq.wire.keys import Namespace
 
 NS = Namespace("rsmq")
@@ -132,3 +133,13 @@ def test_a_receive_is_in_no_reference_cycle():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_the_cached_receives_of_a_client_do_not_outlive_it():
+    losses = LostReplies()
+    assert build(losses) is build(losses)
+    assert pop_message(NS, "q", codec=TEXT, losses=losses).script.name == "pop_message"
+    alive = weakref.ref(losses)
+    del losses
+    gc.collect()
+    assert alive() is None
