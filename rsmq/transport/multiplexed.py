@@ -140,6 +140,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._confirmed_bytes = 0  # of these, the bytes that the peer has certainly received
         self._send_check_timer: asyncio.TimerHandle | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
+        self._closing_timer: asyncio.TimerHandle | None = None
         self._connection_lost = asyncio.Event()
         # A reference is kept here, because the writer closes the socket when it is freed.
         self._writer = detach_writer(connection)
@@ -190,6 +191,14 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         if self.state is State.OPEN:
             self.state = State.RETIRED
         self.close_if_unused()
+
+    def start_closing(self) -> None:
+        """Close the connection when its calls have ended, at the latest after the grace period."""
+        self.retire()
+        if self.state is not State.CLOSED and self._closing_timer is None:
+            self._closing_timer = self._loop.call_later(
+                INTERRUPTION_GRACE_SECONDS, self.close, ClientClosed()
+            )
 
     def close_if_unused(self) -> None:
         """Close the connection if it is retired and no call uses it."""
@@ -273,7 +282,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def _fail_requests(self, error: Exception) -> None:
         """End all requests with an error, and the timers. May be called again."""
-        for timer in (self._timeout_timer, self._send_check_timer):
+        for timer in (self._timeout_timer, self._send_check_timer, self._closing_timer):
             if timer is not None:
                 timer.cancel()
         for request in self._pending:
@@ -450,10 +459,7 @@ class ReconnectingConnection:
         if self._opening is not None:
             self._opening.cancel()
         for connection in self._connections:
-            connection.retire()
-            asyncio.get_running_loop().call_later(
-                INTERRUPTION_GRACE_SECONDS, connection.close, ClientClosed()
-            )
+            connection.start_closing()
 
     async def close(self) -> None:
         """Close the connection when its calls have ended, and wait until it is closed."""

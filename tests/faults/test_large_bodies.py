@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 import redis
 import redis.asyncio
 
 from rsmq import BYTES, RSMQ, AsyncRSMQ, MessageTooLong, NotReplicated
+from rsmq.transport import multiplexed
 from tests.servers import Server, redis_7
 
 LIMIT = 1024 * 1024
@@ -134,6 +136,39 @@ def test_large_bodies_are_sent_on_connections_of_their_own_which_are_closed(serv
                         return
                     await asyncio.sleep(0.05)
             raise AssertionError("connections are left")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_the_connection_of_a_large_body_is_freed_when_it_is_closed(
+    server, ns, monkeypatch, is_confirmed
+):
+    monkeypatch.setattr(multiplexed, "INTERRUPTION_GRACE_SECONDS", 3600)
+
+    def alive():
+        loop = asyncio.get_running_loop()
+        return sum(
+            isinstance(each, multiplexed.MultiplexedConnection) and each._loop is loop
+            for each in gc.get_objects()
+        )
+
+    async def main():
+        async with AsyncRSMQ.from_url(server.url, ns=ns, codec=BYTES) as client:
+            await client.create_queue("q", maxsize=-1)
+            await client.send_message("q", b"small")
+            for _ in range(3):
+                if not is_confirmed:
+                    await client.send_message("q", TOO_LARGE)
+                    continue
+                with pytest.raises(NotReplicated):
+                    await client.send_message("q", TOO_LARGE, min_replicas=1, replica_timeout=0.01)
+            for _ in range(200):
+                gc.collect()
+                if alive() == 1:
+                    return
+                await asyncio.sleep(0.05)
+            raise AssertionError(f"{alive() - 1} connections are left")
 
     asyncio.run(main())
 
