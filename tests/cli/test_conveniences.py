@@ -164,7 +164,7 @@ def test_suggested_commands_exist():
 
 # top on a narrow terminal.
 
-ROWS = [["orders", "1", "2", "3", "4", "5.0", "6.0", "7s", "8s"]]
+ROWS = [["orders", "1", "2", "3", "4", "5", "6.0", "7.0", "8s", "9s"]]
 
 
 def test_narrow_tables_lose_the_columns_at_the_right():
