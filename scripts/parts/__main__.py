@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from .busy import busy_processes, delays
 from .lanes import Part, Result, run_parts
-from .table import all_parts, parts_of_version, quick_parts
+from .table import all_parts, parts_of_version, quick_parts, repeated_parts
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -32,6 +35,14 @@ def _parse_arguments() -> argparse.Namespace:
         help="fail if a server of tests/engines.py is not installed",
     )  # fmt: skip
     add("--python", metavar="VERSION", help="the core parts with this Python, such as 3.13")
+    add(
+        "--busy", metavar="SEED", type=int, nargs="?", const=random.randrange(10_000),  # noqa: S311
+        help="beside two busy processes, with random delays around calls to Redis",
+    )  # fmt: skip
+    add(
+        "--repeat", metavar=("TIMES", "TESTS"), nargs=argparse.REMAINDER,
+        help="these tests this many times, two at a time; with --busy each with another seed",
+    )  # fmt: skip
     return parser.parse_args()
 
 
@@ -77,8 +88,15 @@ def main() -> int:
     os.environ["STRICT"] = "yes" if arguments.strict else "no"
     # Absolute, because tests start programs in other folders.
     os.environ["COVERAGE_FILE"] = str(Path.cwd() / ".coverage")
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.python:
+    is_busy = arguments.busy is not None
+    if is_busy:
+        print(f"Delays around calls to Redis: --busy {arguments.busy} repeats them.", flush=True)
+        os.environ.update(delays(arguments.busy))
+    with tempfile.TemporaryDirectory() as folder, busy_processes() if is_busy else nullcontext():
+        if arguments.repeat:
+            times, *tests = arguments.repeat
+            parts = repeated_parts(int(times), tests, seed=arguments.busy or 0)
+        elif arguments.python:
             parts = parts_of_version(arguments.python)
         elif arguments.quick:
             parts = quick_parts()

@@ -47,6 +47,22 @@ def _tests(
     return [*program, "-q", "-n", str(workers), *arguments]
 
 
+def repeated_parts(times: int, tests: Sequence[str], *, seed: int) -> list[Part]:
+    """
+    Return parts that run the same tests.
+
+    Args:
+        times: their number.
+        tests: arguments of pytest.
+        seed: the seed of the delays in the first run, see ``busy.py``; the next run has the next.
+    """
+    command = [".venv/bin/pytest", "-q", "-p", "no:cacheprovider", *tests]
+    return [
+        Part(f"run {each + 1}", 600, ["env", f"RSMQ_TEST_DELAYS={seed + each}", *command])
+        for each in range(times)
+    ]
+
+
 def parts_of_version(version: str) -> list[Part]:
     """Return the core parts with another Python, which must be installed."""
     environment = f".venv-{version}"

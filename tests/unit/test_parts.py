@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts.parts.__main__ import run_and_print
+from scripts.parts.busy import busy_processes, delays
 from scripts.parts.lanes import Part, run_parts
-from scripts.parts.table import all_parts, parts_of_version, quick_parts
+from scripts.parts.table import all_parts, parts_of_version, quick_parts, repeated_parts
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,8 +133,13 @@ run_parts(parts, lambda part: print(part.name, flush=True), print)
 
 @pytest.mark.parametrize(
     "parts",
-    [all_parts(Path("x"), is_measured=True), quick_parts(), parts_of_version("3.13")],
-    ids=["all", "quick", "version"],
+    [
+        all_parts(Path("x"), is_measured=True),
+        quick_parts(),
+        parts_of_version("3.13"),
+        repeated_parts(3, ["tests/unit"], seed=0),
+    ],
+    ids=["all", "quick", "version", "repeated"],
 )
 def test_each_table_has_what_its_parts_need(parts):
     names = [part.name for part in parts]
@@ -150,3 +156,26 @@ def test_every_folder_of_tests_is_in_a_part():
 
     for folder in folders - {"tests/spark/session", "tests/workers/processes"}:
         assert folder in words, folder
+
+
+def test_busy_processes_end_with_the_block_also_after_a_failure():
+    with pytest.raises(KeyboardInterrupt), busy_processes() as processes:
+        assert [process.poll() for process in processes] == [None, None]
+        raise KeyboardInterrupt
+
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
+
+
+def test_a_child_process_has_delays_around_its_calls_to_redis():
+    program = """
+import importlib, sitecustomize
+for module, classes in sitecustomize._SLOWED.items():
+    for name, methods in classes.items():
+        for method in methods:
+            function = getattr(getattr(importlib.import_module(module), name), method)
+            print(function.__code__.co_filename)
+"""
+    environment = os.environ | delays(1)
+    output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+
+    assert set(output.split()) == {str(ROOT / "tests" / "busy" / "sitecustomize.py")}
