@@ -67,10 +67,10 @@ if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa:
     )
 
 if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
     from rsmq.aio import AsyncRSMQ
-    from rsmq.cells.aio import AsyncCells
-    from rsmq.cells.sync import Cells
-    from rsmq.client import RSMQ
+    from rsmq.cells.cells import AsyncCells
     from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
     from rsmq.errors import (
         BodyNotDecodable,
@@ -105,9 +105,9 @@ else:
         name: module
         for module, names in {
             "rsmq.aio": ("AsyncRSMQ",),
-            "rsmq.cells.aio": ("AsyncCells",),
-            "rsmq.cells.sync": ("Cells",),
-            "rsmq.client": ("RSMQ",),
+            "rsmq.cells.cells": ("AsyncCells",),
+            "rsmq._sync.cells": ("Cells",),
+            "rsmq._sync.client": ("RSMQ",),
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (
                 "BodyNotDecodable",

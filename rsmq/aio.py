@@ -1,7 +1,5 @@
 """
 The asyncio client, ``AsyncRSMQ``.
-
-``client.py`` is generated from this file by ``scripts/generate-sync``.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, check_codec
-from rsmq.consuming.aio import AsyncConsumer, AsyncProcessing
+from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show
 from rsmq.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
@@ -26,12 +24,16 @@ from rsmq.operations.confirmation import (
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import TimeLimit, start_time_limit
-from rsmq.transport.aio import AsyncCaller, async_caller_from_client, async_caller_from_url
+from rsmq.transport.asyncio_.caller import (
+    AsyncCaller,
+    async_caller_from_client,
+    async_caller_from_url,
+)
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.type_variables import B_co, D, E
-from rsmq.waiting.aio import AsyncWatcher, AsyncWatchers
+from rsmq.waiting.asyncio_ import AsyncWatcher, AsyncWatchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,

@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.cells.client_sync import CellClient
+from rsmq._sync.cell_client import CellClient
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.cells.records import check_records, describe_record, find_mismatches
-from rsmq.cells.sync import Cells
 from rsmq.cells.totals import add_attributes, add_counts
-from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import MessageCounts, QueueAttributes, StoredMessage
 from rsmq.operations.cells import CellRecord, claim_cell

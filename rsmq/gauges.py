@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.errors import QueueNotFound
 from rsmq.gauge_sources import make_source
 from rsmq.model import QueueAttributes

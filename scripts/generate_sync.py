@@ -8,6 +8,7 @@ They differ in names, in ``async`` and ``await``, and in some texts, mostly of d
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -17,7 +18,8 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1] / "rsmq"
 _RUFF = str(Path(sys.executable).with_name("ruff"))
 
-#: Names in the asyncio modules, and the names that replace them; "" also removes the dot before it.
+#: Names in the asyncio modules and in their texts, and the names that replace them; "" also removes
+#: the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
     "AsyncCellClient": "CellClient",
@@ -39,33 +41,51 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
-    "aio": "sync",
     "async_callers_from_clients": "callers_from_clients",
     "async_callers_from_urls": "callers_from_urls",
-    "cells_aio": "cells_sync",
-    "client_aio": "client_sync",
-    "connect_aio": "connect_sync",
-    "engine_aio": "engine_sync",
-    "every_cell_aio": "every_cell_sync",
-    "look_aio": "look_sync",
-    "membership_aio": "membership_sync",
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
     "async_client": "client",
     "asyncio": "",
 }
+_NAMES_IN_TEXTS = re.compile(
+    rf"\b({'|'.join(name for name in NAMES if name.startswith('Async'))})\b"
+)
+#: Modules whose synchronous form is in ``rsmq/_sync``, under its last name but for the client's.
+SOURCES = {
+    "rsmq.aio": "client",
+    "rsmq.consuming": "consuming",
+    **{
+        f"rsmq.cells.{name}": name
+        for name in (
+            "cells", "cell_client", "connect", "engine", "every_cell", "look", "membership",
+        )
+    },
+}  # fmt: skip
+#: Packages and modules of asyncio, and those of threads.
+_FACES = {
+    **{module: f"rsmq._sync.{name}" for module, name in SOURCES.items()},
+    "rsmq.transport.asyncio_": "rsmq.transport.threads",
+    "rsmq.waiting.asyncio_": "rsmq.waiting.threads",
+    "rsmq.waiting.cells.asyncio_": "rsmq.waiting.cells.threads",
+}
+_IMPORTED = re.compile(
+    rf"^( *from )({'|'.join(map(re.escape, sorted(_FACES, key=len, reverse=True)))})\b",
+    re.MULTILINE,
+)
 
 #: Texts in the asyncio client, each of which occurs once, and the texts that replace them.
 CLIENT_TEXTS = {
     """\
-The asyncio client, ``AsyncRSMQ``.
-
-``client.py`` is generated from this file by ``scripts/generate-sync``.
+A watcher belongs to one process, and with
+        asyncio to one event loop: read this property where it is used. Its methods are those of
+        ``rsmq.waiting``, which may change in every release.
 """: """\
-The synchronous client, ``RSMQ``.
-
-Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
+A watcher belongs to one process: read this
+        property where it is used. Its methods are those of ``rsmq.waiting``, which may change in
+        every release.
 """,
+    "The asyncio client, ``AsyncRSMQ``.": "The synchronous client, ``RSMQ``.",
     "An asyncio client for RSMQ queues on a Redis server.": (
         "A client for RSMQ queues on a Redis server."
     ),
@@ -138,15 +158,7 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 
 #: The same for the context managers of the clients.
 CONSUMING_TEXTS = {
-    """\
-The context managers of the asyncio client: ``consume`` and ``processing``.
-
-``sync.py`` is generated from this file by ``scripts/generate-sync``.
-""": """\
-The context managers of the synchronous client: ``consume`` and ``processing``.
-
-Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
-""",
+    "The context managers of the asyncio client": "The context managers of the synchronous client",
     "Only one task may use it at a time.": "Only one thread may use it at a time.",
     '"async with queues.consume(...) as messages: async for message in messages"': (
         '"with queues.consume(...) as messages: for message in messages"'
@@ -156,20 +168,14 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 
 #: The same for the modules of sets of cells.
 CELLS_TEXTS = {
-    """\
-The asyncio client of a set of cells, ``AsyncCells``.
-
-``sync.py`` is generated from this file by ``scripts/generate-sync``.
-""": """\
-The synchronous client of a set of cells, ``Cells``.
-
-Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
-""",
+    "The asyncio client of a set of cells, ``AsyncCells``.": (
+        "The synchronous client of a set of cells, ``Cells``."
+    ),
     "An asyncio client for queues that are spread": "A client for queues that are spread",
     "Waiting calls in other event loops end": "Waiting calls in other threads end",
 }
-#: The modules of ``cells`` whose only text that differs says where they come from.
-CELL_MODULES = ("client", "connect", "engine", "every_cell", "look", "membership")
+#: The texts of each module that has some.
+TEXTS = {"client": CLIENT_TEXTS, "consuming": CONSUMING_TEXTS, "cells": CELLS_TEXTS}
 
 
 @dataclass(frozen=True)
@@ -189,35 +195,27 @@ class Module:
 
     def generate(self) -> str:
         """Return the source of the synchronous module."""
-        text = to_synchronous(self.source.read_text())
-        for async_text, sync_text in self.texts.items():
+        text = self.source.read_text()
+        for async_text in self.texts:
             count = text.count(async_text)
             if count != 1:
                 sys.exit(f"This text of {self.source} is there {count} times: {async_text}")
+        for async_text, sync_text in self.texts.items():
             text = text.replace(async_text, sync_text)
-        text = text.replace("``AsyncRSMQ", "``RSMQ")  # in docstrings
-        text = text.replace("from rsmq.sync import", "from rsmq.client import")
-        text = _without_awaitables(text)
-        return format_source(text, self.target)
+        text = _IMPORTED.sub(lambda found: found[1] + _FACES[found[2]], text)
+        text = _without_awaitables(to_synchronous(text))
+        origin = self.source.relative_to(_PACKAGE.parent)
+        first_line = f"# Generated from {origin} by scripts/generate-sync. Do not edit.\n"
+        return first_line + format_source(text, self.target)
 
 
-MODULES = (
-    Module(_PACKAGE / "aio.py", _PACKAGE / "client.py", CLIENT_TEXTS),
-    Module(_PACKAGE / "consuming" / "aio.py", _PACKAGE / "consuming" / "sync.py", CONSUMING_TEXTS),
-    Module(_PACKAGE / "cells" / "aio.py", _PACKAGE / "cells" / "sync.py", CELLS_TEXTS),
-    *(
-        Module(
-            _PACKAGE / "cells" / f"{name}_aio.py",
-            _PACKAGE / "cells" / f"{name}_sync.py",
-            {
-                f"``{name}_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
-                    f"Generated from ``{name}_aio.py`` by ``scripts/generate-sync``: "
-                    "change it there."
-                )
-            },
-        )
-        for name in CELL_MODULES
-    ),
+MODULES = tuple(
+    Module(
+        _PACKAGE.parent / f"{source.replace('.', '/')}.py",
+        _PACKAGE / "_sync" / f"{name}.py",
+        TEXTS.get(name, {}),
+    )
+    for source, name in SOURCES.items()
 )
 
 
@@ -239,6 +237,9 @@ def to_synchronous(source: str) -> str:
     lines = source.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for before, token, after in reversed(list(zip(tokens, tokens[1:], tokens[2:], strict=False))):
+        if token.type in {tokenize.STRING, tokenize.COMMENT}:
+            _replace_names(lines, token)
+            continue
         if token.type != tokenize.NAME:
             continue
         (row, begin), (_, end) = token.start, token.end
@@ -253,6 +254,14 @@ def to_synchronous(source: str) -> str:
         line = lines[row - 1]
         lines[row - 1] = line[:begin] + new + line[end:]
     return "".join(lines)
+
+
+def _replace_names(lines: list[str], token: tokenize.TokenInfo) -> None:
+    """Replace names in a text or a comment, which may have several lines."""
+    (first, begin), (last, end) = token.start, token.end
+    before, after = lines[first - 1][:begin], lines[last - 1][end:]
+    text = _NAMES_IN_TEXTS.sub(lambda found: NAMES[found[0]], token.string)
+    lines[first - 1 : last] = [*f"{before}{text}{after}".splitlines(keepends=True)]
 
 
 def format_source(text: str, path: Path) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from rsmq.consuming.aio import AsyncConsumer, AsyncProcessing
+from rsmq.consuming import AsyncConsumer, AsyncProcessing
 
 
 class Blocking:

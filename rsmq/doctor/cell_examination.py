@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from rsmq.cells.client_sync import CellClient
-from rsmq.cells.sync import Cells
+from rsmq._sync.cell_client import CellClient
+from rsmq._sync.cells import Cells
 from rsmq.doctor import examination
 from rsmq.doctor.catalogue import SERVER_FAULTS
 from rsmq.doctor.cell_faults import UNREACHABLE, find_differences, find_record_faults

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from redis.exceptions import RedisError
 
-from rsmq.cells.client_sync import CellClient
+from rsmq._sync.cell_client import CellClient
+from rsmq._sync.cells import Cells
 from rsmq.cells.records import find_mismatches, find_set_id
-from rsmq.cells.sync import Cells
 from rsmq.doctor.attribute_faults import find_missing_attributes
 from rsmq.doctor.cell_faults import UNREACHABLE
 from rsmq.doctor.finding import Finding

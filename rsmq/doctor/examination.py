@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, Report, make_finding
 from rsmq.doctor.message_faults import (
     Tally,

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
 from rsmq.operations.doctor import (
     EXAMINED_FIELDS,

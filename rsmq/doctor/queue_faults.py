@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.doctor.attribute_faults import (
     REQUIRED_ATTRIBUTES,
     find_missing_attributes,

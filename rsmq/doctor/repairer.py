@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.doctor.attribute_faults import find_attribute_faults
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.doctor.finding import Finding

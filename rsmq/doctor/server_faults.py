@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.lua.load import Script
 from rsmq.operations.doctor import IndexFacts, examine_rights

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import REGISTRY, CollectorRegistry
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.cells.sync import Cells
+from rsmq._sync.cells import Cells
 from rsmq.errors import RSMQError
 from rsmq.gauges import GaugeReader
 from rsmq.metrics.tally import Series
@@ -25,7 +25,7 @@ from rsmq.wire.limits import check_duration
 from rsmq.worker import list_workers
 
 if TYPE_CHECKING:
-    from rsmq.client import RSMQ
+    from rsmq._sync.client import RSMQ
 
 #: Seconds between two rounds through the queues.
 INTERVAL_SECONDS = 10.0

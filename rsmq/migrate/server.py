@@ -14,7 +14,7 @@ from redis.cluster import RedisCluster
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.errors import NotPossible
 from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.plain_clients import open_redis

@@ -21,9 +21,9 @@ from opentelemetry.trace import (
 )
 
 from rsmq import __version__
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
 from rsmq.model import Message
 from rsmq.opentelemetry.traced_codec import message_context
 

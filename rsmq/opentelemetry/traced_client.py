@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider, use_span
 
+from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat
 from rsmq.model import Message

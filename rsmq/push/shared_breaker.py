@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.operations.push import change_push_target, list_push_targets
 from rsmq.push.breaker import (
     TRIAL_MS,

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import redis
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
 from rsmq.pyrsmq import cmd

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rsmq import Cells
-from rsmq.transport.sync import Caller
-from rsmq.waiting.cells_sync import CellWatchers
-from rsmq.waiting.sync import Watcher
+from rsmq.transport.threads.caller import Caller
+from rsmq.waiting.cells.threads import CellWatchers
+from rsmq.waiting.threads import Watcher
 
 
 class CellsOfProcess(Cells):

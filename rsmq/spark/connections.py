@@ -28,10 +28,10 @@ from rsmq.spark.field_request import pack_fields
 from rsmq.spark.pending_request import PendingRequest, read_replies
 from rsmq.spark.scan import PendingStep
 from rsmq.spark.source_options import SourceOptions
-from rsmq.transport.routed_client import open_routed_pool
 from rsmq.transport.socket import pack
+from rsmq.transport.threads.routed_client import open_routed_pool
 from rsmq.transport.url import is_group_url, option_names
-from rsmq.waiting.sync import Watcher
+from rsmq.waiting.threads import Watcher
 from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
 

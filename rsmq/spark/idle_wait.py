@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from rsmq.spark.connections import PlacedQueue
 from rsmq.waiting.schedule import Waiter
-from rsmq.waiting.sync import Watcher
+from rsmq.waiting.threads import Watcher
 
 #: The longest time that a poll blocks the other sources of a query.
 MAX_POLL_SECONDS = 0.05

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from redis.exceptions import ResponseError
 
 from rsmq import __version__
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
 from rsmq.operations.reading import LookupResult, get_messages, scan_ids

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from redis.exceptions import RedisError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
 from rsmq.model import QueueAttributes
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals

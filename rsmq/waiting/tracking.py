@@ -24,6 +24,8 @@ from rsmq.wire.names import encode_name
 RECONNECT_SECONDS = 0.5
 #: The same if the server replied with another error than those of a server that is being replaced.
 RECONNECT_AFTER_ERROR_SECONDS = 60.0
+#: The largest number of replies that are processed together.
+MAX_REPLIES = 1000
 #: A connection that does not reply for this time is closed.
 REPLY_TIMEOUT_SECONDS = 5.0
 #: After this time without an answer, a server whose keys another one may get is asked for one.

@@ -10,10 +10,10 @@ import redis
 import redis.asyncio
 import redis.asyncio.cluster
 
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.aio import AsyncCells
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.transport.redis_py import cluster_connection_options, parameters_of
 from rsmq.type_variables import B_co

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from redis import exceptions as redis_errors
 
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.errors import NotEmptyInTime, RSMQError
 from rsmq.operations.worker import list_in_flight
 from rsmq.worker.client_place import clients_of

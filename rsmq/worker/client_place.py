@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.wire.cells import name_of_set
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.type_variables import B_co, D, E

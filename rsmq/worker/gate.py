@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 
 
 class Gate(Protocol):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, QueueNotFound
 from rsmq.worker.listener import Listener, check_vt
 from rsmq.worker.runtime.lane import Lane

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.guarded_log import get_logger
 from rsmq.operations import worker as worker_operations

@@ -23,10 +23,10 @@ from typing import Any, Self, overload
 
 from redis.exceptions import RedisError
 
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.aio import AsyncCells
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq.cells.cells import AsyncCells
 from rsmq.errors import (
     InvalidFormat,
     NotEmptyInTime,

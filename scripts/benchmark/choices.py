@@ -24,7 +24,7 @@ from unittest import mock
 from rsmq import RSMQ
 from rsmq.lua.load import Script, load
 from rsmq.operations import messages
-from rsmq.transport import pools
+from rsmq.transport.threads import pools
 from scripts.benchmark.server import Server
 
 MESSAGES = 2000

@@ -21,7 +21,7 @@ from rsmq import (
     QueueExists,
     QueueNotFound,
 )
-from rsmq.cells.membership_sync import RECHECK_SECONDS
+from rsmq._sync.membership import RECHECK_SECONDS
 from rsmq.wire.cells import cell_of_key, join_id
 
 
@@ -407,8 +407,8 @@ def test_a_lost_record_of_the_first_cell_is_restored(place, cells):
 def clock(monkeypatch):
     """The clock of the checks of records; a test adds seconds to its only element."""
     added = [0.0]
-    for kind in ("aio", "sync"):
-        name = f"rsmq.cells.membership_{kind}.monotonic"
+    for folder in ("cells", "_sync"):
+        name = f"rsmq.{folder}.membership.monotonic"
         monkeypatch.setattr(name, lambda: time.monotonic() + added[0])
     return added
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-import rsmq.cells.engine_sync
-import rsmq.waiting.cells_sync
-import rsmq.waiting.sync
+import rsmq._sync.engine
+import rsmq.waiting.cells.threads
+import rsmq.waiting.threads
 from rsmq import AsyncCells, Cells
 from tests.bytecodes import signal_at
 from tests.cells.conftest import Place
@@ -91,7 +91,7 @@ def interrupt():
 
 def test_a_signal_after_a_look_hides_no_message(place):
     """After each look, the watchers note its result."""
-    files = rsmq.waiting.cells_sync.__file__, rsmq.waiting.sync.__file__
+    files = rsmq.waiting.cells.threads.__file__, rsmq.waiting.threads.__file__
     with Cells.from_url(place.url, ns=place.ns, cells=CELLS) as client:
         client.count_messages("q")
         for number in itertools.count(1):
@@ -106,8 +106,8 @@ def test_a_signal_after_a_look_hides_no_message(place):
 @pytest.mark.parametrize(
     ("owner", "name", "wait"),
     [
-        (rsmq.waiting.cells_sync.CellWatchers, "note_look", 0),
-        (rsmq.waiting.cells_sync.CellWaiter, "close", 5),
+        (rsmq.waiting.cells.threads.CellWatchers, "note_look", 0),
+        (rsmq.waiting.cells.threads.CellWaiter, "close", 5),
     ],
 )
 def test_a_signal_around_the_record_of_a_look_hides_no_message(

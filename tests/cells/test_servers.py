@@ -11,8 +11,8 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import Cells, CellsMismatch, InvalidValue, PartlyDone
-from rsmq.cells.engine_aio import AsyncCellEngine
-from rsmq.cells.engine_sync import CellEngine
+from rsmq._sync.engine import CellEngine
+from rsmq.cells.engine import AsyncCellEngine
 from rsmq.cells.failures import Failures
 from rsmq.wire.cells import cell_of_key
 from tests.cells.conftest import Place

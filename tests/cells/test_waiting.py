@@ -12,11 +12,11 @@ import pytest
 
 from rsmq import Cells, ClientClosed, QueueNotFound
 from rsmq.transport.topology.address import Address
-from rsmq.waiting.aio import AsyncWatcher
-from rsmq.waiting.cell_watchers import AnyCellWatchers, ServerWatchers
-from rsmq.waiting.cells import CellQueues
-from rsmq.waiting.cells_aio import AsyncCellWaiter
-from rsmq.waiting.cells_sync import CellWaiter
+from rsmq.waiting.asyncio_ import AsyncWatcher
+from rsmq.waiting.cells.asyncio_ import AsyncCellWaiter
+from rsmq.waiting.cells.queues import CellQueues
+from rsmq.waiting.cells.threads import CellWaiter
+from rsmq.waiting.cells.watchers import AnyCellWatchers, ServerWatchers
 from rsmq.waiting.schedule import LONGEST_DUE_SECONDS, SECONDS_PER_READ, Schedule, Waiter
 from rsmq.waiting.watcher_state import WatcherState
 from rsmq.wire.cells import name_of_cell

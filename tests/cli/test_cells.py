@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from rsmq.cells import membership_sync
+from rsmq._sync import membership
 from rsmq.operations.worker import (
     Group,
     Identity,
@@ -355,9 +355,9 @@ def test_queue_that_some_cells_lack_is_reported_with_the_remedy(cells, queue):
 
 def test_all_cells_down_is_one_error_after_one_deadline(cells, monkeypatch):
     asked = []
-    claim = membership_sync.claim_cell
+    claim = membership.claim_cell
     monkeypatch.setattr(
-        membership_sync, "claim_cell", lambda *arguments: asked.append(1) or claim(*arguments)
+        membership, "claim_cell", lambda *arguments: asked.append(1) or claim(*arguments)
     )
     ended = cells.cli("--cells", "100", "--url", f"redis://127.0.0.1:{free_port()}", "list")
 

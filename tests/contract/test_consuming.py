@@ -19,8 +19,8 @@ from rsmq import (
     MissingParameter,
     QueueNotFound,
 )
-from rsmq.consuming import aio as asynchronous
-from rsmq.consuming import sync as synchronous
+from rsmq import consuming as asynchronous
+from rsmq._sync import consuming as synchronous
 from rsmq.operations import batches
 from tests.expect import refused
 

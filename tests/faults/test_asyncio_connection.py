@@ -15,8 +15,8 @@ import redis.exceptions as redis_errors
 from redis.credentials import CredentialProvider
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed
-from rsmq.transport import cancellation, multiplexed
-from rsmq.transport.multiplexed import NotSent
+from rsmq.transport.asyncio_ import cancellation, multiplexed
+from rsmq.transport.asyncio_.multiplexed import NotSent
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 

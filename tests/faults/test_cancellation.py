@@ -18,7 +18,7 @@ import redis.exceptions as redis_errors
 from redis.asyncio.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
-from rsmq.transport import sync
+from rsmq.transport.threads import caller as sync
 from tests.nodes import wait_until
 from tests.proxy import Proxy
 from tests.scale import scaled

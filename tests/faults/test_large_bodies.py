@@ -10,7 +10,7 @@ import redis
 import redis.asyncio
 
 from rsmq import BYTES, RSMQ, AsyncRSMQ, MessageTooLong, NotReplicated
-from rsmq.transport import multiplexed
+from rsmq.transport.asyncio_ import multiplexed
 from tests.servers import Server, redis_7
 
 LIMIT = 1024 * 1024

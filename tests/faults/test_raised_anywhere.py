@@ -12,14 +12,14 @@ import redis
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, NotReplicated
-from rsmq.transport import (
-    attempts_aio,
+from rsmq.transport import commands
+from rsmq.transport.asyncio_ import (
+    attempts,
     cancellation,
-    commands,
     group_commit,
     multiplexed,
     multiplexed_caller,
-    pool_caller_aio,
+    pool_caller,
 )
 from tests.bytecodes import Raised, raising, signal_at
 from tests.scale import scaled
@@ -142,8 +142,8 @@ def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_a
 
 
 AROUND = tuple(
-    each.__file__ for each in (attempts_aio, cancellation, commands, group_commit,
-                               multiplexed_caller, pool_caller_aio)
+    each.__file__ for each in (attempts, cancellation, commands, group_commit,
+                               multiplexed_caller, pool_caller)
 )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.transport import socket
-from rsmq.waiting import schedule, sync, tracking, watcher_state
+from rsmq.waiting import schedule, tracking, watcher_state
+from rsmq.waiting import threads as sync
 from tests.bytecodes import Raised, raising
 
 QUEUES = 3

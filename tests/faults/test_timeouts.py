@@ -11,12 +11,12 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncRSMQ
-from rsmq.transport import attempts_aio
-from rsmq.transport.confirmed import longest_wait
-from rsmq.transport.pools import ThreadConnections
+from rsmq.transport.asyncio_ import attempts as retrying
+from rsmq.transport.confirmation import longest_wait
 from rsmq.transport.redis_py import timeout_of_connections
 from rsmq.transport.retry import DeadlinePassed
-from rsmq.transport.routed import ServerPool
+from rsmq.transport.threads.pools import ThreadConnections
+from rsmq.transport.topology.group import ServerPool
 
 #: Much longer than the time limit of a test.
 HOUR = 3600
@@ -77,10 +77,8 @@ def test_a_first_attempt_has_a_timer_only_if_its_connection_has_a_longer_timeout
     make_pool, ns, deadline, monkeypatch
 ):
     attempts = []
-    within = attempts_aio._within
-    monkeypatch.setattr(
-        attempts_aio, "_within", lambda *args: attempts.append(args) or within(*args)
-    )
+    within = retrying._within
+    monkeypatch.setattr(retrying, "_within", lambda *args: attempts.append(args) or within(*args))
 
     async def main():
         pool = make_pool(redis.asyncio)

@@ -19,9 +19,9 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 
 import rsmq.transport.signals
-import rsmq.waiting.aio
+import rsmq.waiting.asyncio_
 import rsmq.waiting.schedule
-import rsmq.waiting.sync
+import rsmq.waiting.threads
 import rsmq.waiting.tracking
 import rsmq.waiting.watcher_state
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
@@ -379,7 +379,7 @@ def test_ctrl_c_at_any_step_of_a_wait_blocks_no_other_waiter(private_server, raw
         time.sleep(0.002)  # the watcher wakes a waiter meanwhile
         raise KeyboardInterrupt
 
-    files = rsmq.waiting.sync.__file__, rsmq.transport.signals.__file__, threading.__file__
+    files = rsmq.waiting.threads.__file__, rsmq.transport.signals.__file__, threading.__file__
     with RSMQ.from_url(private_server.url) as consumer:
         for number in itertools.count(1):
             with (
@@ -616,7 +616,7 @@ def test_a_flushed_database_is_a_deleted_queue(private_server, raw, producer):
 
 @pytest.mark.parametrize("mode", ["sync", "asyncio"])
 def test_a_silent_tracking_connection_is_replaced(private_server, raw, producer, mode, monkeypatch):
-    for module in (rsmq.waiting.tracking, rsmq.waiting.sync):
+    for module in (rsmq.waiting.tracking, rsmq.waiting.threads):
         monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.3)
     for module in (rsmq.waiting.tracking, rsmq.waiting.schedule):
         monkeypatch.setattr(module, "SAFETY_SECONDS", 0.5)
@@ -667,8 +667,10 @@ def test_waiters_poll_while_the_watcher_connects(private_server, raw, producer, 
             await asyncio.sleep(0.01)
         raise redis_errors.ConnectionError
 
-    monkeypatch.setattr(rsmq.waiting.sync.Watcher, "_tracking_connection", connect_slowly)
-    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", connect_slowly_async)
+    monkeypatch.setattr(rsmq.waiting.threads.Watcher, "_tracking_connection", connect_slowly)
+    monkeypatch.setattr(
+        rsmq.waiting.asyncio_.AsyncWatcher, "_tracking_connection", connect_slowly_async
+    )
     timer = threading.Timer(0.3, lambda: node_send(raw, "m"))
     timer.start()
     began = time.monotonic()
@@ -757,15 +759,15 @@ def test_a_watcher_that_is_cancelled_before_its_first_step_delays_no_waiting_rec
 
 def test_a_cancelled_attempt_to_track_is_made_again(private_server, raw, producer, monkeypatch):
     attempts = itertools.count()
-    connect = rsmq.waiting.aio.AsyncWatcher._tracking_connection
+    connect = rsmq.waiting.asyncio_.AsyncWatcher._tracking_connection
 
     async def hang_once(self):
         if next(attempts) == 0:
             await asyncio.sleep(3600)
         return await connect(self)
 
-    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", hang_once)
-    monkeypatch.setattr(rsmq.waiting.aio, "CONNECT_TIMEOUT_SECONDS", 3600)
+    monkeypatch.setattr(rsmq.waiting.asyncio_.AsyncWatcher, "_tracking_connection", hang_once)
+    monkeypatch.setattr(rsmq.waiting.asyncio_, "CONNECT_TIMEOUT_SECONDS", 3600)
 
     async def main():
         async with AsyncRSMQ.from_url(private_server.url) as consumer:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsmq import RSMQ, AsyncRSMQ
-from rsmq.consuming import aio as asynchronous
-from rsmq.consuming import sync as synchronous
+from rsmq import consuming as asynchronous
+from rsmq._sync import consuming as synchronous
 from rsmq.operations import batches
 from rsmq.transport import memory
 from tests.blocking import Blocking

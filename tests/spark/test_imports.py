@@ -26,7 +26,14 @@ def test_the_import_of_the_data_source_leaves_connections_and_arrow_out():
     ).split()
 
     assert loaded[0] == "7"
-    unwanted = {"redis", "asyncio", "numpy", "pyarrow", "rsmq.client", "rsmq.spark.connections"}
+    unwanted = {
+        "redis",
+        "asyncio",
+        "numpy",
+        "pyarrow",
+        "rsmq._sync.client",
+        "rsmq.spark.connections",
+    }
     assert unwanted.isdisjoint(loaded)
 
 
@@ -36,7 +43,7 @@ def test_a_task_imports_what_it_needs_only(module):
 
     others = {"batch_read", "stream", "sink", "cells_of_process"} - {module}
     assert {f"rsmq.spark.{name}" for name in others}.isdisjoint(loaded)
-    assert "rsmq.cells.sync" not in loaded
+    assert "rsmq._sync.cells" not in loaded
 
 
 def test_the_listener_is_imported_by_name():

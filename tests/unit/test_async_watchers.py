@@ -9,7 +9,7 @@ import pytest
 
 import rsmq.waiting.watcher_state
 from rsmq import ClientClosed
-from rsmq.waiting.aio import AsyncWatcher, AsyncWatchers
+from rsmq.waiting.asyncio_ import AsyncWatcher, AsyncWatchers
 from rsmq.wire.keys import Namespace
 
 NAMESPACE = Namespace("rsmq")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsmq.transport.pools import PooledConnections
+from rsmq.transport.threads.pools import PooledConnections
 
 
 class Pool:

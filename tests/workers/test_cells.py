@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from rsmq import Cells, CellsMismatch, InvalidFormat, WorkerExists, WorkerReplaced
-from rsmq.cells import membership_sync
+from rsmq._sync import membership
 from rsmq.errors import show_type
 from rsmq.wire.cells import cell_of_key, name_of_cell, split_id
 from rsmq.worker import Middleware, Worker, held_by, list_workers
@@ -880,7 +880,7 @@ def test_a_cell_of_another_set_ends_the_start(of_test, of_servers):
 
 @pytest.mark.parametrize("is_home", [True, False])
 def test_a_worker_ends_if_a_cell_belongs_to_another_set_by_now(of_test, monkeypatch, is_home):
-    monkeypatch.setattr(membership_sync, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(membership, "RECHECK_SECONDS", 0.0)
     monkeypatch.setattr(cell_opener, "ROUND_SECONDS", 1.0)
     monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
     handled = []

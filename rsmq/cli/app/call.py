@@ -18,8 +18,8 @@ from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
+    from rsmq._sync.client import RSMQ
     from rsmq.cli.app.cells import CellsOfCommand
-    from rsmq.client import RSMQ
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
@@ -295,7 +295,7 @@ class Call:
         """
         location = self.location
         arguments = self._client_arguments(client_options)
-        from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+        from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
         return RSMQ.from_url(url or location.url, ns=ns or location.ns, **arguments)
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rsmq.cells.engine_sync import CellEngine
-from rsmq.cells.sync import Cells
+from rsmq._sync.cells import Cells
+from rsmq._sync.engine import CellEngine
 from rsmq.cli.app.errors import ErrorReport, describe_partly_done
 from rsmq.errors import NotReplicated, PartlyDone
 from rsmq.wire.cells import split_id
 
 if TYPE_CHECKING:
-    from rsmq.client import RSMQ
-    from rsmq.transport.sync import Caller
+    from rsmq._sync.client import RSMQ
+    from rsmq.transport.threads.caller import Caller
 
 T = TypeVar("T")
 

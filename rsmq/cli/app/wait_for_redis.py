@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rsmq.printable import format_count
 
 if TYPE_CHECKING:
-    from rsmq.client import RSMQ
+    from rsmq._sync.client import RSMQ
 
 #: Seconds between two attempts.
 _PAUSE_SECONDS = 0.5

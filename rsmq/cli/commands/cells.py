@@ -17,7 +17,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text
 
 if TYPE_CHECKING:
-    from rsmq.cells.client_sync import CellClient
+    from rsmq._sync.cell_client import CellClient
     from rsmq.gauge_sources import CellsSource
 
 _HEADINGS = ("cell", "namespace", "server", "queues", "messages", "state")
@@ -36,7 +36,7 @@ def cells(call: Call) -> Exit | None:
     """
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
-    from rsmq.client import RSMQ  # noqa: PLC0415 - as above
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - as above
     from rsmq.errors import CellsMismatch  # noqa: PLC0415 - as above
     from rsmq.gauge_sources import CellsSource  # noqa: PLC0415 - as above
 

@@ -26,8 +26,8 @@ from rsmq.errors import QueueNotFound
 from rsmq.printable import format_count
 
 if TYPE_CHECKING:
-    from rsmq.cells.sync import Cells
-    from rsmq.client import RSMQ
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
     from rsmq.doctor import Finding, Repair, Report
 
 #: A repair may reveal the next fault, so repairs are repeated: a restored body, a bad counter.
@@ -113,13 +113,13 @@ class _CellLister:
 
 
 def _find_lister(rsmq: RSMQ[Any] | Cells) -> RSMQ[Any] | _CellLister:
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
 
     return rsmq if isinstance(rsmq, RSMQ) else _CellLister(rsmq)
 
 
 def _examine(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str] | None) -> Report:
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
     from rsmq.doctor import examine, examine_cells  # noqa: PLC0415 - as above
 
     with call.out.progress("looking") as advance:
@@ -206,7 +206,7 @@ def _key(finding: Finding) -> tuple[str, str | None, tuple[int, ...]]:
 def _repair(
     call: Call, rsmq: RSMQ[Any] | Cells, chosen: list[Finding], also: Sequence[str]
 ) -> list[Repair]:
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
     from rsmq.doctor import repair, repair_cells  # noqa: PLC0415 - as above
 
     reported: Counter[tuple[str, str | None, tuple[int, ...]]] = Counter()

@@ -14,8 +14,8 @@ from rsmq.errors import PartlyDone, QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
 if TYPE_CHECKING:
-    from rsmq.cells.sync import Cells
-    from rsmq.client import RSMQ
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class FiguresReader:
             queues: names of queues, and patterns as of a shell. Each reading reads the listed
                 queues that match a pattern then. If empty, it reads all listed queues.
         """
-        from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+        from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
         from rsmq.gauges import GaugeReader  # noqa: PLC0415 - as above
 
         self._queues = queues

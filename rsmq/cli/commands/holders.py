@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rsmq.model import StoredMessage
 
 if TYPE_CHECKING:
+    from rsmq._sync.client import RSMQ
     from rsmq.cli.app.cells import CellsOfCommand
-    from rsmq.client import RSMQ
 
 #: A receipt: id and receive count.
 _Receipt = tuple[str, int]
@@ -38,7 +38,7 @@ def find_holders(
         return {}
     from redis.exceptions import ResponseError  # noqa: PLC0415 - takes time
 
-    from rsmq.client import RSMQ  # noqa: PLC0415 - as above
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - as above
     from rsmq.wire.cells import join_id  # noqa: PLC0415 - as above
 
     queue = messages[0].queue

@@ -19,8 +19,8 @@ from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
 
 if TYPE_CHECKING:
-    from rsmq.cells.sync import Cells
-    from rsmq.client import RSMQ
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
 
 
 @command("delete", "rsmq delete orders ID", "rsmq rm orders ID ID --json")
@@ -125,7 +125,7 @@ def run_on_ids(
 
 def find_missing(rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]) -> list[str]:
     """Return the ids that are not among those found."""
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
     if isinstance(rsmq, RSMQ):
         existing = set(found)

@@ -17,9 +17,9 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 
 if TYPE_CHECKING:
-    from rsmq.cells.sync import Cells
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
     from rsmq.cli.app.cells import CellsOfCommand
-    from rsmq.client import RSMQ
     from rsmq.push.shared_breaker import PushTarget
     from rsmq.worker import Worker
 
@@ -230,7 +230,7 @@ def _find(
 
     In a set of cells, one cell has the state of all targets of a queue.
     """
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
     from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - as above
     from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
 

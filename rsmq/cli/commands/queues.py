@@ -26,8 +26,8 @@ from rsmq.printable import format_count
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
 if TYPE_CHECKING:
-    from rsmq.cells.sync import Cells
-    from rsmq.client import RSMQ
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
 
 
 @command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")

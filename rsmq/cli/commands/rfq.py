@@ -36,7 +36,7 @@ from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 
 if TYPE_CHECKING:
-    from rsmq.client import RSMQ
+    from rsmq._sync.client import RSMQ
 
 _STATES: dict[str, tuple[State, ...]] = {
     "backlog": ("visible",),

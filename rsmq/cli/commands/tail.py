@@ -25,8 +25,8 @@ from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
+    from rsmq._sync.client import RSMQ
     from rsmq.cli.app.cells import CellsOfCommand
-    from rsmq.client import RSMQ
 
 #: A message may appear so long after its sent time, because some clients read the time first and
 #: send later.
@@ -91,7 +91,7 @@ def _start(
     all_of_them: bool,
 ) -> list[_FollowedQueue]:
     """Return the queues, each begun; of a set, those of all cells that can be reached."""
-    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
 
     followed = []
     for queue in queues:

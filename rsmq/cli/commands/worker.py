@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rsmq.cells.sync import Cells
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
@@ -29,7 +30,6 @@ from rsmq.cli.commands.worker_control import (
     show_workers,
 )
 from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
-from rsmq.client import RSMQ
 from rsmq.guarded_log import get_logger
 from rsmq.worker.client_place import ClientPlace, clients_of, open_client, place_of
 from rsmq.worker.importing import NotImportable, import_worker

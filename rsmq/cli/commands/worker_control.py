@@ -10,11 +10,11 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.client import RSMQ
 from rsmq.worker.registry import WorkerInfo, list_workers, read_workers
 
 _HEADINGS = ("name", "alive", "for", "handled", "failed", "holds", "process", "host")

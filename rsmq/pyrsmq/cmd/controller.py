@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from rsmq.client import RSMQ
+    from rsmq._sync.client import RSMQ
     from rsmq.wire.keys import Namespace
 
 

@@ -24,6 +24,20 @@ _CREDENTIALS = ("username", "password", "credential_provider")
 
 
 @dataclass(frozen=True, slots=True)
+class ServerPool:
+    """
+    The class and the options of connections to one server, as a pool of redis-py has them.
+
+    Attributes:
+        connection_class: the class.
+        connection_kwargs: the options.
+    """
+
+    connection_class: Any
+    connection_kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ServerGroup:
     """
     The servers of a Redis Cluster, or of a Sentinel group.

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rsmq.client import RSMQ
-from rsmq.waiting.cells import CellQueues, sample_cells
-from rsmq.waiting.cells_sync import CellWatchers
+from rsmq._sync.client import RSMQ
+from rsmq.waiting.cells.queues import CellQueues, sample_cells
+from rsmq.waiting.cells.threads import CellWatchers
 from rsmq.waiting.schedule import Waiter
-from rsmq.waiting.sync import Watcher
+from rsmq.waiting.threads import Watcher
 from rsmq.worker.runtime.lane import CellQueue, Lane
 
 #: After a failure of a watcher, the worker looks at the queue again after this time.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.operations.worker import forget_dead_worker, list_workers
 
 #: Seconds between two looks at the registered workers.

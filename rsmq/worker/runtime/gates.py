@@ -10,7 +10,7 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.guarded_log import get_logger
 from rsmq.worker.gate import Gate
 from rsmq.worker.middleware import Hooks

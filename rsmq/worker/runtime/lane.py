@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rsmq.client import RSMQ
+from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
 from rsmq.operations.lost_replies import LostReplies

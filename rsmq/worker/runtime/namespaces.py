@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from rsmq.cells.engine_sync import CellEngine
-from rsmq.cells.sync import Cells
-from rsmq.client import RSMQ
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
+from rsmq._sync.engine import CellEngine
 from rsmq.operations.worker import Identity
 from rsmq.wire.cells import cell_of_key
 from rsmq.worker.delivery import Delivery, delivery_class_of

@@ -1,0 +1,1845 @@
+# Generated from rsmq/aio.py by scripts/generate-sync. Do not edit.
+"""
+The synchronous client, ``RSMQ``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from redis.exceptions import RedisError
+
+from rsmq._sync.consuming import Consumer, Processing
+from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show
+from rsmq.misuse import OnlyWith, explain_arguments
+from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
+from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.confirmation import (
+    DEFAULT_REPLICA_TIMEOUT,
+    Confirmation,
+    check_confirmation,
+)
+from rsmq.operations.lost_replies import LostReplies
+from rsmq.operations.operation import Operation
+from rsmq.operations.time_limit import TimeLimit, start_time_limit
+from rsmq.transport.origin import Origin
+from rsmq.transport.retry import check_deadline
+from rsmq.transport.threads.caller import (
+    Caller,
+    caller_from_client,
+    caller_from_url,
+)
+from rsmq.transport.url import MEMORY_SCHEME, check_url
+from rsmq.type_variables import B_co, D, E
+from rsmq.waiting.threads import Watcher, Watchers
+from rsmq.wire.keys import DEFAULT_NS, Namespace
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    Seconds,
+    check_wait,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from types import TracebackType
+
+    from redis import Redis
+    from redis.cluster import RedisCluster
+
+    from rsmq.codecs.formats import TextCodec
+    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations.batches import LeasedMessages
+    from rsmq.operations.operation import Steps
+
+T = TypeVar("T")
+
+
+class RSMQ(OnlyWith, Generic[B_co]):
+    """
+    A client for RSMQ queues on a Redis server.
+
+    Each method runs one atomic script in one round trip: it takes effect completely or not at all.
+    Methods that need several steps say so. All times come from the server's clock. Every argument
+    in seconds may also be a ``timedelta``.
+
+    Retries: a call that did not reach the server, or that the server refused for the moment
+    (loading, read-only), is retried until ``retry_deadline`` seconds after its begin. An attempt
+    ends then too, or earlier without progress for ``socket_timeout``. With a client that was passed
+    in, redis-py connects, with its own timeouts and retries. If the connection breaks or times out
+    after the call was sent, the failure is ambiguous: the call may have run. After an ambiguous
+    failure, until the same deadline:
+
+    - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
+      messages, changing their visibility, releasing received messages, sweeping, and a send with a
+      dedup_id.
+    - Retried once: a receive and a recover.
+    - Not retried: any other send, a pop, a move, a redrive, a purge, a release by ids without
+      receipts, and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
+
+    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now. A
+    passed-in RedisCluster only says where the nodes are and how to connect: it sends nothing.
+
+    Threads: several threads may use a client at the same time. A client may also be used after a
+    fork, in the parent and in the child.
+
+    Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the running
+    call has ended. More signals within the next second also wait for that. A later signal takes
+    effect at once; a message that was being received may then stay hidden until its visibility
+    timeout ends. The same can happen, rarely, if two signals arrive within microseconds of each
+    other just as a receive ends.
+
+    Types: the parameter B is the type of the bodies that the client's codec decodes: str without
+    ``codec=``, bytes with BYTES, Any with JSON and MSGPACK, the class with the codec of a class.
+    ``codec=`` of a call decides for the messages of this call. For type checkers, ``from_url`` of a
+    subclass returns this class, because it chooses B by the codec. At run time it returns the
+    subclass.
+
+    Besides the errors that it names, each method may raise ClientClosed after close(), and
+    redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
+    """
+
+    @overload
+    def __init__(
+        self: RSMQ[str],
+        client: Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        client: Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, B_co],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+    ) -> None: ...
+    @explain_arguments
+    def __init__(
+        self,
+        client: Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+    ) -> None:
+        """
+        Use an existing client. Its decode_responses and protocol version don't matter.
+
+        Args:
+            client: a ``Redis`` or ``RedisCluster`` of redis; close() leaves it open.
+            ns: the namespace, the first part of every key. On Redis Cluster it must contain a hash
+                tag, as in ``"{rsmq}"``.
+            codec: converts bodies to bytes and back: TEXT, BYTES, JSON, MSGPACK or an object with
+                ``encode`` and ``decode``.
+            realtime: if True, every send publishes the same notification as the Node client.
+            strict_names: if False, queue names that the Node client refuses are also allowed.
+            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries, and only
+                ``socket_timeout`` ends a call. The default is 5, or 30 with Redis Cluster and
+                Sentinel.
+            min_replicas: the number of replicas, 0 to 100, that must have confirmed the changes of
+                a send, publish, move or redrive before it returns; else it raises NotReplicated.
+            replica_timeout: how long such a call waits for them after its script has run: seconds,
+                0.001 to 60.
+            fsync: if True, the primary and these replicas must have written the changes to disk
+                (needs Redis 7.2 and appendonly yes).
+
+        Raises:
+            MissingParameter: the namespace is empty.
+            InvalidFormat: client, ns, codec or fsync is not of a supported kind.
+            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
+                of range.
+        """
+        self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._require_copies(min_replicas, replica_timeout, fsync)
+        deadline = check_deadline(retry_deadline)
+        self._use_caller(caller_from_client(client, self._namespace, deadline))
+
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+        **options: Any,
+    ) -> RSMQ[str]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, D],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+        **options: Any,
+    ) -> RSMQ[D]: ...
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+        **options: Any,
+    ) -> RSMQ[Any]:
+        """
+        Open connections that close() closes; one for each thread that makes calls.
+
+        Args:
+            url: ``redis://``, ``rediss://`` (TLS), ``unix://``,
+                ``redis+cluster://HOST:PORT,HOST:PORT`` with some nodes of a Redis Cluster,
+                ``redis+sentinel://HOST:PORT,HOST:PORT/PRIMARY/DATABASE`` with the Sentinels of a
+                primary (both also with ``rediss+``), or ``memory://NAME``: a Redis inside this
+                process for development and tests (extra ``embedded``).
+            ns: as for the constructor.
+            codec: as for the constructor.
+            realtime: as for the constructor.
+            strict_names: as for the constructor.
+            retry_deadline: as for the constructor.
+            min_replicas: as for the constructor.
+            replica_timeout: as for the constructor.
+            fsync: as for the constructor.
+            options: redis-py's, such as ``username``, ``password``, ``ssl_ca_certs`` or
+                ``socket_timeout`` (seconds without any progress, default 5; a large batch on a
+                slow link may take longer). With ``max_connections`` the threads share a pool of
+                that size for each server. With several servers also
+                ``address_remap``, a function that changes the ``(host, port)`` that a server
+                reports to the one that this process can reach; with Sentinels also
+                ``sentinel_username`` and ``sentinel_password``, their own user and password.
+                Options of the URL have precedence.
+
+        Raises:
+            MissingParameter: the namespace is empty.
+            InvalidFormat: url, options, ns, codec or fsync is not of a supported kind.
+            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
+                of range.
+            MissingExtra: ``memory://`` without the extra ``embedded``.
+        """
+        self = cls.__new__(cls)
+        self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._require_copies(min_replicas, replica_timeout, fsync)
+        deadline = check_deadline(retry_deadline)
+        if check_url(url).startswith(MEMORY_SCHEME):
+            from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
+
+            self._use_caller(caller_from_client(memory.client(url), self._namespace, deadline))
+        else:
+            self._use_caller(caller_from_url(url, self._namespace, deadline, options))
+        return self
+
+    def _use_caller(self, caller: Caller) -> None:
+        self._caller = caller
+        self._watchers = Watchers(caller, self._namespace)
+
+    def _configure(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
+        self._namespace = Namespace(ns, strict_names)
+        self._codec: Codec[Any, B_co] = check_codec(codec)
+        self._realtime = realtime
+        self._closed = False
+        self._losses = LostReplies()
+
+    def _require_copies(self, min_replicas: int, replica_timeout: Seconds, fsync: bool) -> None:  # noqa: FBT001
+        """Set the copies that calls wait for by default."""
+        self._copies: dict[str, Any] = {
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
+        self._confirmation = check_confirmation(**self._copies)
+
+    def _confirmation_for(
+        self,
+        min_replicas: int | None,
+        replica_timeout: Seconds | None,
+        fsync: bool | None,  # noqa: FBT001
+    ) -> Confirmation | None:
+        """Return what a call waits for: its own values, or those of the client."""
+        if min_replicas is None and replica_timeout is None and fsync is None:
+            return self._confirmation
+        own = {"min_replicas": min_replicas, "replica_timeout": replica_timeout, "fsync": fsync}
+        changed = {name: value for name, value in own.items() if value is not None}
+        confirmation = check_confirmation(**{**self._copies, **changed})
+        if confirmation is None and set(changed) == {"replica_timeout"}:
+            raise InvalidFormat(
+                "replica_timeout",
+                value=show(replica_timeout),
+                hint="It needs min_replicas or fsync.",
+            )
+        return confirmation
+
+    def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
+        """Return the time limit of a call that begins now."""
+        return start_time_limit(timeout)
+
+    def _codec_for(self, codec: Codec | None) -> Codec:
+        return self._codec if codec is None else check_codec(codec)
+
+    def run(self, operation: Operation[T]) -> T:
+        """
+        Run an operation of ``rsmq.operations``. All methods reach Redis through this one.
+
+        Part of the extension interface, for packages that are built on the client, such as
+        ``rsmq.worker``: ``run``, ``run_steps``, ``namespace`` and ``watcher``. These four keep
+        their names, their parameters and the behaviour that is described here. The operations do
+        not: ``rsmq.operations`` may change in every release, so such a package pins the version.
+
+        The operation is one atomic script. It is retried as its retry class permits, until
+        ``retry_deadline``. If the call is interrupted, its result is undone if the operation
+        has ``undo``.
+
+        Args:
+            operation: an operation in the namespace of this client; it may be run repeatedly.
+
+        Returns:
+            The result of the operation.
+
+        Raises:
+            ClientClosed: close() was called before.
+            RSMQError: the errors that the operation's script returns, such as QueueNotFound.
+        """
+        if self._closed:
+            raise ClientClosed
+        return self._caller.run(operation)
+
+    def run_steps(self, steps: Steps[T]) -> T:
+        """
+        Run an operation of ``rsmq.operations`` that has several steps, each by ``run``.
+
+        Part of the extension interface, see ``run``. Each step is atomic, not all steps together.
+        An error of a step is raised inside the generator, which may undo earlier steps.
+
+        Args:
+            steps: a generator of operations, which has not been started; it can be run once.
+
+        Returns:
+            The value that the generator returns.
+
+        Raises:
+            ClientClosed: close() was called before.
+            RSMQError: the errors of the steps.
+        """
+        result: Any = None
+        try:
+            operation = next(steps)
+        except StopIteration as end:  # there is nothing to do
+            result_without_steps: T = end.value
+            return result_without_steps
+        while True:
+            try:
+                result = self.run(operation)
+                operation, result = steps.send(result), None
+            except StopIteration as end:
+                final_result: T = end.value
+                return final_result
+            except BaseException as error:  # noqa: BLE001 - the generator undoes steps and raises it
+                if result and operation.undo:  # the generator has not received this result yet
+                    self._undo(operation, result)
+                try:
+                    operation, result = steps.throw(error), None
+                except StopIteration as end:
+                    fallback_result: T = end.value
+                    return fallback_result
+
+    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None) -> T:
+        seconds = check_wait(wait)
+        received: T
+        if isinstance(receive, ReceiveInSteps):
+            steps: Any = receive.steps()
+            received = self.run_steps(steps)
+        else:
+            received = self.run(receive)
+        if received or seconds == 0:
+            return received
+        return self.watcher.wait(
+            lambda: self._receive(receive.rebuild() if receive.rebuild else receive, 0),
+            lambda result: self._undo(receive, result),
+            received,
+            receive.keys[1::2],
+            seconds,
+        )
+
+    def _undo(self, operation: Operation[T] | ReceiveInSteps, result: Any) -> None:
+        undo = operation.undo and operation.undo(result)
+        if undo:
+            with suppress(RedisError, RSMQError):
+                self.run(undo)
+
+    @property
+    def namespace(self) -> Namespace:
+        """
+        The namespace of this client, for builders of ``rsmq.operations``.
+
+        Part of the extension interface, see ``run``. The same object for the life of the client;
+        ``namespace.name`` is the text that was passed as ``ns``.
+        """
+        return self._namespace
+
+    @property
+    def codec(self) -> Codec[Any, B_co]:
+        """The codec of calls that don't pass one."""
+        return self._codec
+
+    @property
+    def realtime(self) -> bool:
+        """Whether every send publishes the same notification as the Node client."""
+        return self._realtime
+
+    @property
+    def origin(self) -> Origin:
+        """
+        How this client reaches its server, for another client of that server.
+
+        It may contain a password.
+        """
+        return self._caller.origin
+
+    @property
+    def watcher(self) -> Watcher:
+        """
+        The watcher that wakes waiting receives, for packages that wait in their own way.
+
+        Part of the extension interface, see ``run``. A watcher belongs to one process: read this
+        property where it is used. Its methods are those of ``rsmq.waiting``, which may change in
+        every release.
+
+        Raises:
+            ClientClosed: close() was called before.
+        """
+        return self._watchers.current()
+
+    def create_queue(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta = DEFAULT_VT,
+        delay: float | timedelta = DEFAULT_DELAY,
+        maxsize: int = DEFAULT_MAXSIZE,
+        exist_ok: bool = False,
+    ) -> bool:
+        """
+        Create a queue, or complete one that lacks some of its attributes.
+
+        After an ambiguous failure, a queue that has exactly these attributes counts as created.
+
+        Args:
+            qname: 1 to 160 characters of ``A-Z a-z 0-9 _ -``; not ``QUEUES``.
+            vt: the visibility timeout, how long a received message is hidden: whole seconds, 0 to
+                9,999,999.
+            delay: how long a new message is hidden: whole seconds, 0 to 9,999,999.
+            maxsize: the size limit of a body, 1024 to 65,536, or -1 for unlimited: UTF-16 code
+                units if the codec encodes to text, otherwise bytes.
+            exist_ok: if True, an existing queue is not an error, and its attributes stay as they
+                are.
+
+        Returns:
+            True if the queue was created or completed; False if it existed and exist_ok is True.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: vt, delay or maxsize is out of range or not whole.
+            QueueExists: the queue exists, whatever its attributes. If list_queues did not return it
+                before, it does now.
+
+        Source: npm rsmq 0.12.4, createQueue.
+        """
+        return self.run(
+            queues.create_queue(
+                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+            )
+        )
+
+    def delete_queue(self, qname: str) -> None:
+        """
+        Delete a queue with all its messages, also those in flight, in constant time.
+
+        Not retried after an ambiguous failure: another client may have created the queue again, and
+        a retry would delete the new one.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+
+        Source: npm rsmq 0.12.4, deleteQueue.
+        """
+        return self.run(queues.delete_queue(self._namespace, qname))
+
+    def list_queues(self) -> list[str]:
+        """
+        Return the names of all queues of this namespace.
+
+        Returns:
+            Names, sorted; an empty list if there are no queues. Some clients create queues without
+            listing them: such queues are missing here, but all other methods work on them.
+
+        Source: npm rsmq 0.12.4, listQueues.
+        """
+        return self.run(queues.list_queues(self._namespace))
+
+    def get_queue_attributes(self, qname: str) -> QueueAttributes:
+        """
+        Return the attributes and counts of a queue, all read at one moment.
+
+        Takes constant time for the attributes and the number of messages, and O(log n) for the
+        other counts.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist, or it lacks vt, delay or maxsize.
+            InvalidValue: another client stored a vt or delay that is not a number.
+
+        Source: npm rsmq 0.12.4, getQueueAttributes. hidden_messages is exact to the millisecond;
+        Node also counts messages that became visible within the current second.
+        """
+        return self.run(queues.get_queue_attributes(self._namespace, qname))
+
+    def set_queue_attributes(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        delay: float | timedelta | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """
+        Change attributes of a queue. Messages that are already hidden keep their visibility time.
+
+        Args:
+            qname: the queue's name.
+            vt: whole seconds, 0 to 9,999,999; None does not change it.
+            delay: whole seconds, 0 to 9,999,999; None does not change it.
+            maxsize: 1024 to 65,536, or -1 for unlimited; None does not change it.
+
+        Returns:
+            All attributes after the change.
+
+        Raises:
+            NoAttributeSupplied: vt, delay and maxsize are all None.
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: a value is out of range or not whole; or another client stored a vt or
+                delay that is not a number, and this call does not replace it.
+            QueueNotFound: the queue does not exist.
+
+        Source: npm rsmq 0.12.4, setQueueAttributes.
+        """
+        return self.run(
+            queues.set_queue_attributes(self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize)
+        )
+
+    def pause_queue(self, qname: str) -> bool:
+        """
+        Stop all workers (``rsmq.worker``) from receiving from a queue, until it is resumed.
+
+        Workers still process the messages that they have received; within a second or two they
+        receive no more. Producers can still send, and receive_message and consumers of other
+        clients can still receive.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if the queue was not paused before, and after an ambiguous failure.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run(queues.pause_queue(self._namespace, qname, pause=True))
+
+    def resume_queue(self, qname: str) -> bool:
+        """
+        Let workers receive again from a queue that is paused.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if the queue was paused before, and after an ambiguous failure.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run(queues.pause_queue(self._namespace, qname, pause=False))
+
+    def purge_queue(self, qname: str) -> int:
+        """
+        Remove all messages of a queue, also those in flight, in constant time.
+
+        The queue, its attributes and its totals are kept. Not retried after an ambiguous failure: a
+        retry would also remove messages that were sent in the meantime.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages removed.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run(queues.purge_queue(self._namespace, qname))
+
+    def send_message(
+        self,
+        qname: str,
+        body: Any,
+        *,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        front: bool = False,
+        dedup_id: str | None = None,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> str:
+        """
+        Add a message to a queue.
+
+        If this raises a connection error, the message may or may not have been stored; it is never
+        stored twice. With a dedup_id the call is retried after an ambiguous failure, and the caller
+        may repeat it.
+
+        Args:
+            qname: the queue's name.
+            body: a value that the codec can encode; a str with TEXT. It may be empty.
+            delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
+                None uses the queue's delay.
+            deliver_at: when it becomes visible, instead of a delay: an aware datetime, at most
+                9,999,999 seconds ahead by the server's clock, rounded up to the millisecond. A time
+                in the past means at once.
+            front: if True, the message is visible at once, before all messages in the queue,
+                whatever the queue's delay; it can't be combined with deliver_at, or with a delay
+                greater than 0.
+            dedup_id: a deduplication id of 1 to 128 characters. If a message was sent to this queue
+                with the same id within the window, nothing is added, and the id of that message is
+                returned, even if the message was deleted in the meantime. Purging the queue, or
+                deleting and creating it again, forgets all deduplication ids.
+            dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
+                than retry_deadline, so that the last retry falls within the window.
+            codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
+            timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
+                connecting; it replaces the retry_deadline of the client. A replica_timeout is
+                added to it.
+
+        Returns:
+            The message's id.
+
+        Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
+                str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
+                delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
+                neither delay nor deliver_at, and the queue's delay is not a number.
+            MessageNotString: the codec can't encode the body.
+            QueueNotFound: the queue does not exist.
+            MessageTooLong: the body is larger than the queue's maxsize, or than the server's
+                proto-max-bulk-len (512 MiB by default).
+
+        Source: npm rsmq 0.12.4, sendMessage.
+        """
+        return self.run(
+            messages.send_message(
+                self._namespace,
+                qname,
+                body,
+                delay=delay,
+                deliver_at=deliver_at,
+                front=front,
+                dedup_id=dedup_id,
+                dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
+            )
+        )
+
+    def send_messages(
+        self,
+        qname: str,
+        bodies: Iterable[Any],
+        *,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        front: bool = False,
+        dedup_ids: Iterable[str | None] | None = None,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> list[str]:
+        """
+        Add messages to a queue in this order, all or none.
+
+        They are received in this order, and after the messages of earlier calls, unless delays
+        differ. Their ids all contain the same time. With realtime there is one notification, with
+        the final number of messages. One round trip; two if bodies have 8 KiB or more on average
+        and the user may run MULTI. Not retried after an ambiguous failure, unless every message has
+        a dedup_id.
+
+        Args:
+            qname: the queue's name.
+            bodies: values that the codec can encode, at most 10,000 and 16 MiB in total.
+            delay: the delay of every message, as for send_message.
+            deliver_at: when every message becomes visible, as for send_message.
+            front: if True, they are visible at once, in this order, before all messages in the
+                queue.
+            dedup_ids: for each body a deduplication id as for send_message, or None.
+            dedup_window: as for send_message.
+            codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
+            timeout: as for send_message.
+
+        Returns:
+            The ids, in the order of the bodies; an empty list if there are no bodies. If a body's
+            dedup_id was used before, its id is that of the first message.
+
+        Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
+                str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
+                numbers of bodies and dedup_ids differ; deliver_at is not an aware datetime; or more
+                than one of delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
+                neither delay nor deliver_at, and the queue's delay is not a number; or the batch is
+                too large.
+            MessageNotString: the codec can't encode a body.
+            QueueNotFound: the queue does not exist.
+            MessageTooLong: the largest body is larger than the queue's maxsize, or than the
+                server's proto-max-bulk-len.
+        """
+        return self.run_steps(
+            sending.send_messages(
+                self._namespace,
+                qname,
+                bodies,
+                delay=delay,
+                deliver_at=deliver_at,
+                front=front,
+                dedup_ids=dedup_ids,
+                dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
+            )
+        )
+
+    def publish(
+        self,
+        qnames: Iterable[str],
+        body: Any,
+        *,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> dict[str, str]:
+        """
+        Add a message to each of several queues: to all of them, or to none.
+
+        If this raises a connection error, the message may have been stored in all queues or in
+        none.
+
+        Args:
+            qnames: the names of the queues; a name that is repeated counts once.
+            body: a value that the codec can encode; a str with TEXT. It may be empty.
+            delay: seconds until it is visible, as for send_message; None uses each queue's delay.
+            deliver_at: when it becomes visible, as for send_message.
+            codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
+            timeout: as for send_message.
+
+        Returns:
+            The message's id in each queue, by the queue's name.
+
+        Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
+                aware datetime, or both delay and deliver_at are set.
+            InvalidValue: delay, deliver_at or timeout is out of range; or another client stored a
+                delay that is not a number.
+            MessageNotString: the codec can't encode the body.
+            MessageTooLong: the body is larger than a queue's maxsize, or than the server's
+                proto-max-bulk-len.
+            QueueNotFound: one of the queues does not exist.
+        """
+        return self.run(
+            sending.publish(
+                self._namespace,
+                qnames,
+                body,
+                delay=delay,
+                deliver_at=deliver_at,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                limit=self._limit_for(timeout),
+            )
+        )
+
+    @overload
+    def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
+    def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> Message | None:
+        """
+        Receive the message that has been visible the longest, and hide it from consumers.
+
+        Delete the message when its work is done. Otherwise it is received again after its
+        visibility timeout. A message that was received as often as the queue's dead-letter policy
+        allows is moved to the dead-letter queue instead, and the next message is received.
+
+        Waiting: the call returns as soon as any client sends a message, or a message becomes
+        visible. All waiting calls of a client share one connection. Redis is not polled, except for
+        a check every 15 to 30 seconds. If the server or the user's rights don't allow CLIENT
+        TRACKING, and with memory://, it is polled at growing intervals, in the end at most four
+        times a second.
+
+        An interruption (Ctrl-C) during the call releases the message at once; its receive count
+        stays raised.
+
+        If the connection breaks during the call, the call is retried once. A message that the first
+        attempt received may then stay hidden until its visibility timeout ends.
+
+        Args:
+            qname: the queue's name.
+            vt: the visibility timeout of this message: seconds, 0 to 9,999,999, fractions to the
+                millisecond; None uses the queue's vt.
+            wait: seconds to wait for a message, 0 to 9,999,999; None waits forever.
+            codec: the codec of this message; None uses the client's.
+
+        Returns:
+            The message, or None if no message became visible in time.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or codec is not a codec.
+            InvalidValue: vt or wait is out of range; or vt is None, and the queue's vt is not a
+                number.
+            QueueNotFound: the queue does not exist, or it was deleted during the wait.
+            ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
+
+        Source: npm rsmq 0.12.4, receiveMessage. Ids without a body (ghost ids) are removed, not
+        delivered.
+        """
+        return self._receive(
+            messages.receive_message(
+                self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
+            ),
+            wait,
+        )
+
+    @overload
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Receive visible messages from one queue or several, and hide them from consumers.
+
+        Queues have priority in the order of qnames: messages of the second queue are received only
+        if the first has no more. Dead letters, waiting, cancellation and broken connections are
+        handled as by receive_message.
+
+        Up to 1,000 queues are one atomic step. More are handled in steps of 1,000, each atomic:
+        first all queues are checked, then messages are received. If a step fails, the messages of
+        the earlier steps are released.
+
+        Args:
+            qnames: a queue's name, or several.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            vt: the visibility timeout of these messages: seconds, 0 to 9,999,999, fractions to the
+                millisecond; None uses each queue's vt.
+            wait: seconds to wait for the first message, in any of the queues, 0 to 9,999,999; None
+                waits forever.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            The messages, queue by queue, in each queue in the order in which they became visible;
+            an empty list if none became visible in time.
+
+        Raises:
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range; or vt is None, and a queue's vt is not a number.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
+                message is received.
+            ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
+        """
+        return self._receive(
+            batches.receive_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                vt=vt,
+                codec=self._codec_for(codec),
+                losses=self._losses,
+            ),
+            wait,
+        )
+
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> Consumer[B_co]: ...
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> Consumer[D]: ...
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec | None = None,
+    ) -> Consumer[Any]:
+        """
+        Return a context manager for a loop that receives messages.
+
+            with queues.consume("orders") as messages:
+                for message in messages:
+                    with queues.processing(message):
+                        ...
+
+        The loop does not delete messages: the caller deletes them, or uses ``processing``. A
+        message that is neither deleted nor released is received again after its visibility timeout.
+
+        With a batch of more than 1, each receive prefetches messages, and their visibility timeouts
+        run from then on. A prefetched message whose timeout may have ended is not yielded: it is
+        left to the consumer that receives it next. So choose a vt that is long enough for the whole
+        batch.
+
+        At the end of the block, also after ``break`` or an exception (also Ctrl-C), the messages
+        that were received and not yielded are released. If that fails, they become visible when
+        their timeout ends. The message that was yielded last is not released.
+
+        Each receive is one call of receive_messages, with the same atomicity, retries, handling of
+        dead letters and behaviour if it is interrupted.
+
+        Args:
+            qnames: a queue's name, or several, with priority in this order as for receive_messages.
+            wait: seconds to wait for the next message, 0 to 9,999,999. The loop ends if none
+                became visible in time; None waits forever.
+            batch: the maximum number of messages of a receive, 1 to 10,000.
+            vt: the visibility timeout of these messages, as for receive_messages.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            A context manager. Its value is an iterator of messages for this block.
+
+        Raises:
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range.
+
+        The loop raises the errors of receive_messages; TypeError outside of the block.
+        """
+        receive = batches.receive_leased(
+            self._namespace,
+            qnames,
+            batch,
+            vt=vt,
+            codec=self._codec_for(codec),
+            losses=self._losses,
+        )
+        seconds = check_wait(wait)
+        return Consumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
+
+    def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
+        return self._receive(receive, wait)
+
+    def processing(self, message: Message[D]) -> Processing[D]:
+        """
+        Return a context manager that deletes a received message after its processing.
+
+            with queues.processing(message):
+                ...
+
+        If the block ends without an exception, also by ``return``, ``break`` or ``continue``, the
+        message is deleted. If it raises, also because of Ctrl-C, the message is released
+        and the exception is raised again. The message is then received again at once, so a queue
+        whose messages may fail each time needs a dead-letter policy. If the release fails, the
+        message becomes visible when its visibility timeout ends.
+
+        The visibility timeout is not extended during the block. If the message was received again
+        since, the block has lost its lease: nothing is deleted or released, and after success a
+        warning is logged (logger ``rsmq.consuming``). No exception is raised, because the work is
+        done; the other consumer may do it again. A message that is no longer in the queue, such as
+        one that the block has moved, is not an error either.
+
+        Args:
+            message: a received message. It may come from another client of the same namespace.
+
+        Returns:
+            A context manager. Its value is the message.
+
+        Raises:
+            MissingParameter: message is None.
+            InvalidFormat: message is not a received message.
+
+        At its end the block raises the errors of delete_message. After such an error, and if it is
+        interrupted at its end, the message may or may not be deleted.
+        """
+        delete = messages.delete_processed(self._namespace, message)
+        return Processing(message, lambda: self.run(delete), self.release_messages)
+
+    @overload
+    def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
+    def pop_message(
+        self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None
+    ) -> Message | None:
+        """
+        Receive the message that has been visible the longest, and delete it in the same step.
+
+        Delivery is at most once: if the reply is lost, the message is lost. A message that was
+        received as often as the queue's dead-letter policy allows is moved instead, as by
+        receive_message.
+
+        Args:
+            qname: the queue's name.
+            wait: seconds to wait for a message, as for receive_message.
+            codec: the codec of this message; None uses the client's.
+
+        Returns:
+            The message, or None if no message became visible in time.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or codec is not a codec.
+            InvalidValue: wait is out of range.
+            QueueNotFound: the queue does not exist, or it was deleted during the wait.
+            ClientClosed: close() was called during the wait.
+
+        Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
+        delivered.
+        """
+        return self._receive(
+            messages.pop_message(
+                self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
+            ),
+            wait,
+        )
+
+    @overload
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Receive visible messages from one queue or several, and delete them in the same step.
+
+        Delivery is at most once: if the reply is lost, the messages are lost. More than 1,000
+        queues are handled in steps, as by receive_messages. If a step fails, the messages of the
+        earlier steps are returned.
+
+        Args:
+            qnames: a queue's name, or several, with priority in this order as for receive_messages.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            wait: seconds to wait for the first message, as for receive_messages.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            The messages, queue by queue, in each queue in the order in which they became visible;
+            an empty list if none became visible in time.
+
+        Raises:
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
+                message is received.
+            ClientClosed: close() was called during the wait.
+        """
+        return self._receive(
+            batches.pop_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                codec=self._codec_for(codec),
+                losses=self._losses,
+            ),
+            wait,
+        )
+
+    @overload
+    def delete_message(self, message: Message, /) -> bool: ...
+    @overload
+    def delete_message(self, qname: str, /, id: str) -> bool: ...
+    def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
+        """
+        Delete a message whose work is done.
+
+        Args:
+            message: a received message, which is deleted only if it was not received again since.
+                Or the name of the queue, with an id: then it is deleted even if it is in flight.
+            id: 20 to 64 characters of ``A-Z a-z 0-9 : _ -``.
+
+        Returns:
+            True if this call deleted the message. False if it was not in the queue, or, for a
+            received message, if it was received again since. A retry after an ambiguous failure
+            also returns True if the message is not in the queue.
+
+        Raises:
+            MissingParameter: name or id is None or empty.
+            InvalidFormat: name or id has other characters, or an argument has the wrong type.
+
+        Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is not an error.
+        """
+        return self.run(messages.delete_message(self._namespace, message, id))
+
+    @overload
+    def change_message_visibility(self, message: Message, vt: float | timedelta, /) -> bool: ...
+    @overload
+    def change_message_visibility(self, message: Message, /, *, vt: float | timedelta) -> bool: ...
+    @overload
+    def change_message_visibility(self, qname: str, /, id: str, vt: float | timedelta) -> bool: ...
+    def change_message_visibility(
+        self, message: Message | str, /, id: Any = None, vt: float | timedelta | None = None
+    ) -> bool:
+        """
+        Hide a message for a time from now, to extend its lease, or show it with 0.
+
+        Args:
+            message: a received message, which is changed only if it was not received again since.
+                Or the name of the queue, followed by an id: then it is changed even if it is in
+                flight.
+            id: after a name, 20 to 64 characters of ``A-Z a-z 0-9 : _ -``. After a message there is
+                no id, and the second positional argument is vt.
+            vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
+
+        Returns:
+            True if the message was changed. False if it was not in the queue, or, for a received
+            message, if it was received again since.
+
+        Raises:
+            MissingParameter: name or id is None or empty.
+            InvalidFormat: name or id has other characters, or an argument has the wrong type.
+            InvalidValue: vt is out of range.
+            QueueNotFound: the queue does not exist.
+
+        Source: npm rsmq 0.12.4, changeMessageVisibility.
+        """
+        return self.run(messages.change_message_visibility(self._namespace, message, id, vt))
+
+    @overload
+    def delete_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    def delete_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    def delete_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Delete messages whose work is done. A missing queue is not an error.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000. Each is deleted
+                only if it was not received again since. Or the name of the queue, with ids: then
+                messages are deleted even if they are in flight.
+            ids: each as for delete_message.
+
+        Returns:
+            The ids that this call deleted, queue by queue in the order of the argument. Messages
+            that were not in the queue or were received again are left out. A retry after an
+            ambiguous failure also returns those that are not in the queue.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: there are more than 10,000 messages.
+        """
+        return self.run(batches.delete_messages(self._namespace, messages, ids))
+
+    @overload
+    def change_messages_visibility(
+        self, messages: Iterable[Message], vt: float | timedelta, /
+    ) -> list[str]: ...
+    @overload
+    def change_messages_visibility(
+        self, messages: Iterable[Message], /, *, vt: float | timedelta
+    ) -> list[str]: ...
+    @overload
+    def change_messages_visibility(
+        self, qname: str, /, ids: Iterable[str], vt: float | timedelta
+    ) -> list[str]: ...
+    def change_messages_visibility(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        ids: Any = None,
+        vt: float | timedelta | None = None,
+    ) -> list[str]:
+        """
+        Hide messages for a time from now, or show them.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000. Each is changed
+                only if it was not received again since. Or the name of the queue, followed by ids:
+                then messages are changed even if they are in flight.
+            ids: after a name, each as for delete_message. After messages there are no ids, and the
+                second positional argument is vt.
+            vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
+
+        Returns:
+            The ids that were changed, queue by queue in the order of the argument.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: vt is out of range, or there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is changed.
+        """
+        return self.run(batches.change_messages_visibility(self._namespace, messages, ids, vt))
+
+    @overload
+    def release_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    def release_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    def release_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Release messages: make them visible at once, at the position of their sent time.
+
+        Their receive counts are kept. A release by ids without receipts is not retried after an
+        ambiguous failure: another consumer may have received the messages in the meantime.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000. Each is released
+                only if it was not received again since. Or the name of the queue, with ids: then
+                messages are released even if another consumer received them, and delayed ones too.
+            ids: each as for delete_message.
+
+        Returns:
+            The ids that were released, queue by queue in the order of the argument.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is changed.
+        """
+        return self.run(batches.release_messages(self._namespace, messages, ids))
+
+    def release_all_messages(self, qname: str) -> int:
+        """
+        Release every message in flight, whichever consumer received it. For operators.
+
+        Messages that wait for their next attempt after a failure are released too. Messages that
+        were never received keep their delay. Runs in steps of 1,000 messages, each atomic, so the
+        queue may have any length.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages released.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: another client stored a vt that is not a number.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(recovery.release_all_messages(self._namespace, qname))
+
+    @overload
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Receive messages again that were received ``idle`` seconds ago or earlier and not deleted.
+
+        Each receive count rises by one, so the earlier receipt can no longer delete or extend the
+        message. As for receive_message, messages beyond the limit of the queue's dead-letter policy
+        are moved instead.
+
+        The time of the last receive is estimated as the time at which the message becomes visible
+        minus the queue's vt. That is exact if the message was last received or extended for the
+        queue's vt. After a longer vt the message looks more recently received, after a shorter one
+        less recently, by the difference.
+
+        Runs in steps of 1,000 messages, each atomic. If the call fails or is interrupted, it
+        releases all messages that it has received. A message that was received or extended between
+        two steps is not recovered.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            idle: seconds since the last receive, 0 to 9,999,999; 0 also recovers messages that a
+                consumer has just received.
+            vt: the visibility timeout from now on, as for receive_message.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            The messages, those that were received the longest time ago first; an empty list if
+            there are none.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range; or the queue's vt is not a number.
+            QueueNotFound: the queue does not exist.
+            ReplyLost: the replies to three receives of one message were lost.
+        """
+        return self.run_steps(
+            recovery.recover_messages(
+                self._namespace,
+                qname,
+                max_messages,
+                idle=idle,
+                vt=vt,
+                codec=self._codec_for(codec),
+                losses=self._losses,
+            )
+        )
+
+    @overload
+    def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: None = None,
+    ) -> StoredMessage[B_co] | None: ...
+    @overload
+    def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: Codec[E, D],
+    ) -> StoredMessage[D] | None: ...
+    def get_message(
+        self, qname: str, id: str, *, codec: Codec | None = None
+    ) -> StoredMessage | None:
+        """
+        Return a message without receiving it. Nothing is changed.
+
+        Args:
+            qname: the queue's name.
+            id: 20 to 64 characters of ``A-Z a-z 0-9 : _ -``.
+            codec: the codec of this message; None uses the client's.
+
+        Returns:
+            The message as it is stored, or None if it is not in the queue or has no body.
+
+        Raises:
+            MissingParameter: name or id is None or empty.
+            InvalidFormat: name or id has other characters, or codec is not a codec.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run(
+            messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
+        )
+
+    @overload
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: None = None,
+    ) -> list[StoredMessage[B_co]]: ...
+    @overload
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec[E, D],
+    ) -> list[StoredMessage[D]]: ...
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec | None = None,
+    ) -> list[StoredMessage]:
+        """
+        Return messages by their position in the queue, without receiving them. Nothing is changed.
+
+        The order is that in which messages become visible. Runs in steps of 1,000 messages or 1
+        MiB, each atomic, so the queue may have any length; the result is not a snapshot of one
+        moment.
+
+        Args:
+            qname: the queue's name.
+            start: the position of the first message, from 0. A negative one counts from the end; -1
+                is the last message.
+            count: the maximum number of messages, 1 to 10,000.
+            state: only messages that are "visible", "in_flight", "retrying" or "delayed", and
+                positions among those; None includes all.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            The messages as they are stored; an empty list if there are none. Ids without a body are
+            left out.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, state is not a state, or codec is not a
+                codec.
+            InvalidValue: start or count is out of range or not whole; or start is negative, state
+                is None or "visible", and another client stored a vt or delay that is not a number.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(
+            inspection.peek_messages(
+                self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
+            )
+        )
+
+    def count_messages(self, qname: str) -> MessageCounts:
+        """
+        Count the messages of a queue by state, and find the oldest.
+
+        Runs in steps of 1,000 messages, each atomic, so the queue may have any length; the result
+        is not a snapshot of one moment. get_queue_attributes returns most counts without reading
+        all messages.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(inspection.count_messages(self._namespace, qname))
+
+    def set_dead_letter_policy(
+        self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
+    ) -> QueueAttributes:
+        """
+        Set or remove the policy that moves messages received too often to a dead-letter queue.
+
+        A receive, pop or recover of this library moves such a message to the dead-letter queue
+        instead of delivering it, in the same step. The message keeps its id, body, receive count
+        and first-received time, and is visible in the dead-letter queue at once. A call moves at
+        most 1,000 messages. If it finds 1,000 before the first that it may deliver, it receives
+        nothing.
+
+        Clients that don't know policies deliver such a message. For queues that only such clients
+        consume, see sweep_dead_letters. If the dead-letter queue does not exist or can't be
+        written, the message is delivered. A dead letter keeps its receive count, so a policy of the
+        dead-letter queue itself needs a higher limit. The policy is stored in two fields among the
+        queue's attributes, which other clients ignore.
+
+        Args:
+            qname: the queue's name.
+            dead_letter_queue: the name of another queue, which must exist; None removes the
+                policy.
+            max_receives: how often a message may be received, 1 to 1,000,000. A receive counts even
+                if its reply is lost, so with 1 a message may be moved that no consumer has seen.
+                From 3 on that is unlikely.
+
+        Returns:
+            All attributes after the change.
+
+        Raises:
+            MissingParameter: a name is empty, or qname is None.
+            InvalidFormat: a name has other characters; both names are the same; the policy of the
+                dead-letter queue names this queue; or there is a limit without a dead-letter queue.
+            InvalidValue: max_receives is out of range or not whole; or another client stored a vt
+                or delay that is not a number.
+            QueueNotFound: one of the two queues does not exist.
+        """
+        return self.run(
+            dead_letters.set_dead_letter_policy(
+                self._namespace, qname, dead_letter_queue, max_receives
+            )
+        )
+
+    def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Move visible messages that were received as often as the queue's policy allows.
+
+        For queues whose consumers don't know policies: call it from time to time. A message in
+        flight is not moved before its visibility timeout ends. Runs in steps of 1,000 messages,
+        each atomic.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages, 1 to 10,000.
+
+        Returns:
+            The ids of the messages that were moved to the dead-letter queue. An empty list if the
+            queue has no policy, or if the dead-letter queue does not exist or can't be written.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: max_messages is out of range or not whole.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(dead_letters.sweep_dead_letters(self._namespace, qname, max_messages))
+
+    def redrive_messages(
+        self,
+        dead_letter_queue: str | Iterable[Message | StoredMessage],
+        destination: str | None = None,
+        ids: Iterable[str] | None = None,
+        *,
+        max_messages: int | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[tuple[str, str]]:
+        """
+        Send dead letters again as new messages, when the cause of their failure is repaired.
+
+        Each message gets a new id and no counters, is visible at once, and keeps its order among
+        the others of its destination. Without messages or ids, only messages that are visible in
+        the dead-letter queue when the call begins are redriven. Runs in steps of 1,000 messages or
+        1 MiB, each atomic; no step is retried after an ambiguous failure. The destination's maxsize
+        is not enforced.
+
+        Args:
+            dead_letter_queue: the name of the dead-letter queue. Or dead letters, at most 10,000:
+                each received one is redriven only if it was not received again since, each one of
+                peek_messages or get_message even if it is in flight.
+            destination: the name of the queue that receives the messages. None sends each message
+                to the queue that it came from, as its reason says (``StoredMessage.reason``); one
+                without a reason to the queue whose dead-letter policy names this dead-letter queue.
+            ids: with a queue's name: ids of dead letters, each as for delete_message. They are
+                redriven even if they are in flight.
+            max_messages: the maximum number of messages, from 1; None means all. Only without
+                messages and ids.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
+
+        Returns:
+            For each message that was redriven its old and its new id, in order, by destination; an
+            empty list if there are none.
+
+        Raises:
+            NotReplicated: too few replicas have confirmed a step in time. ``result`` has the
+                messages up to this step; the others are left in the dead-letter queue.
+            NotPossible: fsync is set, and the server can't say what is on disk.
+            MissingParameter: a name or id is empty, or dead_letter_queue is None; or destination is
+                None, a message has no reason that names its queue, and no queue or more than one
+                has such a policy.
+            InvalidFormat: a name or id has other characters, both names are the same, or an
+                argument has the wrong type.
+            InvalidValue: max_messages is out of range or not whole, or there are more than 10,000
+                messages.
+            QueueNotFound: one of the queues does not exist.
+        """
+        return self.run_steps(
+            dead_letters.redrive_messages(
+                self._namespace,
+                dead_letter_queue,
+                destination,
+                ids,
+                max_messages=max_messages,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+            )
+        )
+
+    @overload
+    def move_messages(
+        self,
+        messages: Iterable[Message],
+        /,
+        destination: str,
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]: ...
+    @overload
+    def move_messages(
+        self,
+        source: str,
+        /,
+        destination: str,
+        ids: Iterable[str],
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]: ...
+    def move_messages(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        destination: str,
+        ids: Iterable[str] | None = None,
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]:
+        """
+        Move messages to another queue, with their ids and counters.
+
+        Messages that were received become visible there at once. Messages that were never received
+        keep their position and their delay. The destination's total of sent messages rises; its
+        maxsize is not enforced. Not retried after an ambiguous failure.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000. Each is moved only
+                if it was not received again since. Or the name of the queue, with ids: then
+                messages are moved even if they are in flight.
+            destination: the name of the queue that receives the messages.
+            ids: each as for delete_message.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
+
+        Returns:
+            The ids that were moved, queue by queue in the order of the argument.
+
+        Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, an argument has the wrong type, or
+                source and destination are the same.
+            InvalidValue: there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is moved.
+        """
+        return self.run(
+            dead_letters.move_messages(
+                self._namespace,
+                messages,
+                destination,
+                ids,
+                self._confirmation_for(min_replicas, replica_timeout, fsync),
+            )
+        )
+
+    def close(self) -> None:
+        """
+        Close the connections that this client opened. A client that was passed in stays open.
+
+        Waiting calls in other threads end with ClientClosed.
+        """
+        self._closed = True
+        self._watchers.close()
+        self._caller.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ns={self._namespace.name!r}, codec={self._codec!r})"

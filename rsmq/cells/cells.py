@@ -1,0 +1,1322 @@
+"""
+The asyncio client of a set of cells, ``AsyncCells``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from rsmq.cells.cell_client import AsyncCellClient
+from rsmq.cells.connect import async_callers_from_clients, async_callers_from_urls
+from rsmq.cells.engine import AsyncCellEngine
+from rsmq.cells.messages import (
+    CellMessage,
+    add_cell,
+    add_cell_to_stored,
+    group_dead_letters,
+    group_ids,
+    group_messages,
+    remove_cell,
+)
+from rsmq.cells.routing import choose_cell
+from rsmq.cells.time_limits import time_limit
+from rsmq.cells.totals import add_attributes, add_counts
+from rsmq.codecs import TEXT, Codec
+from rsmq.consuming import AsyncConsumer, AsyncProcessing
+from rsmq.errors import InvalidFormat, NotReplicated, PartlyDone, QueueExists, QueueNotFound, show
+from rsmq.misuse import OnlyAsyncWith, explain_arguments
+from rsmq.model import Message
+from rsmq.operations.arguments import check_batch
+from rsmq.operations.batches import (
+    LeasedMessages,
+    pop_messages,
+    receive_leased,
+    receive_messages,
+)
+from rsmq.operations.confirmation import DEFAULT_REPLICA_TIMEOUT
+from rsmq.operations.messages import delete_processed
+from rsmq.operations.replies import ReceivedMessages
+from rsmq.transport.retry import check_deadline
+from rsmq.wire.cells import check_set, join_id, join_ids, name_of_cell, split_id
+from rsmq.wire.keys import DEFAULT_NS
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    MAX_BATCH,
+    Seconds,
+    check_wait,
+    check_whole_number,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from types import TracebackType
+
+    from redis.asyncio import Redis
+    from redis.asyncio.cluster import RedisCluster
+
+    from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.transport.asyncio_.caller import AsyncCaller
+
+T = TypeVar("T")
+
+
+class AsyncCells(OnlyAsyncWith):
+    """
+    An asyncio client for queues that are spread over many slots of a cluster, or many servers.
+
+    A set of cells is one logical namespace. Each cell is an ordinary namespace in one slot, such
+    as ``{rsmq.0.b0a}``, and each queue exists in every cell. The number of cells is fixed when the
+    set is created. Its capacity grows when cells move to more nodes. Any client of RSMQ can work
+    with a single cell.
+
+    The methods are those of ``AsyncRSMQ``, and so are arguments, results and errors that are not
+    described here. The differences:
+
+    - A call that changes messages of one cell is one atomic script there, as with ``AsyncRSMQ``.
+      A call that concerns several cells runs in each of them, one after another. If it can't run
+      in some of them, it raises PartlyDone after it has run in the others.
+    - Order, priorities, dead letters and ``front`` are exact within a cell, and approximate across
+      cells. Messages with the same ``key`` are in one cell.
+    - The id of a message begins with the number of its cell: ``7-hod98j94h7...``. An id without
+      that number is looked for in all cells.
+    - A send without a key goes to the cells in turn. If a cell can't be reached, it goes to the
+      next one, unless the message may have been stored.
+    - A deduplication id is compared with those of its cell only. Without a key it chooses the cell.
+    - A receive looks only at cells that have messages, as their servers report. Without ``wait``
+      and without a report it looks at all cells before it returns nothing.
+
+    Each cell stores the id of its set, its number and the number of cells. This is checked before
+    the first call in a cell.
+    """
+
+    @explain_arguments
+    def __init__(
+        self,
+        client: Redis | RedisCluster | Sequence[Redis | RedisCluster],
+        *,
+        cells: int,
+        ns: str = DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+    ) -> None:
+        """
+        Use existing clients of redis-py; close() leaves them open.
+
+        Args:
+            client: the client for all cells, or a list with one client for each cell.
+            cells: the number of cells, 1 to 1,000. It can't be changed later.
+            ns: the name of the set. It has no braces: each cell adds a hash tag.
+            codec: as for ``AsyncRSMQ``.
+            realtime: as for ``AsyncRSMQ``; the notification has the number of messages of the
+                cell.
+            strict_names: as for ``AsyncRSMQ``.
+            retry_deadline: as for ``AsyncRSMQ``.
+            min_replicas: as for ``AsyncRSMQ``.
+            replica_timeout: as for ``AsyncRSMQ``.
+            fsync: as for ``AsyncRSMQ``.
+
+        Raises:
+            InvalidFormat: an argument is not of a supported kind, ns has braces, or the number of
+                clients is neither 1 nor that of the cells.
+            InvalidValue: a number is out of range.
+        """
+        self._use_settings(
+            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
+        )
+        deadline = check_deadline(retry_deadline)
+        self._open(async_callers_from_clients(client, self._names, deadline))
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str | Sequence[str],
+        *,
+        cells: int,
+        ns: str = DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
+        **options: Any,
+    ) -> Self:
+        """
+        Open connections that close() closes.
+
+        Args:
+            url: the URL of the server or servers of all cells, as for ``AsyncRSMQ.from_url``; or a
+                list with one URL for each cell, in the order of the cells. Cells with the same URL
+                share connections.
+            cells: as for the constructor.
+            ns: as for the constructor.
+            codec: as for the constructor.
+            realtime: as for the constructor.
+            strict_names: as for the constructor.
+            retry_deadline: as for the constructor.
+            min_replicas: as for the constructor.
+            replica_timeout: as for the constructor.
+            fsync: as for the constructor.
+            options: as for ``AsyncRSMQ.from_url``, for all URLs.
+
+        Raises:
+            InvalidFormat: as for the constructor, or a URL or an option is not supported.
+            InvalidValue: a number is out of range.
+            MissingExtra: ``memory://`` without the extra ``embedded``.
+        """
+        self = cls.__new__(cls)
+        self._use_settings(
+            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
+        )
+        deadline = check_deadline(retry_deadline)
+        self._open(async_callers_from_urls(url, self._names, deadline, options))
+        return self
+
+    def _use_settings(  # noqa: PLR0917 - the parameters of the constructor
+        self,
+        cells: int,
+        ns: str,
+        codec: Codec,
+        realtime: bool,  # noqa: FBT001
+        strict_names: bool,  # noqa: FBT001
+        min_replicas: int,
+        replica_timeout: float | timedelta,
+        fsync: bool,  # noqa: FBT001
+    ) -> None:
+        self._ns, self._number = check_set(ns, cells)
+        self._names = [name_of_cell(self._ns, index) for index in range(self._number)]
+        self._settings: dict[str, Any] = {
+            "codec": codec,
+            "realtime": realtime,
+            "strict_names": strict_names,
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
+
+    def _open(self, callers: Sequence[AsyncCaller]) -> None:
+        self._engine = AsyncCellEngine(callers, self._names, self._settings)
+
+    @property
+    def engine(self) -> AsyncCellEngine:
+        """The cells and the rules of calls to them, for extensions such as the worker."""
+        return self._engine
+
+    @property
+    def cells(self) -> Sequence[AsyncCellClient]:
+        """
+        The client of each cell, for calls that concern one cell alone.
+
+        Their ids and messages are without the number of the cell. They are closed with this
+        client.
+        """
+        return tuple(self._engine.clients)
+
+    async def create_queue(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta = DEFAULT_VT,
+        delay: float | timedelta = DEFAULT_DELAY,
+        maxsize: int = DEFAULT_MAXSIZE,
+        exist_ok: bool = False,
+    ) -> bool:
+        """
+        Create a queue in each cell. Repeating the call completes one that was interrupted.
+
+        Args:
+            qname: the queue's name.
+            vt: as for ``AsyncRSMQ.create_queue``.
+            delay: as for ``AsyncRSMQ.create_queue``.
+            maxsize: as for ``AsyncRSMQ.create_queue``.
+            exist_ok: as for ``AsyncRSMQ.create_queue``.
+
+        Returns:
+            True if it was created in a cell; False if it existed in all cells, with exist_ok.
+
+        Raises:
+            QueueExists: it exists in all cells, without exist_ok.
+            PartlyDone: some cells can't be reached.
+        """
+        created = await self._engine.on_each(
+            lambda client: client.create_queue(
+                qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+            ),
+            ignored=(QueueExists,),
+        )
+        return any(created)
+
+    async def delete_queue(self, qname: str) -> None:
+        """
+        Delete a queue and its messages in each cell. Repeating the call completes it.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached.
+        """
+        await self._engine.on_each(
+            lambda client: client.delete_queue(qname), ignored=(QueueNotFound,)
+        )
+
+    async def list_queues(self) -> list[str]:
+        """
+        Return the names of all queues that exist in any cell, each once.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+        """
+        found = await self._engine.on_each(lambda client: client.list_queues())
+        return list(dict.fromkeys(name for names in found for name in names))
+
+    async def get_queue_attributes(self, qname: str) -> QueueAttributes:
+        """
+        Return the attributes of a queue, with the sums of the counters of all cells.
+
+        ``created`` is the earliest of all cells, ``modified`` the latest, and ``next_due_ms`` the
+        earliest. ``paused`` is True if one cell is paused. The others are those of cell 0. One
+        round trip for each cell; not a snapshot of one moment.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return add_attributes(
+            await self._engine.on_each(lambda client: client.get_queue_attributes(qname))
+        )
+
+    async def set_queue_attributes(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        delay: float | timedelta | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """
+        Set attributes of a queue in each cell. Repeating the call completes it.
+
+        Args:
+            qname: the queue's name.
+            vt: as for ``AsyncRSMQ.set_queue_attributes``.
+            delay: as for ``AsyncRSMQ.set_queue_attributes``.
+            maxsize: as for ``AsyncRSMQ.set_queue_attributes``.
+
+        Returns:
+            As ``get_queue_attributes``.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return add_attributes(
+            await self._engine.on_each(
+                lambda client: client.set_queue_attributes(
+                    qname, vt=vt, delay=delay, maxsize=maxsize
+                )
+            )
+        )
+
+    async def pause_queue(self, qname: str) -> bool:
+        """
+        Pause a queue for workers in each cell. Repeating the call completes it.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if it was not paused before in a cell.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return any(await self._engine.on_each(lambda client: client.pause_queue(qname)))
+
+    async def resume_queue(self, qname: str) -> bool:
+        """
+        End the pause of a queue in each cell. Repeating the call completes it.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if it was paused in a cell.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return any(await self._engine.on_each(lambda client: client.resume_queue(qname)))
+
+    async def purge_queue(self, qname: str) -> int:
+        """
+        Delete all messages of a queue in each cell. Repeating the call completes it.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages deleted.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return sum(await self._engine.on_each(lambda client: client.purge_queue(qname)))
+
+    async def send_message(
+        self,
+        qname: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        front: bool = False,
+        dedup_id: str | None = None,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> str:
+        """
+        Add a message to a queue, in one cell. One round trip.
+
+        Args:
+            qname: the queue's name.
+            body: as for ``AsyncRSMQ.send_message``.
+            key: any text that UTF-8 can encode. Messages with the same key go to the same cell,
+                where their order is exact. None uses the cell of the dedup_id, or else the cells
+                in turn.
+            delay: as for ``AsyncRSMQ.send_message``.
+            deliver_at: as for ``AsyncRSMQ.send_message``.
+            front: if True, it is received before the other messages of its cell.
+            dedup_id: as for ``AsyncRSMQ.send_message``, within the cell. So with keys of different
+                cells, the same dedup_id counts as another one.
+            dedup_window: as for ``AsyncRSMQ.send_message``.
+            codec: as for ``AsyncRSMQ.send_message``.
+            min_replicas: as for ``AsyncRSMQ.send_message``.
+            replica_timeout: as for ``AsyncRSMQ.send_message``.
+            fsync: as for ``AsyncRSMQ.send_message``.
+            timeout: as for ``AsyncRSMQ.send_message``.
+
+        Returns:
+            The message's id, with the number of its cell.
+
+        Raises:
+            InvalidFormat: key is not such a text; or as ``AsyncRSMQ.send_message``, which has the
+                other errors too.
+        """
+        cell, id = await self._send(
+            choose_cell(self._number, key, (dedup_id,)),
+            lambda client: client.send_message(
+                qname,
+                body,
+                delay=delay,
+                deliver_at=deliver_at,
+                front=front,
+                dedup_id=dedup_id,
+                dedup_window=dedup_window,
+                codec=codec,
+                min_replicas=min_replicas,
+                replica_timeout=replica_timeout,
+                fsync=fsync,
+            ),
+            timeout,
+        )
+        return join_id(cell, id)
+
+    async def send_messages(
+        self,
+        qname: str,
+        bodies: Iterable[Any],
+        *,
+        key: str | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        front: bool = False,
+        dedup_ids: Iterable[str | None] | None = None,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> list[str]:
+        """
+        Add messages to a queue in this order, all or none. They all go to one cell.
+
+        Args:
+            qname: the queue's name.
+            bodies: as for ``AsyncRSMQ.send_messages``.
+            key: as for ``send_message``.
+            delay: as for ``AsyncRSMQ.send_messages``.
+            deliver_at: as for ``AsyncRSMQ.send_messages``.
+            front: as for ``send_message``.
+            dedup_ids: as for ``AsyncRSMQ.send_messages``, within the cell. Without a key they must
+                all belong to one cell.
+            dedup_window: as for ``AsyncRSMQ.send_messages``.
+            codec: as for ``AsyncRSMQ.send_messages``.
+            min_replicas: as for ``AsyncRSMQ.send_messages``.
+            replica_timeout: as for ``AsyncRSMQ.send_messages``.
+            fsync: as for ``AsyncRSMQ.send_messages``.
+            timeout: as for ``AsyncRSMQ.send_messages``.
+
+        Returns:
+            The ids, with the number of their cell, in the order of the bodies.
+
+        Raises:
+            InvalidFormat: key is not a str; the dedup_ids belong to several cells; or as
+                ``AsyncRSMQ.send_messages``, which has the other errors too.
+        """
+        bodies = check_batch("bodies", bodies)
+        dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
+        cell, ids = await self._send(
+            choose_cell(self._number, key, dedup_ids),
+            lambda client: client.send_messages(
+                qname,
+                bodies,
+                delay=delay,
+                deliver_at=deliver_at,
+                front=front,
+                dedup_ids=dedup_ids,
+                dedup_window=dedup_window,
+                codec=codec,
+                min_replicas=min_replicas,
+                replica_timeout=replica_timeout,
+                fsync=fsync,
+            ),
+            timeout,
+        )
+        return join_ids(cell, ids)
+
+    async def publish(
+        self,
+        qnames: Iterable[str],
+        body: Any,
+        *,
+        key: str | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> dict[str, str]:
+        """
+        Add a message to each of several queues, in one cell: to all of them, or to none.
+
+        Args:
+            qnames: the names of the queues; a name that is repeated counts once.
+            body: as for ``AsyncRSMQ.publish``.
+            key: as for ``send_message``.
+            delay: as for ``AsyncRSMQ.publish``.
+            deliver_at: as for ``AsyncRSMQ.publish``.
+            codec: as for ``AsyncRSMQ.publish``.
+            min_replicas: as for ``AsyncRSMQ.publish``.
+            replica_timeout: as for ``AsyncRSMQ.publish``.
+            fsync: as for ``AsyncRSMQ.publish``.
+            timeout: as for ``AsyncRSMQ.publish``.
+
+        Returns:
+            The message's id in each queue, with the number of its cell, by the queue's name.
+
+        Raises:
+            InvalidFormat: key is not a str; or as ``AsyncRSMQ.publish``, which has the other
+                errors too.
+        """
+        qnames = self._engine.queues(qnames).names
+        cell, ids = await self._send(
+            choose_cell(self._number, key, None),
+            lambda client: client.publish(
+                qnames,
+                body,
+                delay=delay,
+                deliver_at=deliver_at,
+                codec=codec,
+                min_replicas=min_replicas,
+                replica_timeout=replica_timeout,
+                fsync=fsync,
+            ),
+            timeout,
+        )
+        return {name: join_id(cell, id) for name, id in ids.items()}
+
+    async def _send(
+        self,
+        cell: int | None,
+        send: Callable[[AsyncCellClient], Awaitable[T]],
+        timeout: Seconds | None,
+    ) -> tuple[int, T]:
+        """Send to a cell, or to the one whose turn it is; return the cell and the result."""
+        sender: AsyncCellClient | None = None
+
+        async def send_and_note(client: AsyncCellClient) -> T:
+            nonlocal sender
+            sender = client
+            return await send(client)
+
+        try:
+            with time_limit(timeout):
+                if cell is None:
+                    return await self._engine.in_any(send_and_note)
+                return cell, await send(await self._engine.client(cell))
+        except NotReplicated as error:
+            sent_to = cell if sender is None else self._names.index(sender.namespace.name)
+            error.result = _add_cell_to_result(sent_to, error.result)
+            raise
+
+    async def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> CellMessage[Any] | None:
+        """
+        Receive a message, and hide it from consumers.
+
+        Within a cell it is the message that has been visible the longest. Cells that have messages
+        take turns. A waiting call costs no command while no cell has a message: it has one
+        connection to each server, which all waiting calls of this client share.
+
+        Args:
+            qname: the queue's name.
+            vt: as for ``AsyncRSMQ.receive_message``.
+            wait: as for ``AsyncRSMQ.receive_message``.
+            codec: as for ``AsyncRSMQ.receive_message``.
+
+        Returns:
+            The message, or None if no message became visible in time.
+
+        Raises:
+            PartlyDone: no cell that can be reached had a message in time, and some can't be
+                reached.
+            QueueNotFound: a cell does not have the queue.
+        """
+        found = await self.receive_messages(qname, 1, vt=vt, wait=wait, codec=codec)
+        return found[0] if found else None
+
+    async def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> list[CellMessage[Any]]:
+        """
+        Receive visible messages from one queue or several, and hide them from consumers.
+
+        Cells that have messages take turns until there are max_messages. Queues have priority in
+        the order of qnames, exactly within a cell.
+
+        Args:
+            qnames: a queue's name, or several.
+            max_messages: the maximum number of messages, 1 to 10,000.
+            vt: as for ``AsyncRSMQ.receive_messages``.
+            wait: as for ``AsyncRSMQ.receive_messages``.
+            codec: as for ``AsyncRSMQ.receive_messages``.
+
+        Returns:
+            The messages, cell by cell; an empty list if none became visible in time.
+
+        Raises:
+            PartlyDone: as of ``receive_message``.
+            QueueNotFound: a cell does not have one of the queues.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+        queues = self._engine.queues(qnames)
+        return await self._engine.receive(
+            lambda client, number: client.receive(
+                receive_messages(
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                    losses=client.losses,
+                    message_class=client.message_class,
+                )
+            ),
+            queues,
+            max_messages,
+            wait,
+        )
+
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec | None = None,
+    ) -> AsyncConsumer[Any]:
+        """
+        Return a context manager that receives messages when they are asked for.
+
+        As ``AsyncRSMQ.consume``. A batch may have messages of several cells.
+
+        Args:
+            qnames: a queue's name, or several.
+            wait: as for ``AsyncRSMQ.consume``.
+            batch: as for ``AsyncRSMQ.consume``.
+            vt: as for ``AsyncRSMQ.consume``.
+            codec: as for ``AsyncRSMQ.consume``.
+
+        Raises:
+            MissingParameter, InvalidFormat, InvalidValue: as ``AsyncRSMQ.consume``.
+        """
+        queues = self._engine.queues(qnames)
+        first = self._engine.clients[0]
+        # Only checks the arguments.
+        receive_leased(
+            first.namespace,
+            queues.names,
+            batch,
+            vt=vt,
+            codec=first.codec_for(codec),
+            losses=first.losses,
+        )
+        seconds = check_wait(wait)
+
+        async def receive() -> LeasedMessages:
+            lease_ends: dict[str, float] = {}
+
+            async def receive_from_cell(client: AsyncCellClient, number: int) -> LeasedMessages:
+                leased = receive_leased(
+                    client.namespace,
+                    queues.names,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                    losses=client.losses,
+                    message_class=client.message_class,
+                )
+                found: LeasedMessages = await client.receive(leased)
+                for name in {message.queue for message in found}:
+                    end = found.lease_ends[name]
+                    lease_ends[name] = min(end, lease_ends.get(name, end))
+                return found
+
+            found = await self._engine.receive(receive_from_cell, queues, batch, seconds)
+            return LeasedMessages(list(found), lease_ends)
+
+        return AsyncConsumer(receive, self.release_messages)
+
+    def processing(self, message: CellMessage[Any]) -> AsyncProcessing[Any]:
+        """
+        Return a context manager that deletes a received message after its processing.
+
+        As ``AsyncRSMQ.processing``.
+
+        Args:
+            message: a message that was received from these cells.
+
+        Raises:
+            InvalidFormat: message was not received from cells.
+        """
+        cell, stored = remove_cell(message, self._number)
+        client = self._engine.clients[cell]
+        delete = delete_processed(client.namespace, stored)
+        return AsyncProcessing(message, lambda: client.run(delete), self.release_messages)
+
+    async def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> CellMessage[Any] | None:
+        """
+        Receive a message and delete it, in one step.
+
+        Args:
+            qname: the queue's name.
+            wait: as for ``AsyncRSMQ.pop_message``.
+            codec: as for ``AsyncRSMQ.pop_message``.
+
+        Returns:
+            The message; None if no cell had one in time.
+
+        Raises:
+            PartlyDone: as of ``receive_message``.
+            QueueNotFound: a cell does not have the queue.
+        """
+        found = await self.pop_messages(qname, 1, wait=wait, codec=codec)
+        return found[0] if found else None
+
+    async def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec | None = None,
+    ) -> list[CellMessage[Any]]:
+        """
+        Receive messages of one cell and delete them, in one step.
+
+        Args:
+            qnames: a queue's name, or several.
+            max_messages: the maximum number of messages, 1 to 10,000.
+            wait: as for ``AsyncRSMQ.pop_messages``.
+            codec: as for ``AsyncRSMQ.pop_messages``.
+
+        Returns:
+            The messages, all of one cell; an empty list if no cell had one in time.
+
+        Raises:
+            PartlyDone: as of ``receive_message``.
+            QueueNotFound: a cell does not have one of the queues.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+        queues = self._engine.queues(qnames)
+        return await self._engine.receive(
+            lambda client, number: client.receive(
+                pop_messages(
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    codec=client.codec_for(codec),
+                    losses=client.losses,
+                    message_class=client.message_class,
+                )
+            ),
+            queues,
+            max_messages,
+            wait,
+            one_cell=True,
+        )
+
+    async def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
+        """
+        Delete a message.
+
+        Args:
+            message: a message that was received from these cells; or the name of its queue.
+            id: with a queue's name: its id. Without the number of its cell, each cell is asked.
+
+        Returns:
+            As ``AsyncRSMQ.delete_message``.
+
+        Raises:
+            PartlyDone: the cell of a bare id was not found, and some cells can't be reached.
+        """
+        if isinstance(message, str) and id is not None:
+            return await self._change_one(lambda: self.delete_messages(message, [id]))
+        _refuse_id(message, id)
+        cell, stored = remove_cell(message, self._number)
+        return await (await self._engine.client(cell)).delete_message(stored)
+
+    async def change_message_visibility(
+        self, message: Message | str, /, id: Any = None, vt: float | timedelta | None = None
+    ) -> bool:
+        """
+        Hide a message for a time from now, to extend its lease, or show it with 0.
+
+        Args:
+            message: a message that was received from these cells; or the name of its queue.
+            id: after a name, its id. Without the number of its cell, each cell is asked. After a
+                message there is no id, and the second positional argument is vt.
+            vt: as for ``AsyncRSMQ.change_message_visibility``.
+
+        Returns:
+            As ``AsyncRSMQ.change_message_visibility``.
+
+        Raises:
+            PartlyDone: the cell of a bare id was not found, and some cells can't be reached.
+        """
+        if isinstance(message, str):
+            return await self._change_one(
+                lambda: self.change_messages_visibility(message, [id], vt)
+            )
+        if vt is None:
+            id, vt = None, id
+        _refuse_id(message, id)
+        cell, stored = remove_cell(message, self._number)
+        return await (await self._engine.client(cell)).change_message_visibility(stored, vt=vt)
+
+    async def delete_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Delete messages. One atomic step for each of their cells.
+
+        Args:
+            messages: messages that were received from these cells; or the name of their queue.
+            ids: with a queue's name: their ids. Without the number of its cell, an id is looked
+                for in all cells.
+
+        Returns:
+            The ids that were deleted, with the numbers of their cells.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+        """
+        return await self._change(
+            messages, ids, lambda client, *of_cell: client.delete_messages(*of_cell)
+        )
+
+    async def change_messages_visibility(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        ids: Any = None,
+        vt: float | timedelta | None = None,
+    ) -> list[str]:
+        """
+        Hide messages for a time from now, or show them. One atomic step for each of their cells.
+
+        Args:
+            messages: messages that were received from these cells; or the name of their queue.
+            ids: after a name, their ids, as for ``delete_messages``. After messages there are no
+                ids, and the second positional argument is vt.
+            vt: as for ``AsyncRSMQ.change_messages_visibility``.
+
+        Returns:
+            The ids that were changed, with the numbers of their cells.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+        """
+        if not isinstance(messages, str) and vt is None:
+            ids, vt = None, ids
+        return await self._change(
+            messages,
+            ids,
+            lambda client, *of_cell: client.change_messages_visibility(*of_cell, vt=vt),
+        )
+
+    async def release_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Make messages visible at once. One atomic step for each of their cells.
+
+        Args:
+            messages: messages that were received from these cells; or the name of their queue.
+            ids: with a queue's name: their ids, as for ``delete_messages``.
+
+        Returns:
+            The ids that were released, with the numbers of their cells.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+        """
+        return await self._change(
+            messages, ids, lambda client, *of_cell: client.release_messages(*of_cell)
+        )
+
+    async def move_messages(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        destination: str,
+        ids: Iterable[str] | None = None,
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]:
+        """
+        Move messages to another queue of their cell. One atomic step for each of their cells.
+
+        Args:
+            messages: messages that were received from these cells; or the name of their queue.
+            destination: as for ``AsyncRSMQ.move_messages``.
+            ids: with a queue's name: their ids, as for ``delete_messages``.
+            min_replicas: as for ``AsyncRSMQ.move_messages``.
+            replica_timeout: as for ``AsyncRSMQ.move_messages``.
+            fsync: as for ``AsyncRSMQ.move_messages``.
+
+        Returns:
+            The ids that were moved, with the numbers of their cells.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+            NotReplicated: the messages are moved, and some cells have not confirmed it in time.
+        """
+        return await self._change(
+            messages,
+            ids,
+            lambda client, of_cell, *of_ids: client.move_messages(
+                of_cell,
+                destination,
+                *of_ids,
+                min_replicas=min_replicas,
+                replica_timeout=replica_timeout,
+                fsync=fsync,
+            ),
+        )
+
+    async def _change_one(self, change: Callable[[], Awaitable[list[str]]]) -> bool:
+        """Change a message by its id, and return whether a cell had it."""
+        try:
+            return bool(await change())
+        except PartlyDone as error:
+            if error.result:  # the cells that can't be reached don't have it
+                return True
+            raise
+
+    async def _change(
+        self,
+        messages: Iterable[Message] | str,
+        ids: Iterable[str] | None,
+        change: Callable[..., Awaitable[list[str]]],
+    ) -> list[str]:
+        """
+        Change messages in their cells, and return the ids of those that were changed.
+
+        Args:
+            messages: received messages, or the name of a queue.
+            ids: with the name of a queue: ids.
+            change: changes messages in one cell: called with its client and messages, or with its
+                client, the name of the queue and ids.
+        """
+        if not isinstance(messages, str):
+            if ids is not None:
+                raise InvalidFormat(
+                    "ids", value=show(ids), hint="Pass messages, or a queue's name and ids."
+                )
+            groups = group_messages(messages, self._number)
+            return await self._engine.in_cells(groups, change)
+        of_cells, bare = group_ids(ids, self._number)
+        if bare:
+            of_cells = {cell: of_cells.get(cell, []) + bare for cell in range(self._number)}
+        return await self._engine.in_cells(
+            of_cells, lambda client, of_cell: change(client, messages, of_cell)
+        )
+
+    async def release_all_messages(self, qname: str) -> int:
+        """
+        Release every message in flight, in each cell. For operators.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages released.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return sum(await self._engine.on_each(lambda client: client.release_all_messages(qname)))
+
+    async def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: Codec | None = None,
+    ) -> list[CellMessage[Any]]:
+        """
+        Receive messages again that were received ``idle`` seconds ago or earlier and not deleted.
+
+        All cells are asked in turn until there are max_messages.
+
+        Args:
+            qname: the queue's name.
+            max_messages: as for ``AsyncRSMQ.recover_messages``.
+            idle: as for ``AsyncRSMQ.recover_messages``.
+            vt: as for ``AsyncRSMQ.recover_messages``.
+            codec: as for ``AsyncRSMQ.recover_messages``.
+
+        Returns:
+            The messages, cell by cell.
+
+        Raises:
+            PartlyDone: no cell that can be reached has such a message, and some can't be reached.
+            QueueNotFound: a cell does not have the queue.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+
+        async def recover(client: AsyncCellClient, number: int) -> ReceivedMessages:
+            found = await client.recover_messages(qname, number, idle=idle, vt=vt, codec=codec)
+            of_cell = [add_cell(client.message_class.cell, message) for message in found]
+            # It has not looked for visible messages.
+            return ReceivedMessages(of_cell, has_more=True)
+
+        return await self._engine.receive_from_all(
+            recover, self._engine.queues(qname), max_messages
+        )
+
+    async def get_message(
+        self, qname: str, id: str, *, codec: Codec | None = None
+    ) -> StoredMessage | None:
+        """
+        Return a message without receiving it. Nothing is changed.
+
+        Args:
+            qname: the queue's name.
+            id: its id. Without the number of its cell, it is looked for in all cells.
+            codec: as for ``AsyncRSMQ.get_message``.
+
+        Returns:
+            As ``AsyncRSMQ.get_message``.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: a bare id was not found, and some cells can't be reached.
+        """
+        cell, stored_id = split_id(id, self._number)
+        if cell is not None:
+            client = await self._engine.client(cell)
+            found = await client.get_message(qname, stored_id, codec=codec)
+            return None if found is None else add_cell_to_stored(cell, found)
+        failure: PartlyDone | None = None
+        try:
+            of_cells = await self._engine.by_cell(
+                lambda client: client.get_message(qname, stored_id, codec=codec)
+            )
+        except PartlyDone as error:
+            failure = error
+            reached = [index for index in range(self._number) if index not in error.cells]
+            of_cells = dict(zip(reached, error.result, strict=True))
+        for index, message in of_cells.items():
+            if message is not None:
+                return add_cell_to_stored(index, message)
+        if failure is not None:
+            raise failure
+        return None
+
+    async def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec | None = None,
+    ) -> list[StoredMessage]:
+        """
+        Return messages by their position in the queue, without receiving them.
+
+        The order is that in which messages of all cells become visible. Each cell is read as far
+        as ``start`` and ``count`` reach.
+
+        Args:
+            qname: the queue's name.
+            start: as for ``AsyncRSMQ.peek_messages``, from 0 on: there are no negative positions.
+            count: as for ``AsyncRSMQ.peek_messages``; start + count is at most 10,000.
+            state: as for ``AsyncRSMQ.peek_messages``.
+            codec: as for ``AsyncRSMQ.peek_messages``.
+
+        Returns:
+            The messages.
+
+        Raises:
+            InvalidValue: a number is out of range.
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        check_whole_number("start", start, 0, MAX_BATCH)
+        check_whole_number("count", count, 1, MAX_BATCH)
+        last = check_whole_number("start + count", start + count, 1, MAX_BATCH)
+        of_cells = await self._engine.by_cell(
+            lambda client: client.peek_messages(qname, 0, last, state=state, codec=codec)
+        )
+        found = [
+            (message.visible_at_ms, message.id, cell, message)
+            for cell, messages in of_cells.items()
+            for message in messages
+        ]
+        found.sort(key=lambda each: each[:3])
+        return [add_cell_to_stored(cell, message) for _, _, cell, message in found[start:last]]
+
+    async def count_messages(self, qname: str) -> MessageCounts:
+        """
+        Return the number of messages of a queue by state, in all cells.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return add_counts(await self._engine.on_each(lambda client: client.count_messages(qname)))
+
+    async def set_dead_letter_policy(
+        self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
+    ) -> QueueAttributes:
+        """
+        Set or remove the dead-letter policy of a queue in each cell. Repeating the call completes
+        it. A dead letter stays in its cell.
+
+        Args:
+            qname: the queue's name.
+            dead_letter_queue: as for ``AsyncRSMQ.set_dead_letter_policy``.
+            max_receives: as for ``AsyncRSMQ.set_dead_letter_policy``.
+
+        Returns:
+            As ``get_queue_attributes``.
+
+        Raises:
+            QueueNotFound: one of the queues exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have one of the queues.
+        """
+        return add_attributes(
+            await self._engine.on_each(
+                lambda client: client.set_dead_letter_policy(qname, dead_letter_queue, max_receives)
+            )
+        )
+
+    async def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Move visible messages that were received as often as the queue's policy allows.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages in all cells, 1 to 10,000.
+
+        Returns:
+            The ids of the messages that were moved, with the numbers of their cells.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+        return await self._engine.up_to(
+            max_messages,
+            lambda client, number: client.sweep_dead_letters(qname, number),
+            join_id,
+        )
+
+    async def redrive_messages(
+        self,
+        dead_letter_queue: str | Iterable[Message | StoredMessage],
+        destination: str | None = None,
+        ids: Iterable[str] | None = None,
+        *,
+        max_messages: int | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[tuple[str, str]]:
+        """
+        Send dead letters again as new messages, each in its cell.
+
+        Args:
+            dead_letter_queue: as for ``AsyncRSMQ.redrive_messages``.
+            destination: as for ``AsyncRSMQ.redrive_messages``.
+            ids: as for ``AsyncRSMQ.redrive_messages``, with or without the numbers of their cells.
+            max_messages: the maximum number of messages in all cells, from 1; None means all.
+            min_replicas: as for ``AsyncRSMQ.redrive_messages``.
+            replica_timeout: as for ``AsyncRSMQ.redrive_messages``.
+            fsync: as for ``AsyncRSMQ.redrive_messages``.
+
+        Returns:
+            For each message its old and its new id, with the numbers of their cells.
+
+        Raises:
+            QueueNotFound: one of the queues does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queues.
+            NotReplicated: as for ``AsyncRSMQ.redrive_messages``; the cells after the one that was
+                not confirmed in time were not called.
+        """
+        copies: Any = {
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
+        if max_messages is not None:
+            check_whole_number("max_messages", max_messages, 1, 10**9)
+        if isinstance(dead_letter_queue, str) and ids is None:
+            return await self._engine.up_to(
+                max_messages,
+                lambda client, number: client.redrive_messages(
+                    dead_letter_queue, destination, max_messages=number, **copies
+                ),
+                lambda cell, pair: (join_id(cell, pair[0]), join_id(cell, pair[1])),
+            )
+        if max_messages is not None:
+            raise InvalidFormat(
+                "max_messages", value=max_messages, hint="Pass it without messages or ids."
+            )
+
+        async def redrive(client: AsyncCellClient, of_cell: Any, *of_ids: list[str]) -> list[str]:
+            try:
+                pairs = await client.redrive_messages(of_cell, destination, *of_ids, **copies)
+            except NotReplicated as error:
+                error.result = [id for pair in error.result for id in pair]
+                raise
+            return [id for pair in pairs for id in pair]
+
+        if isinstance(dead_letter_queue, str):
+            changed = await self._change(dead_letter_queue, ids, redrive)
+        elif ids is None:
+            groups = group_dead_letters(dead_letter_queue, self._number)
+            changed = await self._engine.in_cells(groups, redrive)
+        else:
+            raise InvalidFormat(
+                "ids", value=show(ids), hint="Pass messages, or a queue's name and ids."
+            )
+        return list(zip(changed[::2], changed[1::2], strict=True))
+
+    async def close(self) -> None:
+        """
+        Close the connections that this client opened. Clients that were passed in stay open.
+
+        Waiting calls in other event loops end with ClientClosed.
+        """
+        await self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ns={self._ns!r}, cells={self._number})"
+
+
+def _refuse_id(message: Message | str, id: object) -> None:
+    """Raise InvalidFormat if there is an id after a message."""
+    if isinstance(message, Message) and id is not None:
+        raise InvalidFormat(
+            "id", value=show(id), hint="Pass a message, or a queue's name and an id, not both."
+        )
+
+
+def _add_cell_to_result(cell: int | None, result: Any) -> Any:
+    """Return the result of a send with the number of its cell in each id."""
+    if cell is None:
+        return result
+    if isinstance(result, dict):
+        return {name: join_id(cell, id) for name, id in result.items()}
+    if isinstance(result, list):
+        return join_ids(cell, result)
+    return join_id(cell, result) if isinstance(result, str) else result

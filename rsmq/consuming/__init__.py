@@ -1,3 +1,0 @@
-"""
-The context managers of the clients: ``consume`` and ``processing``.
-"""

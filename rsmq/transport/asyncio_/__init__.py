@@ -1,0 +1,3 @@
+"""
+The callers of the asyncio client: connections of event loops.
+"""

@@ -1,0 +1,197 @@
+"""
+The attempts of a call of the asyncio client, and the undoing of cancelled receives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.exceptions import AskError, RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.operations.operation import Operation
+from rsmq.transport.asyncio_.cancellation import CancellationGuard
+from rsmq.transport.origin import Origin
+from rsmq.transport.retry import (
+    Attempt,
+    DeadlinePassed,
+    choose_deadline_of,
+    end_of_attempts,
+    needs_check,
+    plan_retries,
+)
+from rsmq.transport.topology.address import Address
+
+T = TypeVar("T")
+
+
+class RetryingCaller(ABC):
+    """The base class of callers: makes attempts, and undoes cancelled receives."""
+
+    #: Whether the server may name another one that has the keys of a call.
+    _follows_redirects = False
+
+    def __init__(
+        self,
+        origin: Origin,
+        server_options: Mapping[str, Any] | None,
+        timeout: float | None,
+    ) -> None:
+        """
+        Create a caller.
+
+        Args:
+            origin: how it reaches its servers.
+            server_options: the options of connections to one server; None if there are several.
+            timeout: seconds without progress after which a connection is closed; None is forever.
+        """
+        self.origin = origin
+        self.server_options = server_options
+        self._retry_deadline = origin.retry_deadline
+        #: A first attempt needs no timer of its own if the deadline is as long.
+        self._timeout = math.inf if timeout is None else timeout
+
+    def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
+        """Return the server that has a key, as far as it is known; None if there is only one."""
+        return None
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the address of the server, for texts."""
+
+    @abstractmethod
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,
+    ) -> Any:
+        """
+        Send an operation once, and return its reply.
+
+        Args:
+            operation: the operation.
+            guard: the guard of the call.
+            check: whether an idle connection must be checked.
+            redirect: the error of the last attempt, if it names the server for this attempt.
+
+        Raises:
+            CancelledError: the call was cancelled; an operation with ``undo`` is undone.
+        """
+
+    async def run(self, operation: Operation[T]) -> T:
+        guard = CancellationGuard()
+        check = needs_check(operation)
+        began = time.monotonic()
+        deadline = operation.retry_deadline  # as choose_deadline_of; a time limit needs none
+        if deadline is None:
+            deadline = self._retry_deadline
+        try:
+            # As _attempt does, without a coroutine more in each call.
+            if operation.limit is None and (deadline >= self._timeout or not deadline):
+                reply = await self.exchange(operation, guard, check=check)
+            else:
+                until = end_of_attempts(operation, deadline, began)
+                reply = await _within(until, guard, self.exchange(operation, guard, check=check))
+            if cancellation := guard.detect_cancellation():
+                await self._undo(operation, reply)
+                raise cancellation
+            return operation.parse(reply)
+        except (RedisError, OSError) as error:
+            failure = error
+        try:
+            return await self._run_again(operation, failure, guard, began)
+        finally:
+            del failure  # its traceback refers to this frame: a reference cycle
+
+    async def _run_again(
+        self, operation: Operation[T], error: Exception, guard: CancellationGuard, began: float
+    ) -> T:
+        deadline = choose_deadline_of(operation, self._retry_deadline, began)
+        until = end_of_attempts(operation, deadline, began)
+        steps = plan_retries(
+            operation,
+            error,
+            is_sent=guard.is_sent,
+            deadline=deadline,
+            began=began,
+            address=self.describe,
+            follows_redirects=self._follows_redirects,
+        )
+        step = None
+        try:
+            while True:
+                if guard.cancellation is not None:
+                    raise guard.cancellation
+                step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
+                if not isinstance(step, Attempt):
+                    await asyncio.sleep(step)
+                    continue
+                guard.is_sent = False
+                redirect = error if isinstance(error, AskError) else None
+                try:
+                    return await self._attempt(step, guard, until, redirect)
+                except (RedisError, OSError) as failure:
+                    error = failure
+                step.is_sent = guard.is_sent
+        finally:
+            del error  # as in run
+
+    async def _attempt(
+        self,
+        attempt: Attempt[T],
+        guard: CancellationGuard,
+        until: float,
+        redirect: AskError | None = None,
+    ) -> T:
+        operation = attempt.operation
+        check = needs_check(operation)
+        reply = await _within(
+            until, guard, self.exchange(operation, guard, check=check, redirect=redirect)
+        )
+        if cancellation := guard.detect_cancellation():
+            # It came after the reply, while the connection was released.
+            await self._undo(operation, reply)
+            raise cancellation
+        return attempt.parse(reply)
+
+    async def _undo(self, operation: Operation[T], reply: Any) -> None:
+        undo = operation.undo and operation.undo(operation.parse(reply))
+        if undo:
+            with suppress(RedisError, OSError, RSMQError):
+                await self.run(undo)
+
+
+async def _within(
+    until: float, guard: CancellationGuard, exchange: Coroutine[Any, Any, Any]
+) -> Any:
+    """
+    Return the reply of an attempt that must end before a time.
+
+    Other calls on the same connection are not affected by its end.
+
+    Args:
+        until: monotonic seconds.
+        guard: the guard of the call. A receive that is over time has a second more to be undone.
+        exchange: the attempt.
+
+    Raises:
+        DeadlinePassed: it has not ended before.
+    """
+    limit = asyncio.timeout(None if until == math.inf else max(until - time.monotonic(), 0.0))
+    try:
+        async with limit:
+            return await exchange
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        guard.cancellation = None  # it was that of the limit
+        raise DeadlinePassed("The server did not answer in time.") from None

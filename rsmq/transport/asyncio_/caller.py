@@ -1,0 +1,192 @@
+"""
+Runs an operation on Redis, for the asyncio client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+import redis.asyncio
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.retry import Retry as RedisRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import AskError, RedisError
+
+from rsmq.errors import InvalidFormat, NotReplicated, show_type
+from rsmq.operations.operation import Operation
+from rsmq.transport.asyncio_.attempts import RetryingCaller
+from rsmq.transport.asyncio_.cancellation import CancellationGuard
+from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
+from rsmq.transport.asyncio_.pool_caller import AsyncPoolCaller
+from rsmq.transport.asyncio_.router import AsyncRouter
+from rsmq.transport.commands import (
+    routing_key,
+)
+from rsmq.transport.options import add_default_options, create_pool
+from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
+from rsmq.transport.retry import (
+    choose_deadline,
+)
+from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import ServerGroup, group_from_cluster, group_from_pool
+from rsmq.transport.url import is_group_url, parse_group_url
+from rsmq.wire.keys import Namespace, require_hash_tag
+
+T = TypeVar("T")
+
+
+class AsyncCaller(Protocol):
+    """
+    An object that runs operations on one server or cluster.
+
+    Attributes:
+        origin: how it reaches them.
+        server_options: the options of connections to one server; None if there are several.
+    """
+
+    origin: Origin
+    server_options: Mapping[str, Any] | None
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Send the operation, retry it if its retry class permits that, and return its result."""
+
+    async def close(self) -> None:
+        """Close the connections that this object opened."""
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        """
+        Return the class and the options of a connection that tracks keys, as a pool has them.
+
+        Args:
+            key: one of the keys; the connection is for the server that has it.
+            address: the server to connect to; None is the one that has the key.
+
+        Raises:
+            RedisError, OSError: no server could say which one it is.
+        """
+
+    def address_of(self, key: bytes) -> Address | None:
+        """Return the server that has a key, as far as it is known; None if there is only one."""
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Note that a connection of ``tracking_pool`` was lost, or that its server refused."""
+
+
+class AsyncRoutedCaller(RetryingCaller):
+    """A caller for several servers: each call goes to the one that has its keys."""
+
+    _follows_redirects = True
+
+    def __init__(self, group: ServerGroup, origin: Origin) -> None:
+        super().__init__(
+            origin, None, timeout_of_connections(group.connection_class, group.options)
+        )
+        self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
+
+    def describe(self) -> str:
+        return self._router.describe()
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        if address is not None:
+            server = self._router.connections_to(address)
+        else:
+            _, server = await self._router.server_of(key)
+        return await server.tracking_pool(key)
+
+    def address_of(self, key: bytes) -> Address | None:
+        return self._router.topology.address_of(key)
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        self._router.note_lost(key, error)
+
+    async def close(self) -> None:
+        await self._router.close()
+
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,
+    ) -> Any:
+        if redirect is None:
+            address, server = await self._router.server_of(routing_key(operation))
+        else:
+            address, server = self._router.redirected(redirect)
+        try:
+            return await server.exchange(operation, guard, check=check, redirect=redirect)
+        except (RedisError, OSError, NotReplicated) as error:
+            self._router.topology.note_failure(error, address)
+            raise
+
+
+def async_caller_from_client(
+    client: object, namespace: Namespace, retry_deadline: float | None
+) -> AsyncCaller:
+    """
+    Return a caller that uses an asyncio client of redis-py; it does not close the client.
+
+    Raises:
+        InvalidFormat: the client is not an asyncio client of redis-py, or it is a RedisCluster and
+            the namespace has no hash tag.
+    """
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    origin = Origin(client=client, retry_deadline=deadline)
+    if isinstance(client, RedisCluster):
+        require_hash_tag(namespace)
+        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
+        return AsyncRoutedCaller(group, origin)
+    if isinstance(client, redis.asyncio.Redis) and not isinstance(
+        client, redis.asyncio.client.Pipeline
+    ):
+        return AsyncPoolCaller(client.connection_pool, origin)
+    raise InvalidFormat(
+        "client",
+        value=show_type(client),
+        hint=_suggest_client(client),
+    )
+
+
+def _suggest_client(client: object) -> str:
+    if isinstance(client, str):
+        return "A URL goes to from_url: AsyncRSMQ.from_url('redis://127.0.0.1:6379/0')."
+    if isinstance(client, redis.Redis | redis.RedisCluster):
+        return "Use RSMQ for clients of redis, or pass a client of redis.asyncio."
+    return "Pass a redis.asyncio.Redis or redis.asyncio.RedisCluster, or use AsyncRSMQ.from_url."
+
+
+def async_caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> AsyncCaller:
+    """
+    Return a caller that opens its own connections when they are needed.
+
+    Args:
+        url: the URL of the server, of a Redis Cluster or of Sentinels.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
+        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
+
+    Raises:
+        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
+            the namespace has no hash tag.
+    """
+    deadline = choose_deadline(retry_deadline, is_group=is_group_url(url))
+    origin = Origin(url, options, retry_deadline=deadline)
+    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    if is_group_url(url):
+        parts = parse_group_url(url).take_options(pool_options)
+        if parts.service is None:
+            require_hash_tag(namespace)
+        pool = create_pool(
+            url,
+            lambda: redis.asyncio.Redis.from_url(parts.server_url, **pool_options).connection_pool,
+        )
+        return AsyncRoutedCaller(group_from_pool(parts, pool), origin)
+    pool = create_pool(
+        url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
+    )
+    return AsyncMultiplexedCaller(pool, origin)

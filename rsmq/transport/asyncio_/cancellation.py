@@ -1,0 +1,153 @@
+"""
+Cancellation of calls that may receive messages: such a call is finished or undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.operations.operation import Operation
+from rsmq.transport.asyncio_.multiplexed import Request, retrieve_exception
+from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
+
+T = TypeVar("T")
+
+#: How long a cancelled step may take to end.
+_CANCEL_SECONDS = 0.1
+
+
+class CancellationGuard:
+    """
+    A guard that continues the steps of a call after a cancellation.
+
+    It continues them for at most INTERRUPTION_GRACE_SECONDS after the first cancellation.
+
+    Attributes:
+        cancellation: the last cancellation; None if there was none.
+        is_sent: whether any part of a command may have been sent.
+        is_answered: whether the call was cancelled, and all its commands were still answered.
+    """
+
+    def __init__(self) -> None:
+        self.cancellation: asyncio.CancelledError | None = None
+        self.is_sent = False
+        self.is_answered = False
+        self._deadline = 0.0
+        self._task = asyncio.current_task()
+        self._initial_cancel_requests = self._task.cancelling() if self._task else 0
+
+    def note_cancellation(self, cancellation: asyncio.CancelledError) -> None:
+        """Store a cancellation. The first one starts the grace period."""
+        if self.cancellation is None:
+            self._deadline = asyncio.get_running_loop().time() + INTERRUPTION_GRACE_SECONDS
+        self.cancellation = cancellation
+
+    def detect_cancellation(self) -> asyncio.CancelledError | None:
+        """
+        Return the last cancellation, also one that was requested during the call and not raised.
+
+        redis-py sends with asyncio.wait_for. On Python 3.11, wait_for returns instead of raising
+        CancelledError if the awaited future becomes done at the same moment.
+        """
+        if (
+            self.cancellation is None
+            and self._task
+            and self._task.cancelling() > self._initial_cancel_requests
+        ):
+            self.note_cancellation(asyncio.CancelledError())
+        return self.cancellation
+
+    async def send(self, connection: Any, *command: Any) -> None:
+        # If the send itself were cancelled, redis-py would close the connection, although the
+        # command may have been sent.
+        await self.finish_task(connection.send_command(*command))
+
+    async def read(self, connection: Any) -> Any:
+        return await self.finish(lambda: read_reply(connection))
+
+    async def wait(self, request: Request) -> list[Any]:
+        if self.cancellation is None:  # nearly always; the other path takes longer
+            try:
+                return await request.wait()
+            except asyncio.CancelledError as cancellation:
+                self.note_cancellation(cancellation)
+        return await self.finish(request.wait)
+
+    async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that must not be cancelled itself, and return its result."""
+        task = asyncio.ensure_future(coroutine)
+        # After the grace period nothing awaits the task any more.
+        task.add_done_callback(retrieve_exception)
+
+        async def wait() -> T:
+            await asyncio.wait(
+                (task,)
+            )  # unlike shield, it can be awaited again after a cancellation
+            return task.result()
+
+        try:
+            return await self.finish(wait)
+        finally:
+            if not task.done():
+                # After the grace period. When this returns, the connection may be used again.
+                task.cancel()
+                await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
+
+    async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Run a step that can be run again after a cancellation, and return its result."""
+        while True:
+            try:
+                if self.cancellation is None:
+                    return await step()
+                async with asyncio.timeout_at(self._deadline):
+                    return await step()
+            except asyncio.CancelledError as cancellation:
+                self.note_cancellation(cancellation)
+                if asyncio.get_running_loop().time() >= self._deadline:
+                    raise
+
+
+async def call_or_undo(
+    operation: Operation[Any],
+    guard: CancellationGuard,
+    call: Callable[[Operation[Any]], Awaitable[Any]],
+) -> Any:
+    """
+    Call, and return the reply. If cancelled during the call, undo its effect, then raise.
+
+    The cancellation is raised even if the undo operation fails. In that case the messages become
+    visible when their visibility timeout ends.
+
+    Args:
+        operation: the operation.
+        guard: the guard of the call, which ``call`` uses too.
+        call: sends an operation, and returns its reply.
+
+    Raises:
+        CancelledError: the call was cancelled.
+        RedisError, OSError: the call failed and was not cancelled.
+    """
+    try:
+        reply = await call(operation)
+        guard.detect_cancellation()
+        if guard.cancellation is None:
+            return reply
+        undo = operation.undo and operation.undo(operation.parse(reply))
+        if undo:
+            await call(undo)
+        guard.is_answered = True
+    except (RedisError, OSError, RSMQError):
+        if guard.cancellation is None:
+            raise
+    raise guard.cancellation
+
+
+async def read_reply(connection: Any) -> Any:
+    """Return the next reply, undecoded."""
+    # The connection stays open, so that it can be read again after a cancellation.
+    return await connection.read_response(disable_decoding=True, disconnect_on_error=False)

@@ -1,0 +1,241 @@
+"""
+The caller of the asyncio client for one server: one connection for all calls of an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.exceptions import AskError, NoScriptError, ResponseError
+
+from rsmq.errors import ClientClosed, NotPossible
+from rsmq.operations.confirmation import (
+    Confirmation,
+    raise_unconfirmed,
+)
+from rsmq.operations.operation import Operation
+from rsmq.transport.asyncio_.attempts import RetryingCaller
+from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo
+from rsmq.transport.asyncio_.group_commit import GroupCommit
+from rsmq.transport.asyncio_.multiplexed import (
+    MultiplexedConnection,
+    NotSent,
+    ReconnectingConnection,
+    Request,
+    State,
+)
+from rsmq.transport.body_limit import LIMIT_COMMAND, OwnConnections, body_limit
+from rsmq.transport.commands import (
+    asking_commands,
+    eval_command,
+    evalsha_command,
+    needs_asking,
+    script_reply,
+    transaction_commands,
+)
+from rsmq.transport.failure_texts import describe_server
+from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import timeout_of_connections
+from rsmq.transport.retry import (
+    Failure,
+    classify,
+)
+from rsmq.transport.topology.address import Address
+from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
+
+T = TypeVar("T")
+
+
+class AsyncMultiplexedCaller(RetryingCaller):
+    """
+    A caller with one connection for each event loop, which all calls of the loop share.
+
+    A connection belongs to the loop in which it was opened. It is opened for the first call in that
+    loop.
+    """
+
+    def __init__(self, pool: Any, origin: Origin) -> None:
+        options = pool.connection_kwargs
+        super().__init__(origin, options, timeout_of_connections(pool.connection_class, options))
+        self._pool = pool
+        self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
+        self._loop_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
+        self._loop_owns: dict[asyncio.AbstractEventLoop, OwnConnections] = {}
+        self._body_limit = ACCEPTED_BODY_BYTES  # of the server, as far as it is known
+        self._closed = False
+
+    def describe(self) -> str:
+        return describe_server(self._pool)
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
+        return self._pool
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Do nothing: there is only one server to connect to."""
+
+    async def close(self) -> None:
+        """
+        Close the connection of each loop, at the latest after INTERRUPTION_GRACE_SECONDS.
+
+        Running calls may end before that. The others raise ClientClosed; they may have run.
+        """
+        self._closed = True
+        running = asyncio.get_running_loop()
+        # A copy, because loops of other threads may be added meanwhile; list() is atomic.
+        for connections in self._by_loop():
+            for loop in list(connections):
+                connection = connections.pop(loop, None)
+                if connection is not None and loop is running:
+                    await connection.close()
+                elif connection is not None:
+                    with suppress(RuntimeError):  # the loop is closed, and with it its connection
+                        loop.call_soon_threadsafe(connection.start_closing)
+
+    def _by_loop(self) -> Iterator[dict[asyncio.AbstractEventLoop, Any]]:
+        """Return the three kinds of connections, each by loop."""
+        yield self._loop_connections
+        yield self._loop_commits
+        yield self._loop_owns
+
+    def retire(self) -> None:
+        """Close the connections of each loop when their calls have ended. New calls open others."""
+        for connections in self._by_loop():
+            for loop, connection in list(connections.items()):
+                with suppress(RuntimeError):  # the loop is closed, and with it its connection
+                    loop.call_soon_threadsafe(connection.retire)
+
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,
+        own: Any = None,
+    ) -> Any:
+        """See RetryingCaller; ``own`` is the connection of a call that has one of its own."""
+        if operation.large_body and own is None:
+            return await self._exchange_large(operation, guard, redirect)
+        if operation.confirmation is not None:
+            return await self._commit(operation, operation.confirmation, guard, redirect, own)
+        reconnecting = (
+            own
+            or self._loop_connections.get(asyncio.get_running_loop())
+            or self._create_loop_connection()
+        )
+        connection = reconnecting.get_open(check=check) or await reconnecting.get(check=check)
+        connection.calls += 1
+        guard.is_sent = True
+        try:
+            call = _call_asking if needs_asking(redirect) else _call_multiplexed
+            if operation.undo is None:
+                return await call(connection, operation, Request.wait)
+            return await call_or_undo(
+                operation, guard, lambda each: call(connection, each, guard.wait)
+            )
+        except NotSent:
+            guard.is_sent = False
+            raise
+        except ResponseError as error:
+            # A server that rejects every command may have been demoted. A new connection finds the
+            # current master.
+            if classify(error, is_sent=True) is Failure.NOTHING_RAN:
+                connection.retire()
+            raise
+        finally:
+            connection.calls -= 1
+            if connection.state is not State.OPEN:
+                connection.close_if_unused()
+
+    async def _exchange_large(
+        self, operation: Operation[Any], guard: CancellationGuard, redirect: AskError | None
+    ) -> Any:
+        """Send an operation with a large body on a connection of its own, if it is accepted."""
+        loop = asyncio.get_running_loop()
+        if operation.large_body > self._body_limit:  # it may have been raised since it was read
+            shared = self._loop_connections.get(loop) or self._create_loop_connection()
+            connection = await shared.get(check=True)
+            self._body_limit = await _read_body_limit(connection)
+            check_body_size(operation.large_body, self._body_limit)
+        elif self._closed:
+            raise ClientClosed
+        kind = ReconnectingConnection if operation.confirmation is None else GroupCommit
+        with self._loop_owns.setdefault(loop, OwnConnections()).add(kind(self._pool)) as own:
+            return await self.exchange(operation, guard, check=False, redirect=redirect, own=own)
+
+    async def _commit(
+        self,
+        operation: Operation[Any],
+        confirmation: Confirmation,
+        guard: CancellationGuard,
+        redirect: AskError | None,
+        own: GroupCommit | None,
+    ) -> Any:
+        """Send an operation on the connection of calls that wait for replicas."""
+        if self._closed:
+            raise ClientClosed
+        loop = asyncio.get_running_loop()
+        commit = own or self._loop_commits.get(loop)
+        if commit is None:
+            self._forget_closed_loops()
+            commit = self._loop_commits[loop] = GroupCommit(self._pool)
+        guard.is_sent = True
+        try:
+            reply, missing = await commit.call(
+                operation, confirmation, is_asking=needs_asking(redirect)
+            )
+        except (NotSent, NotPossible):
+            guard.is_sent = False
+            raise
+        except ResponseError as error:
+            # As in exchange.
+            if classify(error, is_sent=True) is Failure.NOTHING_RAN:
+                commit.retire()
+            raise
+        if missing is not None:
+            raise_unconfirmed(operation.parse(reply), confirmation, missing)
+        return reply
+
+    def _forget_closed_loops(self) -> None:
+        for loops in self._by_loop():
+            for other in list(loops):
+                if other.is_closed():
+                    loops.pop(other, None)
+
+    def _create_loop_connection(self) -> ReconnectingConnection:
+        if self._closed:
+            raise ClientClosed
+        self._forget_closed_loops()
+        return self._loop_connections.setdefault(
+            asyncio.get_running_loop(), ReconnectingConnection(self._pool)
+        )
+
+
+async def _read_body_limit(connection: MultiplexedConnection) -> int:
+    (reply,) = await connection.send((LIMIT_COMMAND,)).wait()
+    return body_limit(reply)
+
+
+async def _call_multiplexed(
+    connection: MultiplexedConnection,
+    operation: Operation[Any],
+    wait: Callable[[Request], Awaitable[list[Any]]],
+) -> Any:
+    if operation.prelude is not None:
+        return script_reply(await wait(connection.send(transaction_commands(operation))))
+    replies = await wait(connection.send((evalsha_command(operation),)))
+    if isinstance(replies[0], NoScriptError):
+        replies = await wait(connection.send((eval_command(operation),)))
+    return script_reply(replies)
+
+
+async def _call_asking(
+    connection: MultiplexedConnection,
+    operation: Operation[Any],
+    wait: Callable[[Request], Awaitable[list[Any]]],
+) -> Any:
+    """Call a node of Redis Cluster that a slot is moving to."""
+    return script_reply(await wait(connection.send(asking_commands(operation))))

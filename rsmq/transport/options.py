@@ -1,0 +1,69 @@
+"""
+The options of redis-py's connections: defaults, and checks before a connection is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rsmq.errors import InvalidFormat
+from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
+from rsmq.wire.limits import check_duration
+
+_SHORTEST_TIMEOUT_SECONDS = 0.001
+
+
+def create_pool(url: str, create: Callable[[], Any]) -> Any:
+    """
+    Create a pool, and check that it can create connections. No connection is opened.
+
+    Args:
+        url: the URL that an error shows, without its secrets.
+        create: creates the pool.
+
+    Raises:
+        InvalidFormat: redis-py rejects the URL, one of its options or one of the other options.
+        InvalidValue: a timeout is not a positive number of seconds.
+    """
+    invalid: InvalidFormat
+    try:
+        pool = create()
+        pool.connection_class(**pool.connection_kwargs)
+    except ValueError as error:
+        option = re.match(r"Invalid value for '(\w+)' in connection URL", str(error))
+        wrong = f"option {option[1]}" if option else "port, the database or an option"
+        rule = f"The {wrong} is invalid. {ENCODING_RULE}"
+        invalid = invalid_url_error(url, rule)
+    except TypeError as error:
+        rejected = str(error).partition(" got ")[2]
+        invalid = InvalidFormat(
+            "options", hint=f"redis-py does not accept these options: {rejected}."
+        )
+    else:
+        _check_options(pool.connection_kwargs)
+        return pool
+    raise invalid  # here: as its context, the other error would show the password
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Check the options that redis-py uses without a check."""
+    check_host(str(options.get("host") or ""))
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        if options.get(name) is not None:
+            check_duration(name, options[name], low=_SHORTEST_TIMEOUT_SECONDS)
+
+
+def add_default_options(options: dict[str, Any], retry: object) -> dict[str, Any]:
+    """Return options of redis-py for our own connections; ``options`` take precedence."""
+    # RESP2 needs no HELLO, which some proxies don't have. Only a tracking connection needs RESP3.
+    defaults = {
+        "retry": retry,
+        "protocol": 2,
+        "socket_timeout": 5.0,
+        "socket_connect_timeout": 5.0,
+    }
+    # The client that makes the pool would open a connection of its own, to the host of its URL.
+    own = {name: value for name, value in options.items() if name != "single_connection_client"}
+    return defaults | own

@@ -1,0 +1,3 @@
+"""
+The callers of the synchronous client: connections of threads.
+"""

@@ -1,0 +1,531 @@
+"""
+Runs an operation on Redis, for the synchronous client.
+
+Connections are acquired and used directly, below the level at which redis-py retries commands by
+itself: only this module knows which operation may be retried. ``retry.py`` classifies failures.
+The package ``operations`` builds the commands. ``aio.py`` does the same for asyncio.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
+from redis.retry import Retry as RedisRetry
+
+from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
+from rsmq.operations.confirmation import Confirmation, raise_unconfirmed
+from rsmq.operations.operation import Operation, Retry
+from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
+from rsmq.transport.commands import (
+    asking_commands,
+    eval_command,
+    evalsha_command,
+    needs_asking,
+    routing_key,
+    script_reply,
+    transaction_commands,
+)
+from rsmq.transport.confirmation import CONNECTION_BROKE, longest_wait
+from rsmq.transport.failure_texts import describe_server
+from rsmq.transport.options import add_default_options, create_pool
+from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import is_client_of_group, set_timeout
+from rsmq.transport.retry import (
+    INTERRUPTION_GRACE_SECONDS,
+    Attempt,
+    DeadlinePassed,
+    Failure,
+    choose_deadline,
+    choose_deadline_of,
+    classify,
+    end_of_attempts,
+    needs_check,
+    plan_retries,
+    shorter_timeout,
+)
+from rsmq.transport.signals import DeferredSignals
+from rsmq.transport.socket import pack
+from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
+from rsmq.transport.threads.pools import (
+    ConnectionProvider,
+    PooledConnections,
+    ThreadConnections,
+)
+from rsmq.transport.threads.router import MakeProvider, Router
+from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import ServerPool, group_from_cluster, group_from_pool
+from rsmq.transport.url import is_group_url, parse_group_url
+from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
+from rsmq.wire.keys import Namespace, require_hash_tag
+from rsmq.wire.limits import check_body_size
+
+T = TypeVar("T")
+
+_NO_REPLY = object()
+_ALWAYS = Retry.ALWAYS  # saves the lookup of an attribute in each call
+
+
+class Caller(Protocol):
+    """
+    An object that runs operations on one server or cluster.
+
+    Attributes:
+        origin: how it reaches them.
+        server_options: the options of connections to one server; None if there are several.
+    """
+
+    origin: Origin
+    server_options: Mapping[str, Any] | None
+
+    def run(self, operation: Operation[T]) -> T:
+        """Send the operation, retry it if its retry class permits that, and return its result."""
+
+    def close(self) -> None:
+        """Close the connections that this object opened."""
+
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        """
+        Return the class and the options of a connection that tracks keys, as a pool has them.
+
+        Args:
+            key: one of the keys; the connection is for the server that has it.
+            address: the server to connect to; None is the one that has the key.
+
+        Raises:
+            RedisError: no server could say which one it is.
+        """
+
+    def address_of(self, key: bytes) -> Address | None:
+        """Return the server that has a key, as far as it is known; None if there is only one."""
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Note that a connection of ``tracking_pool`` was lost, or that its server refused."""
+
+    def release_idle_connection(self) -> None:
+        """Make the idle connection of this thread available to other threads, before it sleeps."""
+
+
+class PoolCaller:
+    """A caller for one server, which acquires a connection for each attempt."""
+
+    #: Whether the server may name another one that has the keys of a call.
+    _follows_redirects = False
+
+    def __init__(self, connections: ConnectionProvider, origin: Origin) -> None:
+        self.origin = origin
+        self.server_options: Mapping[str, Any] | None = connections.pool.connection_kwargs
+        self._connections = connections
+        self._retry_deadline = origin.retry_deadline
+
+    def run(self, operation: Operation[T]) -> T:
+        if watched_loops:
+            warn_in_watched_loop()
+        is_sent: list[bool] = []
+        began = time.monotonic()
+        deadline = operation.retry_deadline  # as choose_deadline_of; a time limit needs none
+        if deadline is None:
+            deadline = self._retry_deadline
+        until = end_of_attempts(operation, deadline, began)
+        check = (
+            operation.parse_retried is not None or operation.retry is not _ALWAYS
+        )  # as needs_check
+        try:
+            connections = self._connections_for(operation)
+            if operation.undo is not None:
+                return self._receive(connections, operation, is_sent, check=check, until=until)
+            # Signals are deferred also while it connects. If a handler raised during the handshake,
+            # redis-py would keep the connection, and read a reply of the handshake as that of the
+            # next command.
+            with DeferredSignals():
+                reply = self._exchange(connections, operation, is_sent, check=check, until=until)
+        except RedisError as error:
+            failure = error
+        else:
+            return operation.parse(reply)
+        try:
+            return self._run_again(operation, failure, is_sent=bool(is_sent), began=began)
+        finally:
+            del failure  # its traceback refers to this frame: a reference cycle
+
+    def _run_again(
+        self, operation: Operation[T], error: RedisError, *, is_sent: bool, began: float
+    ) -> T:
+        deadline = choose_deadline_of(operation, self._retry_deadline, began)
+        until = end_of_attempts(operation, deadline, began)
+        steps = plan_retries(
+            operation,
+            error,
+            is_sent=is_sent,
+            deadline=deadline,
+            began=began,
+            address=self._describe,
+            follows_redirects=self._follows_redirects,
+        )
+        try:
+            step = next(steps)
+            while True:
+                if not isinstance(step, Attempt):
+                    time.sleep(step)
+                    step = next(steps)
+                    continue
+                next_operation, is_attempt_sent = step.operation, list[bool]()
+                check = needs_check(next_operation)
+                redirect = error if isinstance(error, AskError) else None
+                is_asking = needs_asking(redirect)
+                try:
+                    connections = (
+                        self._connections_for(operation)
+                        if redirect is None
+                        else self._redirected(redirect)
+                    )
+                    if next_operation.undo is not None:
+                        return self._receive(
+                            connections, next_operation, is_attempt_sent, check=check,
+                            is_asking=is_asking, until=until,
+                        )  # fmt: skip
+                    with DeferredSignals():
+                        reply = self._exchange(
+                            connections, next_operation, is_attempt_sent, check=check,
+                            is_asking=is_asking, until=until,
+                        )  # fmt: skip
+                except RedisError as failure:
+                    error = failure
+                else:
+                    return step.parse(reply)
+                step.is_sent = bool(is_attempt_sent)
+                step = steps.throw(error)
+        finally:
+            del error  # as in run
+
+    def _connections_for(self, operation: Operation[Any]) -> ConnectionProvider:  # noqa: ARG002
+        """Return the connections to the server that has the keys of an operation."""
+        return self._connections
+
+    def _redirected(self, error: AskError) -> ConnectionProvider:
+        """Return the connections to the server that an error names; one server names none."""
+        raise error
+
+    def _describe(self) -> str:
+        """Return the address of the server, for texts."""
+        return describe_server(self._connections.pool)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
+        return self._connections.pool
+
+    def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
+        return None
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Do nothing: there is only one server to connect to."""
+
+    def release_idle_connection(self) -> None:
+        self._connections.release_idle_connection()
+
+    def _receive(
+        self,
+        connections: ConnectionProvider,
+        operation: Operation[T],
+        is_sent: list[bool],
+        *,
+        check: bool,
+        until: float,
+        is_asking: bool = False,
+    ) -> T:
+        """Run an operation with ``undo``; undo it if a signal handler raises before the return."""
+        received: T | None = None
+        try:
+            with DeferredSignals() as deferred:
+                reply = self._exchange(
+                    connections, operation, is_sent, check=check, until=until, is_asking=is_asking
+                )
+                received = operation.parse(reply)
+                if deferred.pending:
+                    try:
+                        deferred.deliver()
+                    except BaseException:
+                        # Signals are still deferred here, while the receive is undone.
+                        unreturned, received = received, None
+                        self._undo(operation, unreturned)
+                        raise
+            # Not in an else block: until the return, a signal handler may raise, and the receive
+            # must then be undone.
+            return received  # noqa: TRY300
+        except RedisError:
+            raise
+        except BaseException:
+            with DeferredSignals():  # so that another signal does not interrupt it
+                self._undo(operation, received)
+            raise
+
+    def _undo(self, operation: Operation[T], received: T | None) -> None:
+        undo = operation.undo and received and operation.undo(received)
+        if undo:
+            with suppress(RedisError, RSMQError):
+                self.run(undo)
+
+    def _exchange(
+        self,
+        connections: ConnectionProvider,
+        operation: Operation[Any],
+        is_sent: list[bool],
+        *,
+        check: bool,
+        until: float,
+        is_asking: bool = False,
+    ) -> Any:
+        connection = connections.acquire(check=check, until=until)
+        is_usable = False
+        reply = _NO_REPLY
+        missing = timeout = usual = None
+        try:
+            timeout = shorter_timeout(connections.timeout, until)
+            if timeout is not None:
+                usual = set_timeout(getattr(connection, "connection", connection), timeout)
+            if operation.large_body > connections.body_limit:
+                connections.body_limit = body_limit(transact(connection, [LIMIT_COMMAND])[0])
+                check_body_size(operation.large_body, connections.body_limit)
+            if operation.confirmation is not None:
+                prepare(connections, connection, operation.confirmation)
+                is_sent.append(True)
+                reply, missing = call_confirmed(
+                    connection, operation, longest_wait(connections.timeout), is_asking=is_asking
+                )
+                is_usable = missing != CONNECTION_BROKE
+            else:
+                is_sent.append(True)
+                call = _call_asking if is_asking else _call
+                reply = call(connection, operation)
+                is_usable = True
+        except ResponseError as error:
+            # A server that rejects every command may have been demoted. A new connection finds the
+            # current primary.
+            is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
+            connections.note_failure(error)
+            raise
+        except DeadlinePassed:  # before anything was sent
+            is_usable = True
+            raise
+        except RedisError as error:
+            connections.note_failure(error)
+            raise
+        except BaseException:
+            is_usable = (
+                operation.undo is not None
+                and not is_asking
+                and _undo_interrupted(connection, operation, reply)
+            )
+            raise
+        finally:
+            if timeout is not None:
+                set_timeout(getattr(connection, "connection", connection), usual)
+            connections.release(connection, is_usable=is_usable)
+        if missing is not None and operation.confirmation is not None:
+            result = operation.parse(reply)
+            _raise_unconfirmed(connections, result, operation.confirmation, missing)
+        return reply
+
+
+class RoutedCaller(PoolCaller):
+    """A caller for several servers: each call goes to the one that has its keys."""
+
+    _follows_redirects = True
+
+    def __init__(self, router: Router, origin: Origin) -> None:
+        self.origin = origin
+        self.server_options = None
+        self._retry_deadline = origin.retry_deadline
+        self._router = router
+
+    def close(self) -> None:
+        self._router.close()
+
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        if address is not None:
+            return self._router.connections_to(address).pool
+        return self._router.connections_for(key).pool
+
+    def address_of(self, key: bytes) -> Address | None:
+        return self._router.topology.address_of(key)
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        self._router.note_lost(key, error)
+
+    def release_idle_connection(self) -> None:
+        self._router.release_idle_connection()
+
+    def _connections_for(self, operation: Operation[Any]) -> ConnectionProvider:
+        return self._router.connections_for(routing_key(operation))
+
+    def _redirected(self, error: AskError) -> ConnectionProvider:
+        return self._router.redirected(error)
+
+    def _describe(self) -> str:
+        return self._router.describe()
+
+
+def caller_from_client(
+    client: object, namespace: Namespace, retry_deadline: float | None
+) -> Caller:
+    """
+    Return a caller that uses a client of redis-py; it does not close the client.
+
+    Raises:
+        InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
+            and the namespace has no hash tag.
+    """
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    origin = Origin(client=client, retry_deadline=deadline)
+    if isinstance(client, RedisCluster):
+        require_hash_tag(namespace)
+        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
+        return RoutedCaller(Router(group, _thread_connections), origin)
+    if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
+        return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), origin)
+    raise InvalidFormat(
+        "client",
+        value=show_type(client),
+        hint=_suggest_client(client),
+    )
+
+
+def _suggest_client(client: object) -> str:
+    if isinstance(client, str):
+        return "A URL goes to from_url: RSMQ.from_url('redis://127.0.0.1:6379/0')."
+    if type(client).__module__.startswith("redis.asyncio"):
+        return "Use AsyncRSMQ for clients of redis.asyncio."
+    return "Pass a redis.Redis or redis.RedisCluster, or use RSMQ.from_url."
+
+
+def caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> Caller:
+    """
+    Return a caller that opens its own connections when they are needed.
+
+    Args:
+        url: the URL of the server, of a Redis Cluster or of Sentinels.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
+        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
+
+    Raises:
+        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
+            the namespace has no hash tag.
+    """
+    if is_group_url(url):
+        return _routed_caller_from_url(url, namespace, retry_deadline, options)
+    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    pool = create_pool(url, lambda: redis.Redis.from_url(url, **pool_options).connection_pool)
+    # With a limit the threads must share connections; without one each thread has its own.
+    has_limit = "max_connections" in options or "max_connections=" in url
+    return PoolCaller(
+        PooledConnections(pool, is_owned=True) if has_limit else ThreadConnections(pool),
+        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=False)),
+    )
+
+
+def _routed_caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> Caller:
+    server_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    parts = parse_group_url(url).take_options(server_options)
+    if parts.service is None:
+        require_hash_tag(namespace)
+    pool = create_pool(
+        url, lambda: redis.Redis.from_url(parts.server_url, **server_options).connection_pool
+    )
+    has_limit = "max_connections" in options or "max_connections=" in url
+    return RoutedCaller(
+        Router(
+            group_from_pool(parts, pool),
+            _limited_connections(pool.max_connections) if has_limit else _thread_connections,
+        ),
+        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=True)),
+    )
+
+
+def _thread_connections(
+    pool: ServerPool, note_failure: Callable[[BaseException], None]
+) -> ConnectionProvider:
+    return ThreadConnections(pool, note_failure)
+
+
+def _limited_connections(max_connections: int) -> MakeProvider:
+    def make(pool: ServerPool, note_failure: Callable[[BaseException], None]) -> ConnectionProvider:
+        limited = redis.ConnectionPool(
+            pool.connection_class, max_connections, **pool.connection_kwargs
+        )
+        return PooledConnections(limited, is_owned=True, note_failure=note_failure)
+
+    return make
+
+
+def _raise_unconfirmed(
+    connections: ConnectionProvider, result: Any, confirmation: Confirmation, missing: str
+) -> None:
+    try:
+        raise_unconfirmed(result, confirmation, missing)
+    except NotReplicated as error:
+        connections.note_failure(error)
+        raise
+
+
+def _call_asking(connection: Any, operation: Operation[Any]) -> Any:
+    """Call a node of Redis Cluster that a slot is moving to."""
+    return script_reply(transact(connection, asking_commands(operation)))
+
+
+def _call(connection: Any, operation: Operation[Any]) -> Any:
+    if operation.prelude is not None:
+        return script_reply(transact(connection, transaction_commands(operation)))
+    # After an interruption the reply of a receive is still read, to undo the receive. So the
+    # interruption must not close the connection.
+    close_on_error = operation.undo is None
+    connection.send_packed_command(operation.packed or _pack_operation(operation))
+    try:
+        return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
+    except NoScriptError:
+        connection.send_command(*eval_command(operation))
+        return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
+
+
+def _pack_operation(operation: Operation[Any]) -> Iterable[bytes]:
+    packed = pack(evalsha_command(operation))
+    if packed.__class__ is tuple:
+        operation.packed = packed
+    return packed
+
+
+def _undo_interrupted(connection: Any, operation: Operation[Any], reply: Any) -> bool:
+    """
+    Undo a receive that a signal interrupted, and return whether the connection is usable.
+
+    Errors are ignored, so that the interruption is raised: the messages then become visible when
+    their visibility timeout ends.
+
+    Args:
+        connection: the connection on which the operation was sent.
+        operation: the receive.
+        reply: its reply; _NO_REPLY if it was not read yet.
+    """
+    try:
+        if reply is _NO_REPLY:
+            if not connection.can_read(timeout=INTERRUPTION_GRACE_SECONDS):
+                return False
+            reply = connection.read_response(disable_decoding=True)
+        undo = operation.undo and operation.undo(operation.parse(reply))
+        if undo:
+            _call(connection, undo)
+    except (RedisError, RSMQError):
+        return False
+    return True

@@ -1,0 +1,3 @@
+"""
+Receives that wait in all cells of a set.
+"""
