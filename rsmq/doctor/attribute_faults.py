@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.doctor.message_faults import CLOCK_TOLERANCE_MS
-from rsmq.operations.doctor import NOW_S, Change, QueueFacts
+from rsmq.doctor.operations import NOW_S, Change, QueueFacts
 from rsmq.wire.fields import DIVIDED, TOTAL_RECEIVED, TOTAL_SENT
 from rsmq.wire.limits import (
     DEFAULT_DELAY,

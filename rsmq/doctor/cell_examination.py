@@ -14,10 +14,10 @@ from rsmq.doctor import examination
 from rsmq.doctor.catalogue import SERVER_FAULTS
 from rsmq.doctor.cell_faults import UNREACHABLE, find_differences, find_record_faults
 from rsmq.doctor.finding import Finding, Report, make_finding
+from rsmq.doctor.operations import QueueFacts
 from rsmq.doctor.queue_faults import read_queue_facts
 from rsmq.errors import QueueNotFound
 from rsmq.operations.cells import CellRecord, claim_cell
-from rsmq.operations.doctor import QueueFacts
 from rsmq.wire.cells import name_of_set
 from rsmq.wire.keys import Namespace
 

@@ -14,8 +14,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rsmq.cells.records import describe_record, find_mismatches, find_set_id
 from rsmq.doctor.attribute_faults import REQUIRED_ATTRIBUTES, find_missing_attributes
 from rsmq.doctor.finding import Finding, make_finding
+from rsmq.doctor.operations import QueueFacts
 from rsmq.operations.cells import CellRecord
-from rsmq.operations.doctor import QueueFacts
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, MAX_RECEIVES, PAUSED
 
 #: The errors of a cell that can't be reached.

@@ -18,16 +18,16 @@ from rsmq.doctor.message_faults import (
     tally_field_faults,
     tally_message_faults,
 )
-from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
-from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
-from rsmq.errors import QueueNotFound
-from rsmq.operations.doctor import (
+from rsmq.doctor.operations import (
     FIRST_STEP,
     IndexFacts,
     QueueFacts,
     examine_index,
     examine_messages,
 )
+from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
+from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
+from rsmq.errors import QueueNotFound
 from rsmq.operations.queues import list_queues
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
-from rsmq.operations.doctor import (
+from rsmq.doctor.operations import (
     EXAMINED_FIELDS,
     FIRST_STEP,
     EntryPosition,

@@ -14,8 +14,8 @@ from rsmq.doctor.attribute_faults import (
     make_attribute_findings,
 )
 from rsmq.doctor.finding import Finding, make_finding
+from rsmq.doctor.operations import QueueFacts, examine_keys, examine_queue
 from rsmq.errors import RSMQError
-from rsmq.operations.doctor import QueueFacts, examine_keys, examine_queue
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, classify_key
 from rsmq.wire.names import decode_name

@@ -34,9 +34,7 @@ from rsmq.doctor.message_faults import (
     walk_entries,
     walk_orphan_fields,
 )
-from rsmq.doctor.queue_faults import read_queue_facts
-from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
-from rsmq.operations.doctor import (
+from rsmq.doctor.operations import (
     NOW_MS,
     Change,
     QueueEntry,
@@ -53,6 +51,8 @@ from rsmq.operations.doctor import (
     replace_ids,
     restore_orphan_bodies,
 )
+from rsmq.doctor.queue_faults import read_queue_facts
+from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
 from rsmq.operations.operation import Operation
 from rsmq.operations.queues import create_queue
 from rsmq.transport.retry import Failure, classify

@@ -13,8 +13,8 @@ from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, make_finding
+from rsmq.doctor.operations import IndexFacts, examine_rights
 from rsmq.lua.load import Script
-from rsmq.operations.doctor import IndexFacts, examine_rights
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import Namespace
 

@@ -10,9 +10,6 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node
 -- @include time_us.lua
--- @include digits.lua
--- @include queue.lua
--- @include attributes.lua
 -- @include sending.lua
 -- @include id.lua
 

@@ -16,7 +16,6 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include walk.lua
--- @include local_keys.lua
 -- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]

@@ -15,7 +15,6 @@
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
--- @include local_keys.lua
 -- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]

@@ -7,8 +7,6 @@
 --         received again since
 -- errors  none: a message of a missing queue counts as missing
 -- source  none in Node; it leaves what npm rsmq 0.12.4 deleteMessage leaves of each
--- @include digits.lua
--- @include reserved.lua
 -- @include due.lua
 -- @include full.lua
 -- @include variadic.lua

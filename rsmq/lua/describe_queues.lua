@@ -6,8 +6,6 @@
 --         for one that get_queue_attributes refuses, or whose keys have another type
 -- errors  none
 -- source  none in Node
--- @include time_ms.lua
--- @include digits.lua
 -- @include queue.lua
 -- @include attributes.lua
 -- @include describe.lua

@@ -12,9 +12,6 @@
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
--- @include digits.lua
--- @include queue.lua
--- @include attributes.lua
 -- @include sending.lua
 -- @include totals.lua
 -- @include variadic.lua

@@ -12,7 +12,6 @@
 -- @include digits.lua
 -- @include queue.lua
 -- @include reserved.lua
--- @include local_keys.lua
 -- @include reasons.lua
 -- @include retrying.lua
 

@@ -6,8 +6,6 @@
 -- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 getQueueAttributes; hidden is exact to the ms, Node's to the second
--- @include time_ms.lua
--- @include digits.lua
 -- @include queue.lua
 -- @include attributes.lua
 -- @include describe.lua

@@ -13,15 +13,10 @@
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
--- @include attributes.lua
 -- @include reserved.lua
--- @include due.lua
 -- @include full.lua
--- @include totals.lua
 -- @include local_keys.lua
--- @include unbegun.lua
 -- @include dead_letters.lua
--- @include variadic.lua
 -- @include receipts.lua
 
 local to_hash, to_zset = KEYS[1], KEYS[2]

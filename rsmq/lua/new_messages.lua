@@ -23,7 +23,6 @@
 -- @include walk.lua
 -- @include id.lua
 -- @include rank.lua
--- @include local_keys.lua
 -- @include reasons.lua
 -- @include retrying.lua
 

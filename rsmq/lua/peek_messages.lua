@@ -21,7 +21,6 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include walk.lua
--- @include local_keys.lua
 -- @include reasons.lua
 -- @include retrying.lua
 

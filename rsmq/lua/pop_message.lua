@@ -12,13 +12,9 @@
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
--- @include attributes.lua
--- @include reserved.lua
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
--- @include local_keys.lua
--- @include unbegun.lua
 -- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]

@@ -14,15 +14,8 @@
 -- source  none in Node; it leaves what npm rsmq 0.12.4 popMessage leaves of each
 -- @include time_ms.lua
 -- @include digits.lua
--- @include queue.lua
--- @include attributes.lua
--- @include reserved.lua
 -- @include due.lua
--- @include full.lua
 -- @include totals.lua
--- @include local_keys.lua
--- @include unbegun.lua
--- @include dead_letters.lua
 -- @include due_many.lua
 -- @include variadic.lua
 

@@ -13,8 +13,6 @@
 -- @include time_us.lua
 -- @include digits.lua
 -- @include id.lua
--- @include queue.lua
--- @include attributes.lua
 -- @include sending.lua
 -- @include totals.lua
 

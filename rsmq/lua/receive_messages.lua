@@ -16,16 +16,7 @@
 -- source  none in Node; it writes what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include time_ms.lua
 -- @include digits.lua
--- @include queue.lua
 -- @include attributes.lua
--- @include reserved.lua
--- @include due.lua
--- @include full.lua
--- @include totals.lua
--- @include local_keys.lua
--- @include unbegun.lua
--- @include dead_letters.lua
--- @include variadic.lua
 -- @include due_many.lua
 
 local queues = KEYS

@@ -19,11 +19,8 @@
 -- @include queue.lua
 -- @include attributes.lua
 -- @include reserved.lua
--- @include due.lua
 -- @include full.lua
 -- @include totals.lua
--- @include local_keys.lua
--- @include unbegun.lua
 -- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]

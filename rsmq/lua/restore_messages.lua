@@ -11,12 +11,7 @@
 -- source  none in Node; it writes what Node's sends and receives have written
 -- @include time_ms.lua
 -- @include digits.lua
--- @include queue.lua
--- @include attributes.lua
--- @include reserved.lua
 -- @include sending.lua
--- @include totals.lua
--- @include variadic.lua
 -- @include restoring.lua
 
 local hash, zset = KEYS[1], KEYS[2]

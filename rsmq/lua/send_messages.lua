@@ -16,8 +16,6 @@
 -- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include time_us.lua
 -- @include digits.lua
--- @include queue.lua
--- @include attributes.lua
 -- @include sending.lua
 -- @include id.lua
 -- @include totals.lua

@@ -11,7 +11,6 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, DEADLETTERCYCLE
 -- source  none in Node
 -- @include time_us.lua
--- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
 -- @include attributes.lua

@@ -10,7 +10,6 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 setQueueAttributes
 -- @include time_us.lua
--- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua
 -- @include attributes.lua

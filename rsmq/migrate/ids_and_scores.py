@@ -12,8 +12,8 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from itertools import count, product
 
+from rsmq.migrate.operations import IncomingMessage
 from rsmq.migrate.sources.item import Item
-from rsmq.operations.migration import IncomingMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.ids import ID_ALPHABET, ID_RANDOM_LENGTH, make_id_suffix
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from rsmq.errors import RunReplaced
+from rsmq.migrate.operations import NO_CLAIM, RunClaim, ToAside, begin_move, forget_copies
 from rsmq.migrate.run_lock import RunLock
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import describe_target, refuse_other_target
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.target import COPY_LIFETIME_SECONDS
-from rsmq.operations.migration import NO_CLAIM, RunClaim, ToAside, begin_move, forget_copies
 from rsmq.wire.keys import QueueKeys, run_field
 
 # Seconds after which a run stores its claim again: it is kept for 30 days.

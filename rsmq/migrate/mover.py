@@ -15,14 +15,7 @@ from rsmq.errors import NotPossible, RSMQError, RunReplaced
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
 from rsmq.migrate.move_run import MoveRun
-from rsmq.migrate.preview import preview_move
-from rsmq.migrate.report import Report, add_progress
-from rsmq.migrate.server import Server
-from rsmq.migrate.set_aside import count_set_aside
-from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
-from rsmq.migrate.sources.item import Item, ItemState
-from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
-from rsmq.operations.migration import (
+from rsmq.migrate.operations import (
     ADDED,
     ALREADY_COPIED,
     CHANGED,
@@ -36,6 +29,13 @@ from rsmq.operations.migration import (
     Watermark,
     forget_copies,
 )
+from rsmq.migrate.preview import preview_move
+from rsmq.migrate.report import Report, add_progress
+from rsmq.migrate.server import Server
+from rsmq.migrate.set_aside import count_set_aside
+from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
+from rsmq.migrate.sources.item import Item, ItemState
+from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
 from rsmq.printable import format_count
 from rsmq.wire.keys import order_field
 

@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
+from rsmq.migrate.operations import OutgoingMessage, TargetShape, forward_messages
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.rfq import make_uuid
 from rsmq.model import Message
-from rsmq.operations.migration import OutgoingMessage, TargetShape, forward_messages
 
 #: The number of messages that a step receives at most, and their visibility timeout.
 _BATCH_SIZE, _VT_SECONDS = 100, 60.0

@@ -10,11 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
-from rsmq.migrate.report import Report
-from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import Source
-from rsmq.migrate.sources.item import Found
-from rsmq.operations.migration import (
+from rsmq.migrate.operations import (
     NO_CLAIM,
     NO_WATERMARK,
     IncomingMessage,
@@ -23,6 +19,10 @@ from rsmq.operations.migration import (
     Watermark,
     add_copies,
 )
+from rsmq.migrate.report import Report
+from rsmq.migrate.server import Server
+from rsmq.migrate.sources.base import Source
+from rsmq.migrate.sources.item import Found
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
 from rsmq.wire.keys import QueueKeys

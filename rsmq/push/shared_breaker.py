@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq._sync.client import RSMQ
-from rsmq.operations.push import change_push_target, list_push_targets
 from rsmq.push.breaker import (
     TRIAL_MS,
     Breaker,
@@ -26,6 +25,7 @@ from rsmq.push.breaker import (
     TargetState,
     transition,
 )
+from rsmq.push.operations import change_push_target, list_push_targets
 from rsmq.push.targets import Target, target_field
 from rsmq.wire.keys import Namespace
 

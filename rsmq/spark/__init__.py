@@ -31,7 +31,7 @@ except ImportError as error:  # also if PySpark is older than 4.2, which introdu
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rsmq.spark.acknowledgement import AcknowledgeListener
+    from rsmq.spark.stream.acknowledgement import AcknowledgeListener
 
 __all__ = [
     "AcknowledgeListener",
@@ -48,7 +48,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # Only the program of the driver needs the listener, and its imports take time.
     if name == "AcknowledgeListener":
-        return import_module("rsmq.spark.acknowledgement").AcknowledgeListener
+        return import_module("rsmq.spark.stream.acknowledgement").AcknowledgeListener
     raise AttributeError(f"module 'rsmq.spark' has no attribute {name!r}")
 
 

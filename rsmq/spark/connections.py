@@ -24,10 +24,10 @@ from rsmq import BYTES, RSMQ
 from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.spark.connection_options import ConnectionOptions
-from rsmq.spark.field_request import pack_fields
-from rsmq.spark.pending_request import PendingRequest, read_replies
-from rsmq.spark.scan import PendingStep
-from rsmq.spark.source_options import SourceOptions
+from rsmq.spark.read.field_request import pack_fields
+from rsmq.spark.read.pending_request import PendingRequest, read_replies
+from rsmq.spark.read.scan import PendingStep
+from rsmq.spark.read.source_options import SourceOptions
 from rsmq.transport.socket import pack
 from rsmq.transport.threads.routed_client import open_routed_pool
 from rsmq.transport.url import is_group_url, option_names

@@ -18,15 +18,15 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.option_reader import refuse_table
-from rsmq.spark.reasons import REASON_COLUMNS
-from rsmq.spark.schema import build_schema, check_schema
-from rsmq.spark.sink_options import SinkOptions, parse_sink_options
-from rsmq.spark.source_options import (
+from rsmq.spark.read.reasons import REASON_COLUMNS
+from rsmq.spark.read.schema import build_schema, check_schema
+from rsmq.spark.read.source_options import (
     check_read_options,
     parse_snapshot_options,
     parse_source_options,
     parse_stream_options,
 )
+from rsmq.spark.write.sink_options import SinkOptions, parse_sink_options
 
 
 class RsmqDataSource(DataSource):
@@ -45,7 +45,7 @@ class RsmqDataSource(DataSource):
         return build_schema(check_read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from rsmq.spark.batch_read import PushdownReader, SnapshotReader  # noqa: PLC0415
+        from rsmq.spark.read.batch_read import PushdownReader, SnapshotReader  # noqa: PLC0415
 
         refuse_table(self.options)
         check_schema(schema)
@@ -55,7 +55,7 @@ class RsmqDataSource(DataSource):
         return reader_class(source, options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from rsmq.spark.stream import StreamReader  # noqa: PLC0415
+        from rsmq.spark.stream.reader import StreamReader  # noqa: PLC0415
 
         refuse_table(self.options)
         check_schema(schema)
@@ -68,7 +68,7 @@ class RsmqDataSource(DataSource):
         return StreamReader(source, options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        from rsmq.spark.sink import BatchWriter  # noqa: PLC0415
+        from rsmq.spark.write.sink import BatchWriter  # noqa: PLC0415
 
         options = self._prepare_write(schema, overwrite, streaming=False)
         return BatchWriter(options, schema)
@@ -78,7 +78,7 @@ class RsmqDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        from rsmq.spark.sink import StreamWriter  # noqa: PLC0415
+        from rsmq.spark.write.sink import StreamWriter  # noqa: PLC0415
 
         options = self._prepare_write(schema, overwrite, streaming=True)
         return StreamWriter(options, schema)
@@ -90,7 +90,7 @@ class RsmqDataSource(DataSource):
         *,
         streaming: bool,
     ) -> SinkOptions:
-        from rsmq.spark.sink import prepare_write  # noqa: PLC0415
+        from rsmq.spark.write.sink import prepare_write  # noqa: PLC0415
 
         refuse_table(self.options)
         if overwrite:

@@ -12,7 +12,6 @@ Workers: register a function as a handler, and have it called with the messages 
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.logging import DetailedLogging, JSONLines, Logging, MessageFilter
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
     DeadLetter,
     Defer,
@@ -29,7 +28,8 @@ from rsmq.worker.outcome import (
 from rsmq.worker.registry import WorkerInfo, held_by, list_workers
 from rsmq.worker.router import Router
 from rsmq.worker.routing import event_payload, json_field
-from rsmq.worker.runtime.invoke import current_message
+from rsmq.worker.run.invoke import current_message
+from rsmq.worker.state.numbers import Numbers
 from rsmq.worker.worker import Worker
 
 __all__ = [

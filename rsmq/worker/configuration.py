@@ -12,7 +12,6 @@ from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.type_variables import B_co, D, E
-from rsmq.worker.client_place import clients_of
 from rsmq.worker.listener import (
     HandlerDecorator,
     Handlers,
@@ -24,11 +23,12 @@ from rsmq.worker.listener import (
 )
 from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Middleware
+from rsmq.worker.places.client_place import clients_of
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
 if TYPE_CHECKING:
-    from rsmq.worker.webhook import Webhook, WebhookOptions
+    from rsmq.push.webhook import Webhook, WebhookOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -410,7 +410,7 @@ class Configuration(Generic[B_co]):
             InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
                 the URL's host is an address that is not allowed.
         """
-        from rsmq.worker.webhook import (  # noqa: PLC0415 - needs an extra
+        from rsmq.push.webhook import (  # noqa: PLC0415 - needs an extra
             WebhookOptions,
             make_webhook,
         )

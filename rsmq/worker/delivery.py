@@ -13,7 +13,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message, to_stored
 from rsmq.type_variables import B_co
-from rsmq.worker.failure import Failure
+from rsmq.worker.state.failure import Failure
 
 
 class DeliveredLease(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
+from rsmq.push.gate import Gate
 from rsmq.wire.limits import (
     MAX_BATCH,
     MAX_RECEIVES,
@@ -20,7 +21,6 @@ from rsmq.wire.limits import (
     check_duration,
     check_whole_number,
 )
-from rsmq.worker.gate import Gate
 from rsmq.worker.outcome import (
     DEFAULT_MAX_DEFERRALS,
     DEFAULT_MAX_DEFERRED_SECONDS,

@@ -14,11 +14,11 @@ from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.error_reader import read_error
-from rsmq.worker.failure import Failure, summarize
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import Defer
-from rsmq.worker.runtime.invoke import current_message
+from rsmq.worker.run.invoke import current_message
+from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.failure import Failure, summarize
 
 _log = get_logger("rsmq.worker")
 

@@ -14,9 +14,9 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.guarded_log import get_logger
-from rsmq.operations import worker as worker_operations
-from rsmq.operations.worker import Identity, RegisteredWorker, list_in_flight, register_worker
 from rsmq.transport.process_identity import has_died
+from rsmq.worker import operations as worker_operations
+from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, register_worker
 
 #: Seconds between two heartbeats, and without a heartbeat until a worker counts as dead.
 HEARTBEAT_SECONDS = 1.0

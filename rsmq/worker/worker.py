@@ -33,34 +33,34 @@ from rsmq.errors import (
     RSMQError,
 )
 from rsmq.guarded_log import get_logger
-from rsmq.operations.worker import unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co
 from rsmq.wire.limits import check_duration, check_whole_number
-from rsmq.worker.async_client import AsyncClient
-from rsmq.worker.burst import POLL_SECONDS, Burst
+from rsmq.worker.children.child_process import ChildSettings
+from rsmq.worker.children.child_state import is_child
+from rsmq.worker.children.import_name import find_import_name
+from rsmq.worker.children.processes import ChildProcesses, ThreadsWithChildren
 from rsmq.worker.configuration import Configuration
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
 )
+from rsmq.worker.loop.burst import POLL_SECONDS, Burst
+from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
+from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks, Middleware
-from rsmq.worker.numbers import Numbers
-from rsmq.worker.open_lane import open_lane
+from rsmq.worker.operations import unregister_worker
+from rsmq.worker.places.async_client import AsyncClient
+from rsmq.worker.places.cell_access import CellAccess
+from rsmq.worker.places.cell_opener import CellOpener
+from rsmq.worker.places.namespaces import make_cells_of_child, make_namespaces
+from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.registry import register
-from rsmq.worker.runtime.cell_access import CellAccess
-from rsmq.worker.runtime.cell_opener import CellOpener
-from rsmq.worker.runtime.child_process import ChildSettings
-from rsmq.worker.runtime.child_state import is_child
-from rsmq.worker.runtime.import_name import find_import_name
-from rsmq.worker.runtime.invoke import Invoker, current_job
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.loop import WorkerLoop
-from rsmq.worker.runtime.namespaces import make_cells_of_child, make_namespaces
-from rsmq.worker.runtime.processes import ChildProcesses, ThreadsWithChildren
-from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
-from rsmq.worker.runtime.tasks import Tasks
-from rsmq.worker.runtime.threads import Threads
+from rsmq.worker.run.invoke import Invoker, current_job
+from rsmq.worker.run.tasks import Tasks
+from rsmq.worker.run.threads import Threads
+from rsmq.worker.state.lane import Lane
+from rsmq.worker.state.numbers import Numbers
 
 _log = get_logger("rsmq.worker")
 

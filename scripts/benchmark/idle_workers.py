@@ -47,7 +47,12 @@ WARM_UP_SECONDS = 5.0  # after which the processes have found out which of them 
 SECONDS_PER_STOP = 3.0
 MESSAGES_BEFORE_STOP = 5
 TIMEOUT_SECONDS = 60.0
-SCRIPTS = ("receive_for_worker", "settle_messages", "send_heartbeat", "get_queue_attributes")
+SCRIPTS = {
+    "receive_for_worker": "worker",
+    "settle_messages": "worker",
+    "send_heartbeat": "worker",
+    "get_queue_attributes": "",
+}
 
 
 def work(url: str) -> None:
@@ -128,7 +133,7 @@ def stop_and_send(rsmq: RSMQ, handled: list[Handled]) -> float:
 
 def count_commands(server: Server, commands: Counter[str]) -> None:
     """Count the commands that clients send, without those of scripts, until the last message."""
-    scripts = {load(name).sha1.decode(): name for name in SCRIPTS}
+    scripts = {load(name, feature).sha1.decode(): name for name, feature in SCRIPTS.items()}
     with redis.Redis(port=server.port).monitor() as monitor:
         commands["MONITOR"] = 1
         for each in monitor.listen():

@@ -1,5 +1,5 @@
 """
-A check that keys, counters and fields of extensions are spelled only in rsmq/wire and rsmq/lua.
+A check that keys, counters and fields of extensions are spelled only in rsmq/wire and in scripts.
 
 Docstrings, and texts for people (strings with a space), may contain them.
 """

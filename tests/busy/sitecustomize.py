@@ -19,7 +19,10 @@ from time import sleep
 _SLOWED = {
     "redis.connection": {"AbstractConnection": ("send_packed_command", "read_response")},
     "redis.asyncio.connection": {"AbstractConnection": ("send_packed_command", "read_response")},
-    "rsmq.transport.multiplexed": {"MultiplexedConnection": ("send",), "Request": ("wait",)},
+    "rsmq.transport.asyncio_.multiplexed": {
+        "MultiplexedConnection": ("send",),
+        "Request": ("wait",),
+    },
     "rsmq.transport.socket": {"SocketConnection": ("send_packed_command", "read_response")},
 }
 

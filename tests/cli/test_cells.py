@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from rsmq._sync import membership
-from rsmq.operations.worker import (
+from rsmq.wire.cells import cell_of_key
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
@@ -16,7 +17,6 @@ from rsmq.operations.worker import (
     register_worker,
     settle_messages,
 )
-from rsmq.wire.cells import cell_of_key
 from tests.cli.test_exporter import scrape
 from tests.servers import free_port
 from tests.sets import SetOfCells, set_of_cells

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rsmq import BYTES
-from rsmq.operations.worker import (
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,

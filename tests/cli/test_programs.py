@@ -9,7 +9,7 @@ import pytest
 
 from rsmq.cli.app.output import format_table
 from rsmq.cli.commands.worker_control import _HEADINGS, _row
-from rsmq.operations.worker import Identity, register_worker
+from rsmq.worker.operations import Identity, register_worker
 from rsmq.worker.registry import WorkerInfo, read_workers
 
 

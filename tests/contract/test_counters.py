@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq.operations.spark.in_flight_batches import (
+from rsmq.spark.operations.batches import (
     Batch,
     lease_messages,
     name_part,
     parse_receipts,
 )
-from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
+from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker
 
 #: Stored values, and the numbers that they are read as.
 STORED = {

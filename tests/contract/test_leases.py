@@ -10,8 +10,8 @@ import pytest
 from rsmq import BYTES, QueueNotFound
 from rsmq.errors import BatchLost, CheckpointSetBack, LeaseTakenOver
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
-from rsmq.operations.spark import in_flight_batches
-from rsmq.operations.spark.in_flight_batches import (
+from rsmq.spark.operations import batches as in_flight_batches
+from rsmq.spark.operations.batches import (
     Batch,
     DeadLetterPolicy,
     acknowledge_leased,
@@ -27,7 +27,7 @@ from rsmq.operations.spark.in_flight_batches import (
     release_leased,
     take_over_lease,
 )
-from rsmq.operations.spark.staged_writes import (
+from rsmq.spark.operations.staged_writes import (
     decide_write,
     finish_write,
     publish_staged,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq.operations.worker import (
+from rsmq.wire.keys import Namespace
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
@@ -14,7 +15,6 @@ from rsmq.operations.worker import (
     register_worker,
     settle_messages,
 )
-from rsmq.wire.keys import Namespace
 from tests.contract.conftest import CLUSTERS, Env
 
 DAY = 86_400_000

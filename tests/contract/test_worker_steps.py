@@ -11,8 +11,9 @@ import redis
 
 from rsmq import QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.model import DeadLetterReason
-from rsmq.operations import worker as workers
-from rsmq.operations.worker import (
+from rsmq.wire.keys import Namespace
+from rsmq.worker import operations as workers
+from rsmq.worker.operations import (
     MAX_BODY_BYTES,
     Group,
     Identity,
@@ -27,7 +28,6 @@ from rsmq.operations.worker import (
     settle_messages,
     unregister_worker,
 )
-from rsmq.wire.keys import Namespace
 from tests.contract.conftest import CLUSTERS, Env
 
 DAY = 86_400_000

@@ -156,7 +156,7 @@ def test_new_queue_of_the_same_name_has_no_record_of_a_division(namespace, raw, 
 
 @pytest.mark.parametrize("changed", ["vt", "delay", "x:divided"])
 def test_division_changes_nothing_if_a_value_has_changed(namespace, raw, rsmq, changed):
-    from rsmq.operations.doctor import divide_milliseconds
+    from rsmq.doctor.operations import divide_milliseconds
 
     store_milliseconds(namespace, raw)
     operation = divide_milliseconds(
@@ -300,7 +300,7 @@ def test_missing_or_unreadable_time_becomes_time_of_repair(namespace, raw, store
 
 
 def test_repair_keeps_attribute_that_was_set_since_examination(namespace, raw, rsmq):
-    from rsmq.operations.doctor import repair_fields
+    from rsmq.doctor.operations import repair_fields
 
     raw.hset(namespace.hash(), "vt", "0.5")
     keys = rsmq.namespace.queue("q")

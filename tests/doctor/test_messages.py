@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq.doctor import repair
-from rsmq.operations.doctor import (
+from rsmq.doctor.operations import (
     remove_ghost_ids,
     remove_orphan_fields,
     replace_ids,

@@ -13,8 +13,8 @@ from redis.cluster import RedisCluster
 
 from rsmq import RSMQ
 from rsmq.doctor import examine, repair
+from rsmq.doctor.operations import examine_rights
 from rsmq.doctor.server_faults import REQUIRED_COMMANDS
-from rsmq.operations.doctor import examine_rights
 from tests.engines import engine_path
 from tests.servers import Server, redis_7
 

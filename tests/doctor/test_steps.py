@@ -8,7 +8,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.doctor import repair
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
-from rsmq.operations.doctor import (
+from rsmq.doctor.operations import (
     FIRST_STEP,
     NOW_MS,
     examine_messages,

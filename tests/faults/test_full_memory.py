@@ -8,21 +8,20 @@ added to one of them.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
-from rsmq.lua.load import load
+from rsmq.lua.load import load, script_names
 from rsmq.worker import Worker
 from tests.servers import Server, redis_7, redis_62
 
-NAMES = sorted(path.stem for path in Path("rsmq/lua").glob("*.lua"))
+FEATURES = dict(script_names())
 #: The commands for which a script needs the right to write.
 WRITES = re.compile(rb"'(SADD|SREM|[HZL]?SET(NX)?|[HZ]INCRBY|ZADD|[HZL]REM|HDEL|UNLINK|DEL"
                     rb"|P?EXPIRE|PERSIST|PUBLISH|[LR]PUSH|LTRIM|XADD)'")  # fmt: skip
-WRITING = {name for name in NAMES if WRITES.search(load(name).source)}
+WRITING = {name for name, feature in FEATURES.items() if WRITES.search(load(name, feature).source)}
 
 H, Z = "rsmq:q:Q", "rsmq:q"
 DEAD = ["rsmq:dead:Q", "rsmq:dead"]
@@ -164,7 +163,7 @@ def call(raw, name, keys, args, id):
     texts = {"{id}": id, "{empty}": "rsmq:empty", "{empty}:Q": "rsmq:empty:Q"}
     keys = [texts.get(key, key) for key in keys]
     args = [texts.get(arg, arg) for arg in args]
-    return raw.eval(load(name).source, len(keys), *keys, *args)
+    return raw.eval(load(name, FEATURES[name]).source, len(keys), *keys, *args)
 
 
 def test_every_script_that_writes_is_in_a_table():

@@ -6,9 +6,9 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import ReplyLost
-from rsmq.operations.worker import receive_for_worker
 from rsmq.worker import Worker
-from rsmq.worker.runtime import prefetch
+from rsmq.worker.operations import receive_for_worker
+from rsmq.worker.receive import prefetch
 from tests.faults.conftest import Link
 from tests.servers import Server, redis_7
 

@@ -11,7 +11,7 @@ import redis
 
 from rsmq import RSMQ, Cells, NotReplicated
 from rsmq.doctor import examine
-from rsmq.operations.doctor import examine_rights
+from rsmq.doctor.operations import examine_rights
 from rsmq.worker import Worker, list_workers
 from tests.clusters import slot_of
 from tests.contract.conftest import PRODUCER

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.operations.worker import (
+from rsmq.wire.keys import Namespace
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
@@ -24,7 +25,6 @@ from rsmq.operations.worker import (
     settle_messages,
     unregister_worker,
 )
-from rsmq.wire.keys import Namespace
 from tests.faults.slot_steps import Step
 
 #: The endings of the keys that scripts use without declaring them: users may lack the right to

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rsmq import InvalidValue
 from rsmq.metrics import BridgeMetrics
 from rsmq.migrate import Bridge, Inward, Lists, Outward, Server, ToList, ToStream
-from rsmq.operations.migration import OutgoingMessage, forward_messages
+from rsmq.migrate.operations import OutgoingMessage, forward_messages
 from tests.migrate.stored import read_bodies
 from tests.servers import free_port
 from tests.workers.polling import wait_until

@@ -8,7 +8,7 @@ import redis.exceptions as redis_errors
 from rsmq import QueueNotFound
 from rsmq.errors import RunReplaced
 from rsmq.migrate import Server
-from rsmq.operations.migration import (
+from rsmq.migrate.operations import (
     IncomingMessage,
     OutgoingMessage,
     RunClaim,

@@ -25,20 +25,20 @@ from hypothesis.stateful import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rsmq import RSMQ, TEXT, Cells
-from rsmq.operations.worker import register_worker
 from rsmq.worker import Discard, Middleware, Retry
-from rsmq.worker.client_place import clients_of
 from rsmq.worker.listener import Handlers, Options, make_listener
+from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.cell_access import CellAccess
-from rsmq.worker.runtime.cell_opener import CellOpener
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.loop import WorkerLoop
-from rsmq.worker.runtime.message_state import (
+from rsmq.worker.operations import register_worker
+from rsmq.worker.places.cell_access import CellAccess
+from rsmq.worker.places.cell_opener import CellOpener
+from rsmq.worker.places.client_place import clients_of
+from rsmq.worker.places.namespaces import make_namespaces
+from rsmq.worker.state.lane import Lane
+from rsmq.worker.state.message_state import (
     CallState,
     MessageState,
 )
-from rsmq.worker.runtime.namespaces import make_namespaces
 from tests.scale import scaled
 
 _numbers = itertools.count()

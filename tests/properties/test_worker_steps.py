@@ -24,7 +24,9 @@ from hypothesis.stateful import (
 )
 
 from rsmq import RSMQ, WorkerReplaced
-from rsmq.operations.worker import (
+from rsmq.transport import memory
+from rsmq.wire.keys import Namespace
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
@@ -34,8 +36,6 @@ from rsmq.operations.worker import (
     register_worker,
     settle_messages,
 )
-from rsmq.transport import memory
-from rsmq.wire.keys import Namespace
 from tests.scale import scaled
 
 _numbers = itertools.count()

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from rsmq import RSMQ
-from rsmq.operations.push import change_push_target
 from rsmq.push.addresses import AddressRules
+from rsmq.push.operations import change_push_target
 from rsmq.push.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
 from rsmq.push.targets import parse_target
 from tests.push.conftest import LOCAL, wait_until

@@ -327,7 +327,7 @@ def test_a_url_that_two_parsers_read_differently_is_refused(rsmq):
 
 def test_without_the_extra_the_error_names_it(rsmq, monkeypatch):
     for name in list(sys.modules):
-        if name.startswith(("rsmq.push.http_client", "rsmq.worker.webhook", "aiohttp")):
+        if name.startswith(("rsmq.push.http_client", "rsmq.push.webhook", "aiohttp")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(MissingExtra, match="needs the extra 'push'"):

@@ -23,8 +23,9 @@ from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from rsmq import RSMQ
-from rsmq.spark import RsmqDataSource, connections, sink
+from rsmq.spark import RsmqDataSource, connections
 from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.write import sink
 from rsmq.wire.keys import Namespace
 
 _numbers = itertools.count()

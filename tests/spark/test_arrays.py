@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.spark.field_request import pack_fields
+from rsmq.spark.read.field_request import pack_fields
 from rsmq.transport.socket import pack
 from rsmq.wire.id_arrays import parse_sent_us_array
 from rsmq.wire.ids import make_id_suffixes, parse_sent_us

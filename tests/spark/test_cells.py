@@ -7,10 +7,10 @@ from pyspark.sql.datasource import EqualTo
 
 from rsmq import Cells, CellsMismatch
 from rsmq.spark import CellFailed, CheckpointSetBack, InvalidOption
-from rsmq.spark.acknowledgement import acknowledge_offset
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.connections import get_home, get_servers
-from rsmq.spark.task_writer import TaskWriter
+from rsmq.spark.stream.acknowledgement import acknowledge_offset
+from rsmq.spark.write.task_writer import TaskWriter
 from rsmq.wire.cells import cell_of_key, name_of_cell
 from rsmq.wire.keys import Namespace
 from tests.servers import Server, redis_7

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rsmq.spark.connections import Server
-from rsmq.spark.message_fetch import MessageFetch, Wanted
+from rsmq.spark.read.message_fetch import MessageFetch, Wanted
 
 KINDS = ("new", "received", "dead", "ghost", "orphan", "count only", "first only", "odd count")
 PROJECTIONS = (None, "id,message,receive_count,first_received", "id,receive_count", "id,message")

@@ -11,14 +11,14 @@ from pyspark import cloudpickle
 from redis.exceptions import AuthenticationError
 
 from rsmq import QueueNotFound, RSMQError
-from rsmq.operations.spark.in_flight_batches import DeadLetterPolicy
 from rsmq.spark import InvalidOption, RsmqDataSource
-from rsmq.spark.sink_options import parse_sink_options
-from rsmq.spark.source_options import (
+from rsmq.spark.operations.batches import DeadLetterPolicy
+from rsmq.spark.read.source_options import (
     parse_snapshot_options,
     parse_source_options,
     parse_stream_options,
 )
+from rsmq.spark.write.sink_options import parse_sink_options
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Env, columns
 

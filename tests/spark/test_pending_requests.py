@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from rsmq.spark.connections import Server
-from rsmq.spark.pending_request import PendingRequest
+from rsmq.spark.read.pending_request import PendingRequest
 from rsmq.transport.socket import pack
 
 PING = list(pack((b"PING",)))

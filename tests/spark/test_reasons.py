@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rsmq.spark import InvalidOption
-from rsmq.spark.reasons import REASON_COLUMNS
+from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.worker import Worker
 
 WHOLE = {

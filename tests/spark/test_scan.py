@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from rsmq.errors import ScanBroken
-from rsmq.spark import batch_read
 from rsmq.spark.connections import Server
-from rsmq.spark.scan import Shard, count_shards, scan_shard
+from rsmq.spark.read import batch_read
+from rsmq.spark.read.scan import Shard, count_shards, scan_shard
 from tests.scale import scaled
 from tests.spark.conftest import Env
 

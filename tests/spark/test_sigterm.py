@@ -12,10 +12,10 @@ import time
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
-from rsmq.spark.batch_parts import BatchParts
-from rsmq.spark.heartbeat import Heartbeat
-from rsmq.spark.successive_threads import SuccessiveThreads
+from rsmq.spark.operations.batches import MAX_PART_MESSAGES
+from rsmq.spark.stream.batch_parts import BatchParts
+from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.successive_threads import SuccessiveThreads
 
 GROUP = "movers"
 

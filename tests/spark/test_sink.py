@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
-from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, sink
+from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
+from rsmq.spark.write import sink
 from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
@@ -732,7 +733,7 @@ def test_a_call_has_a_limited_number_of_messages_and_bytes(
     env, queue, delivery, monkeypatch, batch_size
 ):
     """A body that is larger than a call is sent alone."""
-    from rsmq.spark import task_writer
+    from rsmq.spark.write import task_writer
 
     monkeypatch.setattr(task_writer, "_MAX_CALL_BYTES", 10)
     bodies = ["a" * size for size in (4, 4, 4, 25, 1, 1, 1, 1, 9, 2, 10, 11, 0, 0)]

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rsmq.spark import batch_read
+from rsmq.spark.read import batch_read
 from tests.scale import scaled
 from tests.spark.conftest import Env
 

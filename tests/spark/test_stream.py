@@ -16,21 +16,17 @@ from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.errors import LeaseTakenOver
-from rsmq.operations.spark import in_flight_batches as operations
-from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES, acquire_lease
-from rsmq.spark import (
-    AcknowledgeListener,
-    BatchLost,
-    CheckpointSetBack,
-    InvalidOption,
+from rsmq.spark import AcknowledgeListener, BatchLost, CheckpointSetBack, InvalidOption, connections
+from rsmq.spark.operations import batches as operations
+from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
+from rsmq.spark.stream.batch_fill import BatchLimits
+from rsmq.spark.stream.reader import (
     acknowledgement,
     batch_parts,
-    connections,
+    group_parts,
     lease_holder,
     stream_queues,
 )
-from rsmq.spark.batch_fill import BatchLimits
-from rsmq.spark.stream import group_parts
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
@@ -1084,7 +1080,9 @@ def test_listener_of_another_place_stores_nothing_and_warns_once(env, queue, cap
         listener.onQueryTerminated(FakeEvent(None, run))
     assert len(env.scores()) == 1  # the query itself has acknowledged the batch before
     assert {key.split(b":")[0] for key in env.raw.keys(f"*{env.ns}[-}}:]*")} == {env.ns.encode()}
-    (record,) = [each for each in caplog.records if each.name == "rsmq.spark.acknowledgement"]
+    (record,) = [
+        each for each in caplog.records if each.name == "rsmq.spark.stream.acknowledgement"
+    ]
     assert f"A query reads namespace '{env.ns}' (a namespace without cells)" in record.message
     assert "Add a listener with the ns and the cells" in record.message
 
@@ -1112,7 +1110,7 @@ def test_offsets_of_an_earlier_library_lack_the_namespace(env, queue, caplog, gr
     query.restart()
     assert [ids(rows) for rows in query.run_until_empty()] == [[sent[1]], [sent[2]]]
     assert [offset.get("ns") for offset in query.offsets] == [None, env.ns, env.ns]
-    assert not [each for each in caplog.records if each.name == "rsmq.spark.acknowledgement"]
+    assert not [each for each in caplog.records if each.name == "rsmq.spark.stream.acknowledgement"]
 
 
 def test_asynchronous_progress_is_refused(env, queue):

@@ -14,19 +14,14 @@ import redis
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rsmq.errors import LeaseTakenOver
-from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
-from rsmq.spark import (
-    AcknowledgeListener,
-    batch_parts,
-    done_batches,
-    lease_holder,
-    task_process,
-)
-from rsmq.spark.acknowledgement import find_offsets
-from rsmq.spark.batch_fill import BatchLimits
-from rsmq.spark.batch_parts import BatchParts
-from rsmq.spark.heartbeat import Heartbeat
-from rsmq.spark.stream_queues import StreamQueues
+from rsmq.spark import AcknowledgeListener, task_process
+from rsmq.spark.operations.batches import MAX_PART_MESSAGES
+from rsmq.spark.stream import batch_parts, done_batches, lease_holder
+from rsmq.spark.stream.acknowledgement import find_offsets
+from rsmq.spark.stream.batch_fill import BatchLimits
+from rsmq.spark.stream.batch_parts import BatchParts
+from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.stream_queues import StreamQueues
 from tests.spark.conftest import crash_at_call, json_round_trip
 
 

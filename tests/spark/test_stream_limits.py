@@ -8,9 +8,10 @@ import msgpack
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rsmq.spark import InvalidOption, NewerVersion, backlog, batch_delay, batch_parts
-from rsmq.spark.acknowledgement import acknowledge_offset
+from rsmq.spark import InvalidOption, NewerVersion
 from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.stream import backlog, batch_delay, batch_parts
+from rsmq.spark.stream.acknowledgement import acknowledge_offset
 from tests.spark.test_stream import ids, poll_idle, send
 
 

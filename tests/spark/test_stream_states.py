@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from rsmq.spark import lease_holder
+from rsmq.spark.stream import lease_holder
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, crash_at_call
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rsmq.worker.runtime.channel import Channel
+from rsmq.worker.children.channel import Channel
 
 
 @pytest.fixture

@@ -2,102 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 import re
 from hashlib import sha1
 from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ, AsyncRSMQ, lua, operations
-from rsmq.lua.load import load
+import rsmq
+from rsmq.lua.load import load, script_names
 from rsmq.wire import fields, refusals
 from rsmq.wire.keys import Namespace
 
-FOLDER = Path(lua.__file__).parent
-FRAGMENT_FOLDER = FOLDER / "fragments"
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
-FRAGMENTS = sorted(path.name for path in FRAGMENT_FOLDER.glob("*.lua"))
+PACKAGE = Path(rsmq.__file__).parent
+#: The folder of each script.
+FOLDERS = {
+    name: PACKAGE / feature / "scripts" if feature else PACKAGE / "lua"
+    for name, feature in sorted(script_names())
+}
+SCRIPTS = list(FOLDERS)
+FEATURES = dict(script_names())
+FRAGMENTS = {path.stem: path for path in sorted(PACKAGE.glob("**/fragments/*.lua"))}
 SLOT = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\] (\S+) +(.+)$", re.MULTILINE)
 # All slots from a number on have one name.
 REST = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\.\.\.\] (\S+) +(.+)$", re.MULTILINE)
-#: Scripts that are steps of an operation of another name.
-STEPS = {
-    "begin_send": "send_messages",
-    "finish_send": "send_messages",
-    "dead_letter_sources": "redrive_messages",
-    "dead_letter_origins": "redrive_messages",
-    "received_messages": "recover_messages",
-    "require_queues": "receive_messages",
-    "count_hidden": "receive_messages",
-}
-#: Operations without a method: only layers above the clients use them, through ``run``.
-WITHOUT_METHOD = {
-    "change_push_target",
-    "list_push_targets",
-    "acknowledge_leased",
-    "send_heartbeat",
-    "record_quarantine_run",
-    "dead_letter_messages",
-    "divide_milliseconds",
-    "register_worker",
-    "forward_messages",
-    "list_in_flight",
-    "add_copies",
-    "unregister_worker",
-    "list_workers",
-    "new_messages",
-    "settle_messages",
-    "move_from_list",
-    "move_from_queue",
-    "move_from_sorted_set",
-    "receive_for_worker",
-    "check_staged",
-    "decide_write",
-    "extend_leased",
-    "finish_write",
-    "begin_move",
-    "claim_cell",
-    "claim_name",
-    "keep_name",
-    "describe_queues",
-    "count_unbegun",
-    "forget_dead_worker",
-    "forget_copies",
-    "forget_set_aside",
-    "delete_expired_leases",
-    "get_messages",
-    "acquire_lease",
-    "keep_acknowledged",
-    "lease_messages",
-    "release_lease",
-    "count_fitting",
-    "take_over_lease",
-    "release_leased",
-    "open_copy",
-    "publish_staged",
-    "restore_messages",
-    "restore_totals",
-    "scan_ids",
-    "examine_fields",
-    "examine_index",
-    "examine_keys",
-    "examine_messages",
-    "examine_queue",
-    "examine_rights",
-    "repair_fields",
-    "repair_listing",
-    "repair_scores",
-    "persist_keys",
-    "replace_ids",
-    "remove_extensions",
-    "remove_ghost_ids",
-    "remove_orphan_fields",
-    "restore_orphan_bodies",
-    "stage_messages",
-}
 CODES = {
     value
     for name, value in vars(refusals).items()
@@ -106,7 +33,22 @@ CODES = {
 
 
 def text_of(name):
-    return (FOLDER / f"{name}.lua").read_text()
+    return (FOLDERS[name] / f"{name}.lua").read_text()
+
+
+def includes(text):
+    return re.findall(r"^ *-- @include (\w+)\.lua$", text, re.MULTILINE)
+
+
+def functions_of(fragment):
+    return re.findall(r"^local function (\w+)", FRAGMENTS[fragment].read_text(), re.MULTILINE)
+
+
+def uses(code, fragment):
+    return any(
+        re.search(rf"\b{function}\(|\bpcall\({function}\b", code)
+        for function in functions_of(fragment)
+    )
 
 
 def header_and_code(name):
@@ -180,53 +122,101 @@ def test_errors_in_the_header_are_those_in_the_code(name):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_includes_exactly_the_fragments_that_it_uses(name):
-    header, code = header_and_code(name)
-    included = re.findall(r"^ *-- @include (\S+)$", header + code, re.MULTILINE)
+    text = text_of(name)
+    code = re.sub(r"--.*", "", text)
+    included = includes(text)
+    in_blocks = {
+        needed
+        for indent, fragment in re.findall(r"^( *)-- @include (\w+)", text, re.MULTILINE)
+        if indent
+        for needed in includes(FRAGMENTS[fragment].read_text())
+    }
+
     for fragment in FRAGMENTS:
-        functions = re.findall(
-            r"^local function (\w+)", (FRAGMENT_FOLDER / fragment).read_text(), re.MULTILINE
-        )
-        other_code = code + "".join(
-            (FRAGMENT_FOLDER / other).read_text() for other in included if other != fragment
-        )
-        used = any(re.search(rf"\b{function}\(", other_code) for function in functions)
-        assert used == (fragment in included), fragment
+        if fragment in included:
+            assert uses(code, fragment) or fragment in in_blocks, fragment
+        else:
+            assert not uses(code, fragment), fragment
 
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)
-def test_a_fragment_defines_functions_and_includes_nothing(fragment):
-    text = (FRAGMENT_FOLDER / fragment).read_text()
+def test_a_fragment_includes_exactly_the_fragments_that_it_uses(fragment):
+    text = FRAGMENTS[fragment].read_text()
+    code = re.sub(r"--.*", "", text)
+    included = includes(text)
+    reached = set(included)
+    for name in included:
+        reached |= all_fragments(name)
+
+    for other in FRAGMENTS.keys() - {fragment}:
+        if other in included:
+            assert uses(code, other), other
+        else:
+            assert not uses(code, other) or other in reached, other
+
+
+def all_fragments(fragment):
+    """The fragments that a fragment includes, and those that these include."""
+    direct = includes(FRAGMENTS[fragment].read_text())
+    return set(direct).union(*map(all_fragments, direct))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_loader_defines_each_function_that_is_used(name):
+    source = load(name, FEATURES[name]).source.decode()
+    defined = re.findall(r"^local function (\w+)", source, re.MULTILINE)
+    for fragment in FRAGMENTS:
+        if uses(re.sub(r"--.*|function \w+", "", source), fragment):
+            assert set(functions_of(fragment)) <= set(defined)
+    if not re.search(r"^ +-- @include", text_of(name), re.MULTILINE):
+        assert len(defined) == len(set(defined))
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_a_fragment_defines_functions_only(fragment):
+    text = FRAGMENTS[fragment].read_text()
     outside = re.sub(r"(?ms)^local function .*?^end$", "", text)
 
-    assert "@include" not in text
     assert all(not line or line.startswith("--") for line in outside.splitlines())
 
 
-def test_every_script_has_one_builder_and_a_method_of_both_clients():
-    assert STEPS.keys() <= set(SCRIPTS)
-    modules = [
-        importlib.import_module(found.name)
-        for found in pkgutil.walk_packages(operations.__path__, "rsmq.operations.")
-    ]
-    builders = [
-        name
-        for module in modules
-        for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__
-    ]
-    for name in {STEPS.get(name, name) for name in SCRIPTS}:
-        assert builders.count(name) == 1
-        assert hasattr(RSMQ, name) == hasattr(AsyncRSMQ, name) == (name not in WITHOUT_METHOD)
+@pytest.mark.parametrize("feature", sorted({*FEATURES.values()}))
+def test_a_fragment_of_one_feature_is_in_its_folder(feature):
+    users = {
+        fragment: {
+            FEATURES[name]
+            for name in SCRIPTS
+            for included in includes(text_of(name))
+            if fragment in {included, *all_fragments(included)}
+        }
+        for fragment in FRAGMENTS
+    }
+    own = {each for each, path in FRAGMENTS.items() if feature and feature in path.parts}
+
+    assert own == {each for each, of in users.items() if feature and of == {feature}}
+
+
+def test_every_script_is_loaded_by_one_module_of_its_feature():
+    places = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).parts
+        if "operations" in parts or parts[-1] == "operations.py":
+            feature = "" if parts[0] == "operations" else parts[0]
+            for string in re.findall(r'"(\w+)"', path.read_text()):
+                if FEATURES.get(string) == feature:
+                    places.setdefault(string, set()).add(path)
+
+    assert {name: len(found) for name, found in places.items()} == dict.fromkeys(SCRIPTS, 1)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_loader_expands_and_names_a_script(name):
-    script = load(name)
+    script = load(name, FEATURES[name])
 
     assert script.name == name
     assert b"-- @include" not in script.source
     assert script.sha1 == sha1(script.source).hexdigest().encode()
-    assert load(name) is script
+    assert load(name, FEATURES[name]) is script
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -238,7 +228,7 @@ def test_attribute_fields_are_read_in_the_order_that_python_expects():
     from rsmq.wire.fields import ATTRIBUTE_FIELDS
 
     fields_of_script = re.findall(
-        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("fragments/describe"), re.DOTALL)[1]
+        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", FRAGMENTS["describe"].read_text(), re.DOTALL)[1]
     )
 
     assert tuple(fields_of_script) == ATTRIBUTE_FIELDS
@@ -251,7 +241,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED)}
     code = "".join(
         line.partition("--")[0] + "\n"
-        for path in FOLDER.glob("**/*.lua")
+        for path in PACKAGE.glob("**/*.lua")
         for line in path.read_text().splitlines()
     )
     # A literal, or the end of a pattern.
@@ -267,7 +257,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
 
 def test_no_script_compares_texts_by_the_locale_of_the_server():
     """In Lua, ``<`` orders texts by the locale: ``x;`` is before ``x:`` in most of them."""
-    for path in FOLDER.glob("**/*.lua"):
+    for path in PACKAGE.glob("**/*.lua"):
         code = re.sub("--.*", "", path.read_text())
         text = r"(?:'[^'\n]*'|string\.sub\([^()]*\))"
 
@@ -277,7 +267,7 @@ def test_no_script_compares_texts_by_the_locale_of_the_server():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
     """While a slot moves, such a key can be on another node than those in KEYS."""
-    code = re.sub("--.*", "", load(name).source.decode())
+    code = re.sub("--.*", "", load(name, FEATURES[name]).source.decode())
     has_undeclared = re.search(r"'[^'\n]*:x:|\bnamespace \.\. '", code) is not None
 
     assert has_undeclared == ("local function require_local_beside(" in code)

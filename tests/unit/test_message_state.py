@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.worker.runtime.message_state import (
+from rsmq.worker.state.message_state import (
     CallEvent,
     CallState,
     MessageEvent,

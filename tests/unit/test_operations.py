@@ -46,8 +46,8 @@ from rsmq.operations.queues import (
 )
 from rsmq.operations.restore import RestoredMessage, restore_messages
 from rsmq.operations.sending import send_messages, send_raws
-from rsmq.operations.spark.staged_writes import stage_messages
 from rsmq.operations.time_limit import TimeLimit
+from rsmq.spark.operations.staged_writes import stage_messages
 from rsmq.wire import limits
 from rsmq.wire.keys import Namespace
 from tests.expect import refused

@@ -8,7 +8,8 @@ import pytest
 
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker import outcome
-from rsmq.worker.error_reader import read_error
+from rsmq.worker.children.channel import Channel
+from rsmq.worker.children.remote_results import describe_failure, restore_error
 from rsmq.worker.outcome import (
     DeadLetter,
     Discard,
@@ -19,8 +20,7 @@ from rsmq.worker.outcome import (
     Unroutable,
     fixed,
 )
-from rsmq.worker.runtime.channel import Channel
-from rsmq.worker.runtime.remote_results import describe_failure, restore_error
+from rsmq.worker.state.error_reader import read_error
 from tests.hostile_errors import HOSTILE_ERRORS, make_hostile_error
 
 POLICY = Policy(3, fixed(1), (LookupError,), "dead", "unroutable")

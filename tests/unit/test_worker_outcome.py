@@ -19,12 +19,10 @@ from rsmq.worker import (
     HandlerTimedOut,
     Retry,
     Unroutable,
-    error_reader,
     exponential,
     fixed,
 )
 from rsmq.worker import outcome as outcomes_of_workers
-from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import (
     FIRST_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
@@ -36,6 +34,8 @@ from rsmq.worker.outcome import (
     Withdrawn,
     parse_backoff,
 )
+from rsmq.worker.state import error_reader
+from rsmq.worker.state.error_reader import read_error
 from tests.expect import refused
 
 

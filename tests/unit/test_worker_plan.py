@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, Options, make_listener
-from rsmq.worker.runtime.jobs import BatchJob, SingleJob
-from rsmq.worker.runtime.lane import (
+from rsmq.worker.receive.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
+from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.state.jobs import BatchJob, SingleJob
+from rsmq.worker.state.lane import (
     MAX_PREFETCHED,
     PREFETCH_SECONDS,
     WINDOW_CALLS,
@@ -22,9 +24,7 @@ from rsmq.worker.runtime.lane import (
     CellQueue,
     Lane,
 )
-from rsmq.worker.runtime.message_state import CallEvent, change_call
-from rsmq.worker.runtime.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
-from rsmq.worker.runtime.run_queue import RunQueue
+from rsmq.worker.state.message_state import CallEvent, change_call
 
 NOW = 1000.0
 NAMESPACE = Namespace("ns")

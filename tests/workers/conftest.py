@@ -10,7 +10,7 @@ import pytest
 from rsmq import RSMQ
 from rsmq.transport import memory
 from rsmq.worker import Middleware, Worker
-from rsmq.worker.runtime import loop
+from rsmq.worker.loop import worker_loop as loop
 from tests.workers.polling import wait_until
 
 _numbers = itertools.count()

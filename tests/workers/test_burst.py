@@ -10,15 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from rsmq import RSMQ, InvalidFormat, InvalidValue, NotEmptyInTime
-from rsmq.operations.worker import (
+from rsmq.worker import DeadLetter, Defer, Discard, Retry
+from rsmq.worker.loop import burst
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
     receive_for_worker,
     settle_messages,
 )
-from rsmq.worker import DeadLetter, Defer, Discard, Retry, burst
-from rsmq.worker.runtime.settle import Settler
+from rsmq.worker.settle.settler import Settler
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 

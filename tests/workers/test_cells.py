@@ -16,7 +16,8 @@ from rsmq._sync import membership
 from rsmq.errors import show_type
 from rsmq.wire.cells import cell_of_key, name_of_cell, split_id
 from rsmq.worker import Middleware, Worker, held_by, list_workers
-from rsmq.worker.runtime import cell_access, cell_opener, loop
+from rsmq.worker.loop import worker_loop as loop
+from rsmq.worker.places import cell_access, cell_opener
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 

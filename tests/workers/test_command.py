@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ
-from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
+from rsmq.worker.operations import Identity, register_worker
 from tests.servers import Server, free_port, redis_7
 from tests.workers.polling import wait_until
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rsmq.worker.runtime import dead_workers
+from rsmq.worker.places import dead_workers
 from tests.workers.polling import wait_until
 
 

@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from rsmq import InvalidFormat, InvalidValue
-from rsmq.operations.worker import (
+from rsmq.worker import Defer, Discard, Middleware
+from rsmq.worker.operations import (
     Group,
     Identity,
     ReceiveRequest,
     receive_for_worker,
     settle_messages,
 )
-from rsmq.worker import Defer, Discard, Middleware
 from tests.workers.polling import wait_until
 
 

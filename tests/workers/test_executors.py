@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from rsmq import ExecutorEnded
-from rsmq.worker.runtime import invoke, tasks
+from rsmq.worker.run import invoke, tasks
 from tests.workers.polling import wait_until
 
 

@@ -80,7 +80,7 @@ def test_runs_are_not_interrupted_without_end(env, rsmq, gate, monkeypatch, reas
     deployments = Deployments(env, gate, **limits[reason])
     if reason == "max_runtime":  # its call is not abandoned before the worker stops
         monkeypatch.setattr(
-            "rsmq.worker.runtime.heartbeat.Heartbeat.abandon_hung_calls", lambda *_, **__: None
+            "rsmq.worker.loop.heartbeat.Heartbeat.abandon_hung_calls", lambda *_, **__: None
         )
     id = rsmq.send_message("q", "x")
     deployments.interrupt()

@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 from rsmq.worker import HandlerTimedOut
-from rsmq.worker.runtime import heartbeat, quarantine
+from rsmq.worker.loop import heartbeat
+from rsmq.worker.run import quarantine
 from tests.workers.polling import wait_until
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from rsmq import JSON, InvalidFormat, Message, WorkerExists, WorkerReplaced
-from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker, register_worker
 from rsmq.worker import (
     DeadLetter,
     DetailedLogging,
@@ -35,7 +34,8 @@ from rsmq.worker import (
 )
 from rsmq.worker import worker as worker_module
 from rsmq.worker.logging import TextLines
-from rsmq.worker.runtime.loop import WorkerLoop
+from rsmq.worker.loop.worker_loop import WorkerLoop
+from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker, register_worker
 from tests.bytecodes import signal_at
 from tests.workers.polling import wait_until
 
@@ -58,7 +58,7 @@ def do_nothing(body): ...
 #: The modules whose bytecode the main thread executes while it stops a worker.
 _STEPPED_MODULES = (
     "rsmq.worker.worker",
-    "rsmq.worker.runtime.loop",
+    "rsmq.worker.loop.worker_loop",
     "rsmq.transport.signals",
     "threading",
 )

@@ -9,7 +9,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from rsmq import QueueNotFound
 from rsmq.worker import DeadLetter
-from rsmq.worker.runtime import settle
+from rsmq.worker.settle import settler as settle
 from tests.workers.polling import wait_until
 
 

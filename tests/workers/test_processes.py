@@ -33,7 +33,8 @@ from rsmq.worker import (
     Unroutable,
     Worker,
 )
-from rsmq.worker.runtime import channel, child_process, heartbeat, process_starter, processes
+from rsmq.worker.children import channel, child_process, process_starter, processes
+from rsmq.worker.loop import heartbeat
 from tests.bytecodes import Raised, raising
 from tests.workers import process_app
 from tests.workers.polling import wait_until
@@ -365,7 +366,7 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
     program = (
         "import signal, socket, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "from rsmq.worker.runtime.channel import Channel\n"
+        "from rsmq.worker.children.channel import Channel\n"
         "channel = Channel(socket.socket(fileno=int(sys.argv[1])))\n"
         "channel.receive()\n"
         "channel.send({'ready': []})\n"
@@ -400,7 +401,7 @@ def make_children(monkeypatch, program):
 def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
     program = (
         "import socket, sys\n"
-        "from rsmq.worker.runtime.channel import Channel\n"
+        "from rsmq.worker.children.channel import Channel\n"
         "channel = Channel(socket.socket(fileno=int(sys.argv[1])))\n"
         "channel.receive()\n"
         "channel.send({'ready': []})\n"

@@ -13,7 +13,8 @@ from redis.exceptions import ResponseError
 
 from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload, json_field
-from rsmq.worker.runtime import loop, prefetch_plan, queue_refresh
+from rsmq.worker.loop import worker_loop as loop
+from rsmq.worker.receive import prefetch_plan, queue_refresh
 from tests.workers.polling import wait_until
 
 

@@ -9,14 +9,14 @@ import pytest
 import redis
 
 from rsmq import TEXT
-from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
 from rsmq.worker import Discard
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.jobs import SingleJob
-from rsmq.worker.runtime.lane import Cell, Lane
-from rsmq.worker.runtime.message_state import BEGIN, BEGIN_CALL, change_call, change_message
-from rsmq.worker.runtime.settle import Settler
+from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker
+from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.jobs import SingleJob
+from rsmq.worker.state.lane import Cell, Lane
+from rsmq.worker.state.message_state import BEGIN, BEGIN_CALL, change_call, change_message
 
 CELLS = 3
 

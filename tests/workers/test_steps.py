@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq.worker.runtime.settle import MESSAGES_PER_STEP
+from rsmq.worker.settle.settler import MESSAGES_PER_STEP
 from tests.workers.polling import wait_until
 
 SIZES = {

@@ -65,7 +65,7 @@ def _list_names(rsmq: RSMQ[Any]) -> list[str]:
 
 def _list_receipts(rsmq: RSMQ[Any], queue: str, names: Sequence[str]) -> dict[_Receipt, str]:
     """Return the messages of a queue that workers have in flight, each with the worker's name."""
-    from rsmq.operations.worker import list_in_flight  # noqa: PLC0415 - takes time
+    from rsmq.worker.operations import list_in_flight  # noqa: PLC0415 - takes time
 
     return {
         receipt: name

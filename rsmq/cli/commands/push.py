@@ -130,8 +130,8 @@ def _make_worker(rsmq: RSMQ | Cells, concurrency: int) -> Worker:
 def _run(call: Call, worker: Worker, queue: str) -> None:
     from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.worker import Middleware  # noqa: PLC0415 - as above
-    from rsmq.worker.client_place import clients_of  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+    from rsmq.worker.places.client_place import clients_of  # noqa: PLC0415 - as above
 
     class StopWhenGone(Middleware):
         """Stops the worker when the target has ended the subscription."""

@@ -21,20 +21,20 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
 from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
-from rsmq.cli.commands.supervised_worker import SupervisedWorker
-from rsmq.cli.commands.worker_arguments import CHECK, parse
+from rsmq.cli.commands.worker_arguments import CHECK, child_arguments, parse
 from rsmq.cli.commands.worker_control import (
     check_workers,
     pause_queues,
     resume_queues,
     show_workers,
 )
-from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
 from rsmq.guarded_log import get_logger
-from rsmq.worker.client_place import ClientPlace, clients_of, open_client, place_of
+from rsmq.worker.children.child_process import ChildSettings
 from rsmq.worker.importing import NotImportable, import_worker
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
-from rsmq.worker.runtime.child_process import ChildSettings
+from rsmq.worker.places.client_place import ClientPlace, clients_of, open_client, place_of
+from rsmq.worker.supervisor.supervised_worker import SupervisedWorker
+from rsmq.worker.supervisor.supervisor import Process, Supervisor, default_name
 from rsmq.worker.worker import Worker
 
 _log = get_logger("rsmq.worker")
@@ -126,7 +126,14 @@ def _supervise(call: Call, args: argparse.Namespace) -> int:
 
         metrics = ProcessMetrics()
         _serve_metrics(args)
-    supervisor = Supervisor(args, environment, metrics)
+    name = args.name or default_name(args.app)
+    program = [sys.executable, "-m", "rsmq.cli.commands.worker"]
+    options = ["--sends-metrics"] if metrics is not None else []
+    processes = [
+        Process(each, [*program, *child_arguments(args, each), *options], environment, args.grace)
+        for each in (f"{name}-{number}" for number in range(args.processes))
+    ]
+    supervisor = Supervisor(processes, metrics=metrics, is_burst=args.burst, reload=args.reload)
     if args.health_port is not None:
         serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
     return supervisor.run()

@@ -1,5 +1,10 @@
 -- Messages that were received as often as their queue's policy allows. Receives that began no handler
 -- call do not count.
+-- @include due.lua
+-- @include full.lua
+-- @include queue.lua
+-- @include totals.lua
+-- @include unbegun.lua
 
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The

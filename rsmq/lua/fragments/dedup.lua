@@ -1,5 +1,6 @@
 -- Sends with a dedup_id. A separate hash maps each dedup_id to 'ms of its end:the queue's
 -- created:message id', and '' to the cursor of the last clean-up.
+-- @include digits.lua
 
 -- Returns the id of the message that was sent with this dedup_id within its window, or nothing. A
 -- record of a queue that was deleted and created again since is ignored.

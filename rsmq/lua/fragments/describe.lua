@@ -1,5 +1,7 @@
 -- Returns the attributes of a queue in the order of ATTRIBUTE_FIELDS in wire/fields.py, then the
 -- numbers of ids and of hidden ids, and the score of the first hidden id or nil.
+-- @include digits.lua
+-- @include time_ms.lua
 
 local function describe(hash, zset)
   local now = digits(server_time_ms())

@@ -1,4 +1,6 @@
 -- The next message to deliver, and the removal of a message.
+-- @include digits.lua
+-- @include reserved.lua
 
 -- Returns whether a message may be from apalis-rsmq, whose messages also have a field `id:meta`.
 -- Their ids have no capitals; nearly all other ids have some.

@@ -1,4 +1,6 @@
 -- Many visible messages, of one queue or several.
+-- @include dead_letters.lua
+-- @include variadic.lua
 
 -- Returns up to `want` visible messages, with bodies of at most `room` bytes in total; if `first`,
 -- the first body may be larger. In the result, `told` has the id and body of each message. `again`

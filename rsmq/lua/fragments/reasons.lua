@@ -1,5 +1,7 @@
 -- The reasons of dead letters: a hash beside their queue, from message id to 'ms of the move:reason
 -- as JSON'.
+-- @include local_keys.lua
+-- @include variadic.lua
 
 -- Returns how many more reasons may be stored. If there are too many, it removes reasons of
 -- messages that have left the queue; a call reads about 1,000 reasons.

@@ -1,6 +1,7 @@
 -- Many messages, in groups. Each group has the number of its messages, the receive count of all of
 -- them ('' = any count), and the ids, each followed by its other values. Id and receive count are a
 -- receipt: every receive, by any client, changes the count.
+-- @include variadic.lua
 
 -- Returns, for the group in `arguments` from index `at` on: the ids whose receipts are valid, the index
 -- of the next group, and the indexes of the ids. An id and its values take `stride` indexes. `test`

@@ -1,5 +1,8 @@
 -- Messages that are added as they were, in rows of id, body, score, receive count and time of the
 -- first receive. An empty score means now; an empty count or time means none.
+-- @include reserved.lua
+-- @include totals.lua
+-- @include variadic.lua
 
 -- Adds the messages whose ids are not in the queue, of `rows` from index `at` on. Returns
 -- how many.

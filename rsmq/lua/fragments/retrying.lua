@@ -1,5 +1,6 @@
 -- Messages whose handler has failed, and that are hidden until their next attempt. A hash beside the queue: by
 -- message id 'receive count:error'; under '' and ':' as in unbegun.lua. Each receive makes a record void.
+-- @include local_keys.lua
 
 -- Returns for each id, in order, the error if the message waits for its next attempt, else false. `counts` are the
 -- receive counts as stored; false = the message is visible, or was never received. At most 4,000 ids. It fails if

@@ -1,4 +1,7 @@
 -- The checks of a new message, and its score.
+-- @include attributes.lua
+-- @include digits.lua
+-- @include queue.lua
 
 -- Checks whether a message of this size may be sent. Returns the queue's fields and the ms until
 -- the message is visible; or nil and the refusal. Delay is as in send_message.lua. Only a delay that

@@ -1,4 +1,6 @@
 -- Totals and receive counts, read leniently and written as integers.
+-- @include attributes.lua
+-- @include digits.lua
 
 -- Returns whether a text is an integer that HINCRBY can raise.
 local function is_integer(text)

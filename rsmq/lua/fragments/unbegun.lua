@@ -1,6 +1,7 @@
 -- The receives of messages that began no handler call, because a worker released the messages before.
 -- A hash beside the queue: by message id their number; under '' the queue's created, without which the
 -- hash is void; under ':' the cursor of its clearing.
+-- @include local_keys.lua
 
 -- Returns the number for each id, in order. It is 0 for all if the user lacks the right. It fails if the hash is on
 -- another node of a cluster.

@@ -1,4 +1,5 @@
 -- The fast path of the most frequent scripts, in which functions take as much time as commands.
+-- @include digits.lua
 
 -- Returns whether a number has the usual form: at most so many digits; or is not stored yet.
 local function usual(text, longest)

@@ -11,9 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from redis.exceptions import ResponseError
 
-from rsmq.migrate.server import Server
-from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
-from rsmq.operations.migration import (
+from rsmq.migrate.operations import (
     Destination,
     IncomingMessage,
     Outcomes,
@@ -23,6 +21,8 @@ from rsmq.operations.migration import (
     move_from_sorted_set,
     parse_set_aside,
 )
+from rsmq.migrate.server import Server
+from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.wire.keys import TARGET_FIELD, copied_key
 
 #: The largest number of messages of a page, and about how many bytes it may have.

@@ -13,10 +13,10 @@ from redis.exceptions import ResponseError
 
 from rsmq.errors import SourceNotFound
 from rsmq.migrate.ids_and_scores import make_digest
+from rsmq.migrate.operations import MOVED, Destination, IncomingMessage, Outcomes
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import FIRST_PAGE_SIZE, POLL_SECONDS, SCAN_COUNT, next_page_size
 from rsmq.migrate.sources.item import Element, Found, Item, ItemState
-from rsmq.operations.migration import MOVED, Destination, IncomingMessage, Outcomes
 
 #: The module's name for its type of key.
 _TYPE = "RELIABLEQ"

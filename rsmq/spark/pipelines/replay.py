@@ -14,7 +14,7 @@ from rsmq.errors import InvalidOption
 from rsmq.spark.connections import get_home
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.write_decision import is_written
+from rsmq.spark.write.write_decision import is_written
 
 _RESTORED_COLUMNS = ("id", "receive_count", "first_received", "visible_at")
 

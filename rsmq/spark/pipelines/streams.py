@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.spark.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
+from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """
 The topology of several servers: which of them has a key, and how to ask again.
 
-Without I/O or clock. The routers of ``threads`` and ``asyncio_`` send the questions of ``refresh``, and
-tell the topology which calls failed. ``cluster.py`` and ``sentinel.py`` are the two kinds.
+Without I/O or clock. The routers of ``threads`` and ``asyncio_`` send the questions of ``refresh``,
+and tell the topology which calls failed. ``cluster.py`` and ``sentinel.py`` are the two kinds.
 """
 
 from __future__ import annotations

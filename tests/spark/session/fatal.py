@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 from rsmq import RSMQ
-from rsmq.spark.sink import StreamWriter
 from rsmq.spark.source import RsmqDataSource
-from rsmq.spark.stream import StreamReader
+from rsmq.spark.stream.reader import StreamReader
+from rsmq.spark.write.sink import StreamWriter
 
 #: Environment variables: the point, the batch (from 1) at which it kills, the process group to
 #: kill, and the file that is created when the point is reached.

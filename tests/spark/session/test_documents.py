@@ -13,9 +13,9 @@ from rsmq.cli.commands import pipeline
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import pipelines
 from rsmq.spark.connection_options import CONNECTION_OPTIONS
-from rsmq.spark.schema import make_fields
-from rsmq.spark.sink_options import SINK_OPTIONS
-from rsmq.spark.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
+from rsmq.spark.read.schema import make_fields
+from rsmq.spark.read.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
+from rsmq.spark.write.sink_options import SINK_OPTIONS
 from tests.documents.pages import PAGES, read_blocks
 from tests.documents.player import Player
 from tests.spark.session.conftest import ENVIRONMENT

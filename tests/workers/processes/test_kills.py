@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rsmq import JSON
-from rsmq.worker.runtime.settle import MESSAGES_PER_STEP
+from rsmq.worker.settle.settler import MESSAGES_PER_STEP
 from tests.scale import scaled
 from tests.workers.processes.audit import Audit, ProcessRun
 from tests.workers.processes.conftest import Program, assert_nothing_left, fill, scores, wait_until

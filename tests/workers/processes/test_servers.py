@@ -124,7 +124,9 @@ SETTLE_ACTIONS = {"delete", "retry", "unbegun", "extend"}
 def lossy_client(server, ns, raw, create_worker):
     """Return a client behind a proxy that drops one reply of a script that has run."""
     for script in SCRIPTS:
-        raw.script_load(load(script).source)  # otherwise the dropped reply would be NOSCRIPT
+        raw.script_load(
+            load(script, "worker").source
+        )  # otherwise the dropped reply would be NOSCRIPT
 
     class LossyClient:
         def __init__(self):

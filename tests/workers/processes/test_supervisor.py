@@ -19,14 +19,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from rsmq.cli.commands import supervised_worker, worker_supervisor
 from rsmq.cli.commands.worker import main
-from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
+from rsmq.worker.children.channel import Channel
 from rsmq.worker.health import Health
-from rsmq.worker.numbers import Numbers
-from rsmq.worker.runtime.channel import Channel
-from rsmq.worker.runtime.shutdown import SAME_SIGNAL_SECONDS
+from rsmq.worker.loop.shutdown import SAME_SIGNAL_SECONDS
+from rsmq.worker.operations import Identity, register_worker
+from rsmq.worker.state.numbers import Numbers
+from rsmq.worker.supervisor import supervised_worker
+from rsmq.worker.supervisor import supervisor as worker_supervisor
 from tests.servers import free_port
 from tests.workers.processes.conftest import wait_until
 

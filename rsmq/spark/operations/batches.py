@@ -1,0 +1,408 @@
+"""
+Batches of a stream, whose messages are received together and acknowledged together.
+
+A batch has the name ``{lease}:{number}`` and consists of parts. Redis stores its receipts beside
+the queue, so any process that knows the name can read, extend and acknowledge the batch, after a
+restart too. Every operation here is idempotent, and works on one part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgpack
+
+from rsmq.errors import NewerVersion
+from rsmq.lua.load import loader_of
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, Retry
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH_BYTES
+from rsmq.wire.names import encode_name
+from rsmq.wire.stored import parse_integer
+
+load = loader_of("spark")
+
+#: The most messages of a part.
+MAX_PART_MESSAGES = 1000
+#: How long the number of a query's last acknowledged batch is stored after its last start or
+#: heartbeat: so long, a checkpoint that is older than that number is refused.
+ACKNOWLEDGED_SECONDS = 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPolicy:
+    """
+    The dead-letter policy of a stream, which replaces the policies of its queues.
+
+    Attributes:
+        queue: the dead-letter queue.
+        max_receives: the receive count at which a message is moved instead of received again.
+    """
+
+    queue: str
+    max_receives: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """
+    The receipts of the messages of a part, column by column.
+
+    Attributes:
+        ids: their ids, as stored.
+        receive_counts: how often each was received, including this time.
+        first_received_ms: when each was first received, Unix ms; None if that is not a number.
+    """
+
+    ids: list[bytes]
+    receive_counts: list[int]
+    first_received_ms: list[int | None]
+
+
+class Batch(NamedTuple):
+    """
+    The identity of a batch; as a text, its name.
+
+    Attributes:
+        lease: the name of the lease.
+        number: the number of the batch, from 1.
+    """
+
+    lease: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.lease}:{self.number}"
+
+
+class LeasedPart(NamedTuple):
+    """
+    The result of ``lease_messages``.
+
+    Attributes:
+        messages: the number of messages in the part.
+        size: the bytes of their bodies, or ``max_bytes`` if not even one body fits; None if the
+            part existed already.
+        may_have_more: whether there may be more to receive.
+        hidden_until_ms: the Unix time in ms until when they are hidden; 0 if the part existed.
+    """
+
+    messages: int
+    size: int | None
+    may_have_more: bool
+    hidden_until_ms: int = 0
+
+
+def unpack_record(packed: bytes) -> list[Any]:
+    """
+    Return the record of a batch: the Unix time in ms when it expires, and the sizes of its parts.
+
+    Raises:
+        NewerVersion: it begins with a text, the version of a form that this library does not know.
+    """
+    record: list[Any] = msgpack.unpackb(packed, raw=True)
+    if isinstance(record[0], bytes):
+        raise NewerVersion("A batch in Redis", record[0].decode("utf-8", "replace"))
+    return record
+
+
+def parse_part_sizes(packed: bytes | None) -> list[int]:
+    """
+    Return the sizes of a batch's parts, from its field in the leases of a queue.
+
+    Raises:
+        NewerVersion: as of ``unpack_record``.
+    """
+    return [] if packed is None else unpack_record(packed)[1:]
+
+
+def lease_messages(
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    max_messages: int,
+    *,
+    max_bytes: int = MAX_BATCH_BYTES,
+    is_first: bool = True,
+    vt: float,
+    latest_ms: int | None,
+    lifetime: float,
+    dead_letters: DeadLetterPolicy | None,
+    query: str,
+    holder: str,
+) -> Operation[LeasedPart]:
+    """
+    Receive messages as a part of a batch; if the part exists already, change nothing.
+
+    Args:
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part, from 0.
+        max_messages: the most messages to receive; more than 1,000 count as 1,000.
+        max_bytes: the most bytes of bodies in the part.
+        is_first: whether the first body of the part may be larger than that.
+        vt: the visibility timeout, seconds.
+        latest_ms: receives only messages that became visible until this Unix time in ms; None is
+            the server's present time.
+        lifetime: how long the receipts are stored, seconds.
+        dead_letters: the dead-letter policy; None is the queue's own.
+        query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process that receives.
+
+    Raises:
+        LeaseTakenOver: another process has taken over the lease of the query.
+        CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
+    """
+    return Operation(
+        load("lease_messages"),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        (
+            batch.lease.encode(),
+            digits(batch.number),
+            digits(part),
+            digits(min(max_messages, MAX_PART_MESSAGES)),
+            digits(max_bytes),
+            digits(round(vt * 1000)),
+            b"" if latest_ms is None else digits(latest_ms),
+            digits(round(lifetime * 1000)),
+            keys.namespace,
+            b"" if dead_letters is None else encode_name(dead_letters.queue),
+            b"" if dead_letters is None else digits(dead_letters.max_receives),
+            encode_name(query),
+            holder.encode(),
+            b"1" if is_first else b"",
+        ),
+        lambda reply: LeasedPart(
+            reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
+        ),
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def name_part(batch: Batch, part: int) -> bytes:
+    """Return the field of a part in the leases of a queue."""
+    return f"{batch}:{part}".encode()
+
+
+def parse_receipts(packed: bytes) -> Receipts:
+    """Return the receipts of a part, from its field in the leases of a queue."""
+    received_ms, ids, received_before = msgpack.unpackb(packed, raw=True)
+    counts: list[int] = [1] * len(ids)
+    first_ms: list[int | None] = [received_ms] * len(ids)
+    for index in range(0, len(received_before), 3):
+        place = received_before[index] - 1
+        counts[place] = int(received_before[index + 1])
+        first_ms[place] = parse_integer(received_before[index + 2] or None)
+    return Receipts(ids, counts, first_ms)
+
+
+def acknowledge_leased(
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    *,
+    query: str,
+) -> Operation[tuple[int, int]]:
+    """
+    Delete the messages of a part, and store the number of the batch as acknowledged.
+
+    Args:
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part; if it does not exist, only the number of the batch is stored.
+        query: the name under which it is stored, for all queues of the query.
+
+    Returns:
+        How many messages were deleted, and how many another consumer has received since.
+    """
+    return Operation(
+        load("acknowledge_leased"),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        (
+            batch.lease.encode(),
+            digits(batch.number),
+            digits(part),
+            digits(round(ACKNOWLEDGED_SECONDS * 1000)),
+            encode_name(query),
+        ),
+        tuple,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[int]:
+    """
+    Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
+
+    Args:
+        namespace: the namespace of the queues.
+        query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process.
+
+    Returns:
+        The number of the last batch that the query acknowledged; 0 if there is none.
+    """
+    return Operation(
+        load("take_over_lease"),
+        (namespace.acknowledged,),
+        (encode_name(query), holder.encode(), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def release_leased(
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    *,
+    query: str,
+    holder: str,
+    has_policy: bool,
+) -> Operation[int]:
+    """
+    Remove the last part of a batch, and make its messages visible whose receipts are still valid.
+
+    Changes nothing if ``part`` is not the last part. If there is a dead-letter policy, this receive
+    of the messages does not count for it, as they were not processed.
+
+    Args:
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part, from 0.
+        query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process that releases.
+        has_policy: whether the stream has a dead-letter policy, beside those of queues.
+
+    Returns:
+        The number of released messages.
+
+    Raises:
+        LeaseTakenOver: another process has taken over the lease of the query.
+    """
+    return Operation(
+        load("release_leased"),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        (
+            batch.lease.encode(),
+            digits(batch.number),
+            digits(part),
+            encode_name(query),
+            holder.encode(),
+            b"1" if has_policy else b"",
+        ),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]:
+    """
+    Store the number of the last batch that a query acknowledged for ``ACKNOWLEDGED_SECONDS`` more.
+
+    The operation returns that number; None if no number is stored.
+    """
+    return Operation(
+        load("keep_acknowledged"),
+        (namespace.acknowledged,),
+        (encode_name(query), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
+        lambda reply: reply,
+        Retry.ALWAYS,
+    )
+
+
+def extend_leased(
+    keys: QueueKeys, batch: Batch, part: int, *, vt: float, lifetime: float
+) -> Operation[tuple[int, int, int]]:
+    """
+    Hide the messages of a part for ``vt`` seconds from now, unless they are hidden for longer.
+
+    Also stores the receipts for ``lifetime`` seconds from now.
+
+    Returns:
+        How many messages have valid receipts, how many another consumer has received since, and the
+        Unix time in ms until when those with valid receipts are hidden at least.
+    """
+    times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
+    return _make_part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
+
+
+def _make_part_operation(
+    name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
+) -> Operation[Any]:
+    return Operation(
+        load(name),
+        (keys.hash, keys.zset, keys.leases),
+        (name_part(batch, part), *args),
+        parse,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def acquire_lease(
+    keys: QueueKeys, lease: str, holder: str, *, seconds: float, lifetime: float
+) -> Operation[float]:
+    """
+    Acquire or renew a lease on a queue, unless another holder has it.
+
+    Args:
+        keys: the queue's keys.
+        lease: the name of the lease.
+        holder: the id of the process that acquires it.
+        seconds: for how long it is acquired.
+        lifetime: how long the leases of the queue are stored at least, seconds.
+
+    Returns:
+        0; or if another holder has the lease, the seconds until that ends.
+    """
+    return Operation(
+        load("acquire_lease"),
+        (keys.hash, keys.leases),
+        (
+            lease.encode(),
+            holder.encode(),
+            digits(round(seconds * 1000)),
+            digits(round(lifetime * 1000)),
+        ),
+        lambda reply: reply / 1000,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
+    """
+    Release a lease on a queue, so that another holder can acquire it at once.
+
+    Args:
+        keys: the queue's keys.
+        lease: the name of the lease.
+        holder: the id of the process that has acquired it.
+
+    Returns:
+        False if this holder does not have it; then nothing is changed.
+    """
+    args = lease.encode(), holder.encode()
+    return Operation(load("release_lease"), (keys.leases,), args, bool, Retry.ALWAYS, (keys.name,))
+
+
+def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
+    """
+    Delete batches whose lifetime is over, and leases whose holder does not renew them any more.
+
+    The operation returns the number of deleted fields.
+    """
+    script = load("delete_expired_leases")
+    return Operation(script, (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))

@@ -1,0 +1,3 @@
+"""
+Reading queues as frames, without receiving.
+"""

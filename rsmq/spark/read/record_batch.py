@@ -1,0 +1,120 @@
+"""
+Arrow record batches of messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from rsmq.spark.read.reasons import REASON_COLUMNS
+from rsmq.wire.id_arrays import parse_sent_us_array
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
+    StringType: pa.string(),
+    BinaryType: pa.binary(),
+    TimestampType: _TIMESTAMP,
+    LongType: pa.int64(),
+}
+#: The first time that a datetime can't represent, Unix ms.
+_YEAR_10000_MS = 253_402_300_800_000
+_MAX_INT64 = 2**63 - 1
+
+
+def build_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the same columns as an Arrow schema, with the types that Spark expects."""
+    return pa.schema(
+        [
+            pa.field(each.name, _ARROW_TYPES[type(each.dataType)], each.nullable)
+            for each in schema.fields
+        ]
+    )
+
+
+def build_record_batch(
+    schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]], id_prefix: bytes = b""
+) -> Any:
+    """
+    Return a record batch of messages of one queue.
+
+    Args:
+        schema: the columns of the record batch.
+        queue: the queue's name.
+        columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
+            ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
+            ``parse_reason_columns``. A column that the schema lacks may be missing. If
+            ``first_received`` or ``visible_at`` is missing, it is null in all rows.
+        id_prefix: what the ids begin with in the frame: the number of their cell, and a hyphen.
+    """
+    ids = columns["id"]
+    arrays = []
+    for field in schema:
+        if field.name == "queue":
+            column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
+        elif field.name == "id":
+            column = _to_string_array([id_prefix + id for id in ids] if id_prefix else ids)
+        elif field.name == "sent":
+            us, is_missing = parse_sent_us_array(ids)
+            column = pa.array(us, pa.int64(), mask=is_missing).view(_TIMESTAMP)
+        elif field.name in ("first_received", "visible_at", "died_at"):
+            column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
+        elif field.name == "receive_count":
+            column = _to_count_array(columns["receive_count"])
+        elif field.name in REASON_COLUMNS:
+            column = pa.array(columns[field.name], field.type)
+        elif field.type == pa.binary():
+            column = pa.array(columns["raw"], pa.binary())
+        else:
+            column = _to_string_array(columns["raw"])
+        arrays.append(pa.nulls(len(ids), field.type) if column is None else column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _to_string_array(raws: Sequence[bytes]) -> Any:
+    try:
+        return pa.array(raws, pa.string())
+    except pa.ArrowInvalid:  # a message that is not UTF-8 must not stop a query
+        return pa.array([decode_lossy(raw) for raw in raws], pa.string())
+
+
+def decode_lossy(raw: bytes) -> str:
+    """Return bytes as text; bytes that are not UTF-8 become U+FFFD."""
+    return raw.decode("utf-8", "replace")
+
+
+def _to_timestamp_array(ms: Sequence[float | None]) -> Any:
+    if isinstance(ms, list) and ms.count(None) == len(ms):
+        return None
+    times = np.array(ms, np.float64)  # None becomes NaN
+    is_valid = (times >= 0) & (times < _YEAR_10000_MS)
+    times = np.where(is_valid, times, 0)
+    if isinstance(ms, array):
+        us = np.rint(times * 1000).astype(np.int64)
+    else:
+        us = times.astype(np.int64) * 1000
+    return pa.array(us, mask=~is_valid).view(_TIMESTAMP)
+
+
+def to_unix_us(ms: float | None) -> int | None:
+    """Return Unix ms as Unix us; None for a time that a datetime can't represent."""
+    return round(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000_MS else None
+
+
+def _to_count_array(counts: Sequence[int]) -> Any:
+    try:
+        return pa.array(counts, pa.int64())
+    except OverflowError:
+        return pa.array([min(max(count, -_MAX_INT64), _MAX_INT64) for count in counts], pa.int64())

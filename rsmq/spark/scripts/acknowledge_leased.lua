@@ -1,0 +1,40 @@
+-- Deletes the messages of a part of a batch whose receipts are still valid, and the receipts of the part.
+-- Stores the number of the batch as acknowledged, even if the part does not exist.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- KEYS[3] leases    hash        receipts by lease, batch and part
+-- KEYS[4] acked     hash        the last acknowledged batch of each query, as in fragments/highest.lua
+-- ARGV[1] lease     string      name of the lease
+-- ARGV[2] batch     integer     number of the batch
+-- ARGV[3] part      integer     number of the part
+-- ARGV[4] lifetime  integer     ms until the number of the batch is deleted
+-- ARGV[5] query     string      the query's name in `acked`
+--
+-- returns {number of deleted messages, number of messages that another consumer has received since}
+-- errors  none: without the queue or the part there is nothing to delete
+-- source  none in Node; each message is deleted as npm rsmq 0.12.4 deleteMessage deletes it
+-- @include due.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include leases.lua
+-- @include highest.lua
+
+local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lease, batch, part, lifetime, query = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+allow_removal(zset, hash)
+raise_to(acked, query, tonumber(batch), lifetime)
+part = lease .. ':' .. batch .. ':' .. part
+local ids, counts = receipts_of(leases, part)
+if not ids then
+  return {0, 0}
+end
+local leased, lost = still_leased(hash, zset, ids, counts)
+redis.call('HDEL', leases, part)
+local removed = 0
+for at = 1, #leased, 4000 do
+  removed = removed + redis.call('ZREM', zset, unpack(leased, at, math.min(at + 3999, #leased)))
+end
+variadic('HDEL', hash, fields_of(leased))
+return {removed, lost}

@@ -1,0 +1,92 @@
+-- Receives due messages for a lease, hides them as receive_messages.lua does, and stores their receipts as a
+-- part of a batch of the lease. If the part exists already, changes nothing. For a batch that was acknowledged,
+-- receives nothing: the query has gone back to an older checkpoint. For a process whose lease another one has
+-- taken over, receives nothing either.
+--
+-- KEYS[1] hash        hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset        sorted set  the queue's message ids
+-- KEYS[3] leases      hash        receipts by lease, batch and part; for a batch the ms when it is
+--                                 deleted, and the sizes of its parts
+-- KEYS[4] acked       hash        the last acknowledged batch of each query, as in fragments/highest.lua
+-- ARGV[1] lease       string      name of the lease
+-- ARGV[2] number      integer     number of the batch
+-- ARGV[3] part        integer     number of the part, from 0
+-- ARGV[4] most        integer     the most messages to receive
+-- ARGV[5] room        integer     the most bytes of bodies
+-- ARGV[6] vt          integer     ms to hide them
+-- ARGV[7] latest      integer     ms: receives only messages that became visible until then; '' = now
+-- ARGV[8] lifetime    integer     ms until the receipts are deleted
+-- ARGV[9] namespace   string      first part of the keys of a dead-letter queue
+-- ARGV[10] target     string      the dead-letter queue; '' = the queue's policy applies
+-- ARGV[11] limit      integer     receive count at which a message is moved there
+-- ARGV[12] query      string      the query's name in `acked`
+-- ARGV[13] holder     string      id of the process
+-- ARGV[14] first      string      '1': the body of the first message may be larger than `room`
+--
+-- returns {number of messages in the part, bytes of their bodies, 1 if there may be more due messages, else 0,
+--         the ms until when they are hidden}; the bytes are -1 if the part exists already, and the last 0; the
+--         bytes are `room` if not even one body fits
+-- errors  QUEUENOTFOUND, LEASETAKENOVER, BATCHACKNOWLEDGED
+-- source  none in Node; it writes to the queue what npm rsmq 0.12.4 receiveMessage writes
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include full.lua
+-- @include dead_letters.lua
+-- @include lifetime.lua
+-- @include highest.lua
+-- @include due_many.lua
+
+local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
+local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local first = ARGV[14]
+
+local stored = queue(hash, 'x:dlq', 'x:max')
+if not stored then
+  return queue_not_found(hash)
+end
+local last, stored_holder = highest_of(acked, query)
+if (stored_holder or holder) ~= holder then
+  return redis.error_reply('LEASETAKENOVER ' .. lease)
+end
+local batch = lease .. ':' .. number
+local sizes = redis.call('HGET', leases, batch)
+sizes = sizes and cmsgpack.unpack(sizes) or {0}
+if sizes[part + 2] then
+  return {sizes[part + 2], -1, 1, 0}
+end
+if last and last >= tonumber(number) then
+  return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
+end
+allow_removal(zset, hash)
+local dead
+if target == '' then
+  dead = policy(namespace, zset, stored[4], stored[5])
+else
+  dead = policy(namespace, zset, target, limit)
+end
+
+local now = server_time_ms()
+local to = latest == '' and now or math.min(now, latest)
+local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead)
+local size = due.size -- also `room`, if the next body does not fit
+if due.number > 0 then
+  keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
+  if not stored_holder then
+    raise_to(acked, query, last or 0, lifetime, holder)
+  end
+  deliver(hash, zset, due, digits(now), digits(now + vt))
+  local ids = {}
+  size = 0
+  for each = 1, due.number do
+    ids[each], size = due.told[2 * each - 1], size + #due.told[2 * each]
+  end
+  sizes[1], sizes[#sizes + 1] = now + lifetime, due.number
+  redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again}),
+    batch, cmsgpack.pack(sizes))
+  keep_for(leases, lifetime)
+end
+local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
+return {due.number, size, full and 1 or 0, now + vt}

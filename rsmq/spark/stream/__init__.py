@@ -1,0 +1,3 @@
+"""
+The streaming source: batches of leased messages, and their acknowledgement.
+"""

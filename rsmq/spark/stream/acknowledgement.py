@@ -1,0 +1,210 @@
+"""
+The acknowledgement of batches that Spark has committed, by the driver of a query.
+
+The source itself acknowledges a batch when Spark requests the next one. That is late with a long
+trigger interval, and does not happen for the last batch of a query that is stopped. Spark reports
+the progress of a batch after it has written its commit log, so the driver can acknowledge then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
+from rsmq.spark.connections import PlacedQueue, find_placed_queue
+from rsmq.spark.operations.batches import (
+    Batch,
+    acknowledge_leased,
+    parse_part_sizes,
+)
+from rsmq.spark.stream.offsets import check_version, describe_cells, is_of, is_offset
+
+log = logging.getLogger(__name__)
+
+#: How long the listener waits for the next batch, whose request acknowledges the one before.
+ACKNOWLEDGE_DELAY_SECONDS = 2.0
+
+
+def acknowledge_parts(
+    queue: PlacedQueue, batch: Batch, number: int, *, query: str
+) -> Iterator[tuple[int, int]]:
+    """
+    Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
+
+    Each part is one atomic step, when the result is iterated. A batch without parts is stored as
+    acknowledged, too.
+
+    Args:
+        queue: the queue.
+        batch: the batch.
+        number: the number of its parts.
+        query: the name of the query, under which the number of the batch is stored.
+
+    Yields:
+        Of each part, how many messages were deleted, and how many another consumer has received
+        since.
+
+    Raises:
+        CellFailed: the server of the cell can't be reached.
+    """
+    server, keys = queue.server, queue.keys
+    with server.naming_cell():
+        for part in range(max(1, number)):
+            operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
+            yield server.rsmq.run(operation)
+        server.raw.hdel(keys.leases, str(batch))
+
+
+def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) -> tuple[int, int]:
+    """
+    Acknowledge the batch of an offset that Spark has committed, if it is in flight.
+
+    Args:
+        connection: the options of the connection. A batch of another namespace, or of another
+            number of cells, is not acknowledged.
+        offset: an offset of the streaming source.
+
+    Returns:
+        How many messages were deleted, and how many another consumer has received since.
+
+    Raises:
+        NewerVersion: a newer version of this library has stored the batch.
+        CellFailed: the server of a cell can't be reached.
+    """
+    check_version(offset)
+    deleted = lost = 0
+    if not is_of(offset, connection):
+        return 0, 0
+    last = Batch(offset["lease"], offset["batch"])
+    # The query acknowledges a batch while it processes the next one, and may have been killed.
+    batches = last._replace(number=last.number - 1), last
+    for label in offset["queues"]:
+        queue = find_placed_queue(connection, label)
+        with queue.server.naming_cell():
+            found = queue.server.raw.hmget(queue.keys.leases, *map(str, batches))
+        for batch, packed in zip(batches, found, strict=True):
+            if packed is None:
+                continue
+            query = offset.get("query", batch.lease)
+            parts = len(parse_part_sizes(packed))
+            for counts in acknowledge_parts(queue, batch, parts, query=query):
+                deleted, lost = deleted + counts[0], lost + counts[1]
+    return deleted, lost
+
+
+def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
+    """
+    Return the offsets of the sources ``format("rsmq")`` in a progress of a query, in order.
+
+    Those are the start and the end of the batch: a query that was killed may have acknowledged the
+    batch before only in part, which may be of other queues.
+    """
+    found = []
+    for source in progress["sources"]:
+        for name in ("startOffset", "endOffset"):
+            offset = source.get(name)
+            if isinstance(offset, str):
+                offset = json.loads(offset)
+            if is_offset(offset):
+                found.append(offset)
+    return found
+
+
+class AcknowledgeListener(StreamingQueryListener):
+    """
+    A listener that acknowledges the last batch of a query, which Spark has committed.
+
+    It waits two seconds for the next batch: a query that is busy acknowledges its batches itself.
+    When a query ends, its last batch is acknowledged at once. One listener serves all queries of a
+    session on one server and namespace, or one set of cells. It warns once of queries of others.
+    Messages that it deletes are not in the query's progress.
+
+    ``spark.streams.addListener(AcknowledgeListener(url=url))``
+    """
+
+    def __init__(self, **options: str) -> None:
+        """
+        Connect lazily: nothing is opened before the first batch.
+
+        Args:
+            options: the options of the connection, as of ``format("rsmq")``.
+
+        Raises:
+            InvalidOption: an option is unknown or has an invalid value.
+        """
+        super().__init__()
+        self._connection = parse_connection_options(options)
+        self._lock = threading.Lock()
+        self._timers: dict[str, threading.Timer] = {}
+        self._warned: set[tuple[str, int | None]] = set()
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Do nothing."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Do nothing: the query itself has acknowledged its last batch."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Acknowledge the batch, unless the query requests another one within two seconds."""
+        offsets = find_offsets(json.loads(event.progress.json))
+        run = str(event.progress.runId)
+        timer = threading.Timer(ACKNOWLEDGE_DELAY_SECONDS, self._acknowledge, (offsets,))
+        timer.daemon = True
+        with self._lock:
+            earlier = self._timers.pop(run, None)
+            self._timers[run] = timer
+        if earlier is not None:
+            earlier.cancel()
+        timer.start()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Acknowledge the last batch of a query that has ended."""
+        with self._lock:
+            timer = self._timers.pop(str(event.runId), None)
+        if timer is not None:
+            timer.cancel()
+            self._acknowledge(*timer.args)
+
+    def _acknowledge(self, offsets: Iterable[dict[str, Any]]) -> None:
+        for offset in offsets:
+            if not is_of(offset, self._connection):
+                self._warn_of_other(offset)
+                continue
+            try:
+                _, lost = acknowledge_offset(self._connection, offset)
+            except (RedisError, RSMQError) as error:  # the next run of the query acknowledges it
+                log.warning("A done batch was not acknowledged, and stays in flight: %s", error)
+                continue
+            if lost:
+                log.warning(
+                    "Batch %s of lease %s is done. Other consumers had received %s of its messages "
+                    "meanwhile; these are not deleted.",
+                    offset["batch"],
+                    offset["lease"],
+                    lost,
+                )
+
+    def _warn_of_other(self, offset: dict[str, Any]) -> None:
+        """Warn that a query reads another namespace or set of cells, once for each."""
+        own = self._connection.namespace.name
+        place = offset.get("ns", own), offset.get("cells")
+        if place in self._warned:
+            return
+        self._warned.add(place)
+        log.warning(
+            "A query reads namespace %r (%s). This listener acknowledges batches of namespace %r "
+            "(%s), so the last batch of the query stays in flight. Add a listener with the ns and "
+            "the cells of the query.",
+            place[0],
+            describe_cells(place[1]),
+            own,
+            describe_cells(self._connection.cells),
+        )

@@ -1,0 +1,362 @@
+"""
+The streaming source: at least once, and exactly once into sinks that skip batches they have.
+
+The reader receives a batch when Spark asks for the latest offset; the offset names the lease and
+the batch. The reader acknowledges the batch when Spark asks again with that batch as the start:
+then the batch is in Spark's commit log. Spark's own ``commit`` is called later than that, and never
+for the last batch.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rsmq.errors import BatchLost, InvalidOption
+from rsmq.spark.connections import find_placed_queue, get_servers
+from rsmq.spark.operations.batches import Batch
+from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
+from rsmq.spark.read.source_options import SourceOptions, StreamOptions
+from rsmq.spark.stream.backlog import Backlog, read_backlog
+from rsmq.spark.stream.batch_delay import BatchDelay
+from rsmq.spark.stream.batch_fill import BatchLimits
+from rsmq.spark.stream.in_flight_batches import Lease
+from rsmq.spark.stream.leased_messages import read_leased_messages
+from rsmq.spark.stream.offsets import check_offset, make_offset
+from rsmq.spark.stream.sigterm import SigtermHandler
+from rsmq.spark.task_process import spare_loaded_modules
+
+#: How long the backlog of each queue is reported without reading it again, while no batch is
+#: received: reading one queue takes five commands.
+_BACKLOG_SECONDS_PER_QUEUE = 4.0
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _delay_sigterm(
+    method: Callable[Concatenate[StreamReader, _P], _R],
+) -> Callable[Concatenate[StreamReader, _P], _R]:
+    """Return a method of the reader that SIGTERM does not interrupt."""
+
+    @wraps(method)
+    def call(self: StreamReader, /, *args: _P.args, **options: _P.kwargs) -> _R:
+        with self._sigterm.delayed():
+            return method(self, *args, **options)
+
+    return call
+
+
+class StreamPartition(InputPartition):
+    """
+    Some parts of a batch, all of one queue of one cell.
+
+    Attributes:
+        queue: the queue's label.
+        batch: the batch.
+        parts: the numbers of the parts.
+    """
+
+    def __init__(self, queue: str, batch: Batch, parts: range) -> None:
+        super().__init__(None)
+        self.queue = queue
+        self.batch = batch
+        self.parts = parts
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    A reader of queues as a stream; its methods are Spark's, in the order in which Spark calls them.
+
+    One instance lives on the driver and has the lease. Executors read with pickled copies, which
+    have none.
+    """
+
+    def __init__(self, source: SourceOptions, options: StreamOptions, schema: StructType) -> None:
+        self._source = source
+        self._options = options
+        self._schema = schema
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lease: Lease | None = None
+        self._new_name: str | None = None
+        self._is_first_start: bool | None = None  # not known yet
+        self._planned: int | None = None
+        self._committed: int | None = None
+        self._latest_ms: int | None = None
+        self._delay = BatchDelay(self._options.min_messages, self._options.max_trigger_delay)
+        self._backlog: Backlog | None = None
+        self._backlog_read_at = float("-inf")
+        self._sigterm = SigtermHandler(self.stop)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._source, self._options, self._schema
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._source, self._options, self._schema = state
+        self._reset()
+
+    def _get_lease(self, name: str) -> Lease:
+        if self._lease is None or self._lease.name != name:
+            if self._options.dead_letters is not None:
+                self._require([self._options.dead_letters.queue])
+            if self._lease is not None:
+                self._lease.stop()
+            self._sigterm.install()
+            self._lease = Lease(name, self._source, self._options, self._sigterm)
+            try:
+                self._lease.start(is_new=name == self._new_name)
+            except Exception:
+                self._lease.stop()
+                self._lease = None
+                raise
+        return self._lease
+
+    def _require(self, queues: Iterable[str]) -> None:
+        for server in get_servers(self._source.connection):
+            with server.naming_cell():
+                for queue in queues:
+                    server.require(queue)
+
+    @_delay_sigterm
+    def initialOffset(self) -> dict[str, Any]:
+        """
+        Return the offset after which a query without a checkpoint starts.
+
+        With a consumer group, that is the result of ``Lease.find_start``; else batch 0 of a new
+        lease.
+        """
+        if self._is_first_start is None:
+            self._is_first_start = True
+        group = self._options.consumer_group
+        if group is not None:
+            lease = self._get_lease(group)
+            return lease.make_offset(*lease.find_start())
+        # Spark calls this again until there is data: the generated name must stay the same.
+        self._new_name = self._new_name or secrets.token_hex(8)
+        name = self._new_name
+        return make_offset(self._source.connection, name, name, 0, {})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """
+        Return the limit of ``maxMessagesPerTrigger`` messages for each batch.
+
+        Spark's limits can't be combined here: ``latestOffset`` applies the other limits whenever
+        Spark passes this one.
+        """
+        return ReadMaxRows(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Leave messages that become visible from now on to the next run."""
+        self._latest_ms = self._read_time_ms()
+
+    def _read_time_ms(self) -> int:
+        """Return the latest time of the servers, Unix milliseconds."""
+        times = []
+        for server in get_servers(self._source.connection):
+            with server.naming_cell():
+                times.append(server.now_ms())
+        return max(times)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        Acknowledge the batch ``start``, and receive the next one.
+
+        Returns:
+            The offset of the next batch; ``start`` itself if there are no messages, or not enough
+            of them yet.
+
+        Raises:
+            NewerVersion: a newer version of this library has written the checkpoint.
+            InvalidOption: the checkpoint is of another number of cells.
+            QueueNotFound: a queue that the options name does not exist, and the query starts for
+                the first time or ``failOnDataLoss`` is true.
+            CellFailed: the server of a cell can't be reached.
+        """
+        try:
+            return self._find_latest_offset(start, limit)
+        except SystemExit:
+            if self._lease is not None:
+                self._lease.take_back(start["batch"] + 1)
+            raise
+
+    @_delay_sigterm
+    def _find_latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        check_offset(start, self._source.connection.cells)
+        if self._is_first_start and not self._options.fail_on_data_loss:
+            self._require(self._source.queues)
+        self._is_first_start = False
+        lease = self._get_lease(start["lease"])
+        number = start["batch"] + 1
+        if lease.has_ahead(number):
+            lease.acknowledge_soon(start["batch"], start["queues"])
+        else:
+            lease.acknowledge(start["batch"], start["queues"])
+        limits = BatchLimits(latest_ms=self._latest_ms)
+        if isinstance(limit, ReadMaxRows):
+            limits = limits._replace(messages=limit.max_rows)
+            if self._options.max_bytes is not None:
+                limits = limits._replace(size=self._options.max_bytes)
+        elif limits.latest_ms is None:
+            # Without a limit, the batch must end somewhere even if producers continue to send.
+            limits = limits._replace(latest_ms=self._read_time_ms())
+        if limits.latest_ms is not None:
+            received = lease.receive(number, limits)
+        elif self._delay.must_wait(lease):
+            return start
+        else:
+            received = lease.receive_if_any(number, limits)
+        if not received:
+            return start
+        self._delay.note_received()
+        self._backlog = None
+        return lease.make_offset(number, received)
+
+    @_delay_sigterm
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """
+        Return the backlog and the counts of messages, for the progress of the query.
+
+        Spark shows it as ``latestOffset`` of the source. A source in Python can't report metrics.
+        """
+        if self._lease is None:
+            return None
+        age = time.monotonic() - self._backlog_read_at
+        queues = len(self._backlog.queues if self._backlog else ())
+        queues *= self._source.connection.cells or 1
+        if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
+            self._backlog = read_backlog(self._lease.queues.get())
+            self._backlog_read_at = time.monotonic()
+        tally = self._lease.acknowledgement.tally
+        return {
+            **self._backlog.describe(),
+            "acknowledged": tally.acknowledged,
+            "lost": tally.lost,
+        }
+
+    @_delay_sigterm
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """
+        Return a partition for each task that reads the batch ``end``.
+
+        A restarted query gets the same messages.
+
+        Raises:
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
+            NewerVersion: a newer version of this library has written the checkpoint.
+            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
+                checkpoint is of another number of cells.
+        """
+        self._is_first_start = False  # Spark has logged a batch
+        if start == end:
+            return []
+        check_offset(end, self._source.connection.cells)
+        if end["batch"] > start["batch"]:  # else the batch of a query that began without messages
+            self._refuse_async_progress(start["batch"])
+            self._planned = end["batch"]
+        lease = self._get_lease(end["lease"])
+        part_sizes = lease.plan(end["batch"], end["queues"])
+        total = sum(map(sum, part_sizes.values()))
+        share = max(1, -(-total // self._source.num_partitions))
+        batch = Batch(lease.name, end["batch"])
+        if not lease.acknowledgement.has_begun(start["batch"]):
+            # Spark has logged ``end``, so it has committed ``start``. An earlier process has
+            # stopped before it had acknowledged this batch.
+            lease.acknowledge_soon(start["batch"], start["queues"])
+        lease.receive_soon(end["batch"] + 1)
+        return [
+            StreamPartition(queue, batch, parts)
+            for queue, sizes in part_sizes.items()
+            for parts in group_parts(sizes, share, self._source.max_ids_per_partition)
+        ]
+
+    def _refuse_async_progress(self, start: int) -> None:
+        """
+        Refuse a query whose progress Spark logs later than it requests the next batch.
+
+        Such a query does not commit a batch before it plans the next one. Its batches would be
+        acknowledged before they are in Spark's commit log. The option itself is that of a sink.
+        """
+        if self._planned == start and self._committed != start:
+            raise InvalidOption(
+                "asyncProgressTrackingEnabled",
+                "does not go with a stream from rsmq: its messages would be deleted before Spark "
+                "has logged their batch. Remove the option from the query.",
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """
+        Yield record batches of the messages whose receipts are still valid.
+
+        A repeated call yields the same messages, as long as their receipts stay valid.
+
+        Raises:
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+        """
+        # Spark calls this with a partition of its own if the reader returned none.
+        if not isinstance(partition, StreamPartition):
+            return
+        spare_loaded_modules()
+        queue = find_placed_queue(self._source.connection, partition.queue)
+        server, keys = queue.server, queue.keys
+        schema = build_arrow_schema(self._schema)
+        for part in partition.parts:
+            columns = read_leased_messages(queue, partition.batch, part)
+            if columns is None:
+                if self._options.fail_on_data_loss:
+                    raise BatchLost(
+                        f"Part {part} of batch {partition.batch} of queue {queue.label} is no "
+                        "longer in Redis",
+                        hint="With failOnDataLoss=false the query continues without it.",
+                    )
+                continue
+            if columns["id"]:
+                yield build_record_batch(schema, keys.name, columns, server.id_prefix)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""
+        self._committed = end["batch"]
+
+    def stop(self) -> None:
+        """
+        Stop the heartbeat, and release a named lease and the batch that was received ahead.
+
+        Release no other message: Spark calls this after a crash, too.
+        """
+        with self._sigterm.ignored():
+            if self._lease is not None:
+                self._lease.stop()
+
+
+def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:
+    """
+    Yield ranges of consecutive parts: of those that begin within one share of the messages.
+
+    Args:
+        sizes: the number of messages of each part.
+        share: the number of messages of a share.
+        max_messages: the most messages of a range, unless it is one larger part.
+    """
+    begin, size, before = 0, 0, 0
+    for part, part_size in enumerate(sizes):
+        is_next_share = before // share > (before - size) // share
+        if part > begin and (is_next_share or size + part_size > max_messages):
+            yield range(begin, part)
+            begin, size = part, 0
+        size, before = size + part_size, before + part_size
+    if begin < len(sizes):
+        yield range(begin, len(sizes))

@@ -1,0 +1,3 @@
+"""
+Writing frames to queues.
+"""

@@ -1,0 +1,282 @@
+"""
+The conversion of rows in Spark's record batches to messages.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from rsmq.errors import InvalidOption, MessageNotString
+from rsmq.operations.restore import RestoredMessage
+from rsmq.spark.write.sink_options import SinkOptions
+from rsmq.wire.cells import cell_of_key, split_id
+from rsmq.wire.ids import check_id
+from rsmq.wire.limits import to_milliseconds, utf16_length
+
+_RESTORED_COLUMNS = {
+    "id": StringType,
+    "visible_at": TimestampType,
+    "receive_count": NumericType,
+    "first_received": TimestampType,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """
+    The queue of a message, and its delay.
+
+    Attributes:
+        queue: the queue's name.
+        delay_ms: how long the message is hidden, milliseconds; None is the queue's delay.
+        cell: the number of the cell; None is any cell, or an ordinary namespace.
+    """
+
+    queue: str
+    delay_ms: int | None
+    cell: int | None = None
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """
+    Check that a write has the columns that its options need.
+
+    Raises:
+        InvalidOption: a column is missing or has another type.
+    """
+    types = {field.name: field.dataType for field in schema.fields}
+    if options.message_format == "column":
+        _check_column(types, "messageColumn", options.message_column, (StringType, BinaryType))
+    if options.queue is None:
+        if options.queue_column is None or options.queue_column not in types:
+            column = "queue, or as queueColumn says"
+            if options.message_format != "column":
+                column = f"as queueColumn says: with {options.message_format} it has no default"
+            raise InvalidOption(
+                "queue",
+                f"give the queue to write to, or a column with each row's ({column}); there are "
+                f"{', '.join(types)}.",
+            )
+        _check_column(types, "queueColumn", options.queue_column, (StringType,))
+    if options.delay_column is not None and (
+        options.delay_column in types or options.delay_column != "delay"
+    ):
+        _check_column(types, "delayColumn", options.delay_column, (NumericType,))
+    if options.key_column is not None:
+        _check_column(types, "keyColumn", options.key_column, (StringType,))
+    if options.restore:
+        _check_column(types, "restore", "id", (StringType,))
+        for name, kind in _RESTORED_COLUMNS.items():
+            if name in types:
+                _check_column(types, "restore", name, (kind,))
+
+
+def _check_column(
+    types: dict[str, DataType], option: str, column: str, kinds: tuple[type[DataType], ...]
+) -> None:
+    names = " or ".join(
+        kind.__name__.removesuffix("Type").replace("Numeric", "a number").lower() for kind in kinds
+    )
+    if column not in types:
+        raise InvalidOption(
+            option, f"there is no column {column} ({names}); there are {', '.join(types)}."
+        )
+    if not isinstance(types[column], kinds):
+        raise InvalidOption(
+            option,
+            f"column {column} is {types[column].simpleString()}, and must be {names}: cast it, "
+            "or take the whole row with messageFormat=json.",
+        )
+
+
+def build_messages(options: SinkOptions, batch: Any) -> Iterator[tuple[Destination, list[Any]]]:
+    """
+    Yield the messages of a record batch in order, in lists of one destination.
+
+    A message is its body as bytes, or a ``RestoredMessage``.
+
+    Raises:
+        MessageNotString: a message is null.
+        InvalidOption: a queue, or an id of a restore, is null.
+        InvalidFormat: the name of a queue, or an id, is not valid.
+        InvalidValue: a delay, or the number of the cell in an id, is out of range.
+    """
+    names = set(batch.schema.names)
+    messages = _build_bodies(options, batch)
+    queues, delays, cells = None, None, _choose_cells(options, batch)
+    if options.queue is None and options.queue_column is not None:
+        queues = batch.column(options.queue_column).to_pylist()
+    if options.delay_column in names:
+        delays = batch.column(options.delay_column).to_pylist()
+    if queues is None and delays is None and cells is None:
+        destination = Destination(options.queue or "", options.delay_ms)
+        yield destination, messages
+        return
+    destinations: dict[tuple[Any, Any, int | None], Destination] = {}
+    for row, message in enumerate(messages):
+        cell = None if cells is None else cells[row]
+        key = (queues and queues[row], delays and delays[row], cell)
+        row_destination = destinations.get(key)
+        if row_destination is None:
+            row_destination = destinations[key] = _build_destination(options, *key)
+        yield row_destination, [message]
+
+
+def _choose_cells(options: SinkOptions, batch: Any) -> list[int | None] | None:
+    """Return the cell of each row; None if any cell will do for all rows, or without cells."""
+    number = options.connection.cells
+    if number is None:
+        return None
+    if options.restore:
+        return [_cell_of_id(id, number)[0] for id in batch.column("id").to_pylist()]
+    if options.key_column is None:
+        return None
+    keys = batch.column(options.key_column).to_pylist()
+    return [None if key is None else cell_of_key(key, number) for key in keys]
+
+
+def _cell_of_id(id: str, number: int) -> tuple[int, str]:
+    """Return the cell of a restored message, always the same, and the id as it is stored there."""
+    cell, stored = split_id(id, number)
+    return cell_of_key(stored, number) if cell is None else cell, stored
+
+
+def _build_destination(
+    options: SinkOptions, queue: Any, delay: Any, cell: int | None
+) -> Destination:
+    name = queue if options.queue is None else options.queue
+    if not name:
+        raise InvalidOption(
+            "queueColumn",
+            f"column {options.queue_column} is null in a row: each row must say its queue, or "
+            "the option queue all rows'.",
+        )
+    options.connection.namespace.queue(name)  # raises InvalidFormat
+    if delay is None:
+        return Destination(name, options.delay_ms, cell)
+    return Destination(name, to_milliseconds("delay", float(delay)), cell)
+
+
+def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
+    """Return the bodies of all rows; with ``restore``, ``RestoredMessage`` messages instead."""
+    if options.message_format != "column":
+        return _encode_rows(options, batch)
+    column = batch.column(options.message_column)
+    raws: list[bytes] = column.cast(pa.binary()).to_pylist()
+    if column.null_count:
+        raise MessageNotString(
+            hint=f"Column {options.message_column} is null in a row. Filter such rows out, or "
+            "give them a message."
+        )
+    return _build_restored(batch, raws, options.connection.cells) if options.restore else raws
+
+
+def _build_restored(batch: Any, raws: list[bytes], cells: int | None) -> list[RestoredMessage]:
+    def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
+        has_column = name in batch.schema.names
+        return convert(batch.column(name)) if has_column else [None] * len(raws)
+
+    ids = read("id", lambda column: column.to_pylist())
+    if None in ids:
+        raise InvalidOption("restore", "column id is null in a row.")
+    if cells is not None:
+        ids = [_cell_of_id(id, cells)[1] for id in ids]
+    visible, first = read("visible_at", _to_unix_ms), read("first_received", _to_unix_ms)
+    counts = read("receive_count", lambda column: column.to_pylist())
+    return [
+        RestoredMessage(check_id(id), raw, visible_at, int(count or 0), first_received)
+        for id, raw, visible_at, count, first_received in zip(
+            ids, raws, visible, counts, first, strict=True
+        )
+    ]
+
+
+def _to_unix_ms(times: Any) -> list[int | None]:
+    all_us = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [None if us is None else us // 1000 for us in all_us]
+
+
+def _encode_rows(options: SinkOptions, batch: Any) -> list[bytes]:
+    """Return each row as JSON or msgpack, without the columns for its queue and delay."""
+    left_out = {options.queue_column, options.delay_column}
+    rows = batch.select([name for name in batch.schema.names if name not in left_out]).to_pylist(
+        maps_as_pydicts="strict"
+    )
+    encode = _encode_json if options.message_format == "json" else _encode_msgpack
+    return [encode(row) for row in rows]
+
+
+def _encode_json(row: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(
+            row, ensure_ascii=False, allow_nan=False, default=_to_plain, separators=(",", ":")
+        )
+    # A number, or the key of a map, that JSON can't represent.
+    except (ValueError, TypeError):
+        text = json.dumps(
+            _to_json_value(row), ensure_ascii=False, default=_to_plain, separators=(",", ":")
+        )
+    return text.encode("utf-8")
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):  # the names of Spark's to_json
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {_to_json_key(key): _to_json_value(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_to_json_value(each) for each in value]
+    return value
+
+
+def _to_json_key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else _to_plain(key)
+
+
+def _encode_msgpack(row: dict[str, Any]) -> bytes:
+    packed: bytes = msgpack.packb(row, default=lambda value: _to_plain(value, binary=True))
+    return packed
+
+
+def _to_plain(value: Any, *, binary: bool = False) -> Any:
+    """Return a text for a value that JSON or msgpack lacks; ``binary``: the format has bytes."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes) and not binary:
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def measure_largest(raws: list[bytes], *, is_text: bool) -> int:
+    """
+    Return the size of the largest body, as ``maxsize`` counts it.
+
+    Text counts in UTF-16 code units, bytes in bytes. Without bodies the size is 0.
+    """
+    if not is_text or all(map(bytes.isascii, raws)):
+        return max(map(len, raws), default=0)
+    return max(map(_count_utf16_units, raws), default=0)
+
+
+def _count_utf16_units(raw: bytes) -> int:
+    return len(raw) if raw.isascii() else utf16_length(raw.decode("utf-8", "replace"))

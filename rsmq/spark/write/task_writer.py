@@ -1,0 +1,195 @@
+"""
+The write of one task of Spark: rows become messages, and are sent or staged call by call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from rsmq.errors import MessageTooLong, QueueNotFound
+from rsmq.operations.arguments import digits
+from rsmq.operations.restore import restore_messages
+from rsmq.operations.sending import send_raws
+from rsmq.spark.connections import PlacedQueue, get_home, get_server, get_servers
+from rsmq.spark.operations.staged_writes import Decision, stage_messages
+from rsmq.spark.task_process import spare_loaded_modules
+from rsmq.spark.write.frame_rows import Destination, build_messages, measure_largest
+from rsmq.spark.write.sink_options import SinkOptions
+from rsmq.spark.write.write_decision import delete_if_decided
+
+#: The most bytes of bodies in a call; a single message may be larger.
+_MAX_CALL_BYTES = 4 * 1024 * 1024
+
+#: The most bytes of bodies that a task buffers, for all destinations together.
+_MAX_BUFFERED_BYTES = 64 * 1024 * 1024
+
+
+#: The remedy for a missing queue.
+CREATE_HINT = "createQueue=true creates it."
+
+_SIZE_HINT = (
+    "Send less, raise the maxsize of the queue (-1 is unlimited), or pass enforceMaxSize=false. It "
+    "counts UTF-16 code units of text, and bytes of bytes."
+)
+
+
+@dataclass
+class TaskCommitMessage(WriterCommitMessage):
+    """
+    The result of a task, which Spark passes to the driver's commit.
+
+    Attributes:
+        write: the name of the write.
+        batch: the number of the batch; 0 for a batch write.
+        parts: the names of the staged parts, by the label of the queue.
+        rows: how many rows the task sent or staged.
+    """
+
+    write: str
+    batch: int
+    parts: Decision
+    rows: int
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """The messages of one destination that are not written yet."""
+
+    messages: list[Any] = field(default_factory=list)
+    size: int = 0
+
+
+class TaskWriter:
+    """One attempt of one task."""
+
+    def __init__(self, options: SinkOptions, write: str, batch: int, *, is_text: bool) -> None:
+        self._options = options
+        # Calls of messages for any cell go to the cells in turn.
+        number = options.connection.cells or 1
+        self._cells = itertools.count(secrets.randbelow(number))
+        self._number = number
+        self._is_text = is_text
+        self._created: set[str] = set()
+        self._parts: Decision = {}
+        self._write, self._batch = write, batch
+        # The name of a part contains the Unix time in ms after which the part may be deleted.
+        expires_ms = 0
+        if options.is_staged:
+            self._home = get_home(options.connection, write)
+            with self._home.naming_cell():
+                expires_ms = self._home.now_ms() + round(options.staging_retention * 1000)
+        self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
+        self._result = TaskCommitMessage(write, batch, self._parts, 0)
+
+    def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
+        spare_loaded_modules()
+        buffers: dict[Destination, _Buffer] = {}
+        for batch in batches:
+            for destination, messages in build_messages(self._options, batch):
+                buffer = buffers.get(destination)
+                if buffer is None:
+                    buffer = buffers[destination] = _Buffer()
+                self._add(destination, buffer, messages)
+            if sum(buffer.size for buffer in buffers.values()) > _MAX_BUFFERED_BYTES:
+                self._flush_all(buffers)
+            self._result.rows += batch.num_rows
+        self._flush_all(buffers)
+        return self._result
+
+    def _add(self, destination: Destination, buffer: _Buffer, messages: list[Any]) -> None:
+        """Add messages of one destination to its buffer, and write the buffer when it is full."""
+        begin = 0
+        while begin < len(messages):
+            part = messages[begin : begin + self._options.batch_size - len(buffer.messages)]
+            sizes = [len(each if isinstance(each, bytes) else each.raw) for each in part]
+            is_full = buffer.size + sum(sizes) > _MAX_CALL_BYTES
+            if is_full:
+                totals = itertools.accumulate(sizes, initial=buffer.size)
+                next(totals)
+                fitting = sum(total <= _MAX_CALL_BYTES for total in totals)
+                # A single message may be larger than a call.
+                fitting = fitting if fitting or buffer.messages else 1
+                part, sizes = part[:fitting], sizes[:fitting]
+            buffer.messages += part
+            buffer.size += sum(sizes)
+            begin += len(part)
+            if is_full or len(buffer.messages) >= self._options.batch_size:
+                self._flush(destination, buffer)
+
+    def _flush_all(self, buffers: dict[Destination, _Buffer]) -> None:
+        for destination, buffer in buffers.items():
+            if buffer.messages:
+                self._flush(destination, buffer)
+
+    def _flush(self, destination: Destination, buffer: _Buffer) -> None:
+        messages, buffer.messages, buffer.size = buffer.messages, [], 0
+        options = self._options
+        if options.create_queue and destination.queue not in self._created:
+            create_queue(options, destination.queue)
+            self._created.add(destination.queue)
+        cell = destination.cell
+        if cell is None:
+            cell = next(self._cells) % self._number
+        server = get_server(options.connection, cell)
+        queue = PlacedQueue(server, server.namespace.queue(destination.queue))
+        with server.naming_cell():
+            try:
+                self._send(queue, destination, messages)
+            except QueueNotFound as error:
+                error.hint = CREATE_HINT
+                raise
+            except MessageTooLong as error:
+                error.hint = _SIZE_HINT
+                raise
+
+    def _send(self, queue: PlacedQueue, destination: Destination, messages: list[Any]) -> None:
+        """Send or stage messages, as the options say."""
+        options, rsmq, keys = self._options, queue.server.rsmq, queue.keys
+        raws = [each.raw for each in messages] if options.restore else messages
+        largest = 0
+        if options.enforce_maxsize:
+            largest = measure_largest(raws, is_text=self._is_text)
+        if options.is_staged:
+            parts = self._parts.setdefault(queue.label, [])
+            part = f"{self._write}:{self._batch}:{self._attempt}:{len(parts)}"
+            is_staged = rsmq.run(
+                stage_messages(
+                    queue.server.namespace,
+                    keys,
+                    part,
+                    messages,
+                    largest=largest,
+                    delay_ms=destination.delay_ms,
+                    lifetime=options.staging_retention,
+                )
+            )
+            if is_staged and queue.server is not self._home:
+                is_staged = not delete_if_decided(self._home, queue, self._write, self._batch, part)
+            if is_staged:  # else another attempt has won, or an earlier run was interrupted
+                parts.append(part)
+        elif options.restore:
+            rsmq.run(restore_messages(keys, messages, largest=largest, realtime=options.realtime))
+        else:
+            delay_ms = destination.delay_ms
+            rsmq.run_steps(
+                send_raws(
+                    keys,
+                    raws,
+                    largest=largest,
+                    delay=b"" if delay_ms is None else digits(delay_ms),
+                    channel=keys.channel if options.realtime else b"",
+                )
+            )
+
+
+def create_queue(options: SinkOptions, queue: str) -> None:
+    """Create a queue with the attributes of the options in each cell where it does not exist."""
+    for server in get_servers(options.connection):
+        with server.naming_cell():
+            server.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)

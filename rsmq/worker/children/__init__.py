@@ -1,0 +1,3 @@
+"""
+Handlers in child processes.
+"""

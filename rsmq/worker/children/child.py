@@ -1,0 +1,185 @@
+"""
+The program of a child process, which calls handlers for a worker; see ``child_process.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from rsmq.worker.children.channel import Channel
+from rsmq.worker.children.child_state import become_child
+from rsmq.worker.children.remote_results import describe_failure
+from rsmq.worker.importing import import_worker
+from rsmq.worker.logging import log_to_standard_error
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.outcome import HandlerTimedOut
+from rsmq.worker.places.client_place import ClientPlace, open_client
+from rsmq.worker.run.invoke import Invoker
+from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.jobs import BatchJob, SingleJob
+from rsmq.worker.state.lane import Job, Lane, Lease
+from rsmq.worker.state.message_state import (
+    BEGIN,
+    BEGIN_CALL,
+    END_CALL,
+    LOSE,
+    change_call,
+    change_message,
+)
+
+
+def main(number: int, parent: int) -> None:
+    """
+    Make calls until the worker closes its end of the channel.
+
+    Args:
+        number: the file descriptor of this end.
+        parent: the process id of the worker.
+    """
+    become_child(parent)
+    own = socket.socket(fileno=number)
+    own.set_inheritable(False)
+    child = _Child(Channel(own))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, child.handle_sigterm)
+    child.run()
+
+
+class _Child:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._calls: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._lanes: Mapping[str, Lane] = {}
+        self._invoker = Invoker(Hooks([]), lambda _job: None)
+        self._leases: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._is_running = False
+        self._deadline: float | None = None  # until it is over
+        self._max_runtime = 0.0
+
+    def run(self) -> None:
+        """Import the worker, and make calls."""
+        try:
+            settings = self._channel.receive()
+            self._lanes = _prepare(settings)
+        except Exception as error:  # noqa: BLE001 - the worker reports it
+            self._channel.send({"error": f"{type(error).__name__}: {error}"})
+            return
+        self._channel.send({"ready": sorted(self._lanes)})
+        threading.Thread(target=self._read, name="rsmq-reader", daemon=True).start()
+        while (call := self._calls.get()) is not None:
+            self._channel.send(self._make_call(call))
+
+    def _read(self) -> None:
+        """Read calls and changes of leases until the end of the channel."""
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    message = self._channel.receive()
+                    if "leases" in message:
+                        self._change_leases(message["leases"])
+                    else:
+                        self._calls.put(message)
+        finally:  # also after other errors: later calls could not be read
+            if self._is_running:  # the worker has died
+                os.killpg(0, signal.SIGKILL)
+            self._calls.put(None)
+
+    def _change_leases(self, changes: Mapping[str, float]) -> None:
+        with self._lock:
+            for id, expires_at in changes.items():
+                lease = self._leases.get(id)
+                if lease is None:
+                    continue
+                if expires_at:
+                    lease.expires_at = expires_at
+                else:
+                    change_message(lease, LOSE)
+
+    def handle_sigterm(self, number: int, _frame: FrameType | None) -> None:
+        """
+        Raise HandlerTimedOut in the handler if its max_runtime is over.
+
+        Otherwise the signal came from a program that stops all processes of the worker. Then the
+        worker decides how long the handler may run.
+        """
+        if os.getpid() != self._pid:  # a process that the handler forked
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            raise HandlerTimedOut(f"its handler ran for more than {self._max_runtime:g} s")
+
+    def _make_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        lane = self._lanes[call["queue"]]
+        job = _make_job(lane, call)
+        with self._lock:
+            self._leases = {lease.id: lease for lease in job.leases}
+        self._max_runtime, self._is_running = lane.listener.max_runtime, True
+        try:
+            self._deadline = call["deadline"]
+            self._invoker.call(job)
+            self._deadline = None
+        except HandlerTimedOut as error:  # it was raised when the handler had ended
+            job.failure = read_error(error, lane.policy)
+        self._deadline, self._is_running = None, False
+        with self._lock:
+            self._leases = {}
+        change_call(job, END_CALL)
+        is_single = isinstance(job, SingleJob)
+        return {
+            "number": call["number"],
+            "error": None if job.failure is None else describe_failure(job.failure),
+            "errors": {
+                lease.id: describe_failure(lease.failure)
+                for lease in ([] if is_single else job.leases)
+                if lease.failure is not None
+            },
+        }
+
+
+def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
+    """Import the worker. Return the lanes of its listeners with ``process=True``."""
+    if settings["log_level"] is not None:
+        name = settings["name"]
+        log_to_standard_error(settings["log_level"], lambda: name, as_json=settings["log_as_json"])
+    sys.path[:] = settings["path"]
+    worker = import_worker(settings["app"])
+    if settings["place"] is not None:
+        worker.rsmq = open_client(ClientPlace(**settings["place"]), worker.rsmq)
+    return worker.prepare_child(settings["name"])
+
+
+def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
+    singles, queue = [], lane.queue_by_cell[call["cell"]]
+    for message in call["messages"]:
+        single = SingleJob(
+            queue,
+            message["id"],
+            message["raw"],
+            message["count"],
+            message["first_received_ms"],
+            call["received_at"],
+        )
+        single.unbegun, single.expires_at = message["unbegun"], message["expires_at"]
+        singles.append(single)
+    job = (
+        singles[0] if lane.listener.batch is None else BatchJob(queue, singles, call["received_at"])
+    )
+    change_call(job, BEGIN_CALL)
+    job.started_at = time.monotonic()
+    for lease in job.leases:
+        change_message(lease, BEGIN)
+    return job

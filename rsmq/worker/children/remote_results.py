@@ -1,0 +1,49 @@
+"""
+The result of a call in a child process, as values of msgpack. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.errors import BodyNotDecodable
+from rsmq.worker.outcome import RemoteError
+from rsmq.worker.state.error_reader import add_origin, make_error
+from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.lane import Lease
+
+
+def describe_failure(failure: Failure) -> dict[str, Any]:
+    """Return the description of a failure."""
+    return {
+        "kind": failure.kind,
+        "name": failure.cause_name,
+        "text": failure.cause_text,
+        "after": failure.after,
+        "is_final": failure.is_final,
+        "traceback": failure.traceback,
+        "notes": list(failure.notes),
+    }
+
+
+def restore_error(described: Mapping[str, Any], queue: str, lease: Lease) -> BaseException:
+    """
+    Return an exception with the outcome of the failure that ``describe_failure`` described.
+
+    Args:
+        described: the description.
+        queue: the name of the message's queue.
+        lease: the message, for an exception about its body.
+    """
+    kind, name, text = described["kind"], described["name"], described["text"]
+    error: BaseException
+    if kind == "not_decodable":
+        error = BodyNotDecodable(queue, lease.shown_id, lease.raw)
+        error.__cause__ = RemoteError.create(name, text, is_final=False)
+        add_origin(error.__cause__, described["traceback"], ())
+        add_origin(error, "", described["notes"])
+        return error
+    error = make_error(kind, name, text, after=described["after"], is_final=described["is_final"])
+    add_origin(error, described["traceback"], described["notes"])
+    return error

@@ -1,0 +1,145 @@
+"""
+A run of a worker until its queues are empty.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from redis import exceptions as redis_errors
+
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
+from rsmq.errors import NotEmptyInTime, RSMQError
+from rsmq.worker.delivery import Delivery
+from rsmq.worker.middleware import Middleware
+from rsmq.worker.operations import list_in_flight
+from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
+from rsmq.worker.places.client_place import clients_of
+
+#: Seconds between two checks.
+POLL_SECONDS = 0.05
+
+
+class Burst(Middleware):
+    """
+    A middleware that knows the retries that a worker has scheduled, and its first error.
+
+    Attributes:
+        error: the first exception of a handler whose outcome was written; None if there is none.
+            Retry, Defer, Discard and DeadLetter are no errors.
+        stops_at_error: whether the run ends at the first error.
+    """
+
+    def __init__(self, timeout: float | None, *, stops_at_error: bool) -> None:
+        """
+        Make one.
+
+        Args:
+            timeout: seconds from now after which ``is_done`` raises an error; None is never.
+            stops_at_error: whether the run ends at the first error.
+        """
+        self.stops_at_error = stops_at_error
+        self.error: BaseException | None = None
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        #: Scheduled retries: receive count by queue and id.
+        self._retries: dict[tuple[str, str], int] = {}
+        #: How often a retry was scheduled.
+        self._scheduled = 0
+
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
+        for message in messages:
+            self._retries.pop((queue, message.id), None)
+
+    def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+        # Not after it: between the write and its reply the message is neither due nor in flight.
+        self._retries[message.queue, message.id] = message.receive_count
+        self._scheduled += 1
+
+    def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
+        self.before_retry(message, after, error)
+
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+        self._note_error(error)
+
+    def after_dead_letter(
+        self,
+        message: Delivery,
+        queue: str,
+        reason: str,
+        error: BaseException,
+    ) -> None:
+        self._note_error(error)
+
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
+        self._note_error(error)
+
+    def _note_error(self, error: BaseException) -> None:
+        if self.error is None and not isinstance(error, Retry | Defer | Discard | DeadLetter):
+            self.error = error
+
+    def is_done(self, rsmq: RSMQ | Cells, name: str, queues: Sequence[str]) -> bool:
+        """
+        Return whether no message is due, in flight at the worker, or to be retried by it.
+
+        A queue that can't be read counts as empty.
+
+        Args:
+            rsmq: the client.
+            name: the worker's name.
+            queues: the names of the queues.
+
+        Raises:
+            NotEmptyInTime: the time is over.
+        """
+        clients = clients_of(rsmq)
+        scheduled, was_waiting = self._scheduled, bool(self._retries)
+        try:
+            # In this order: a message that is received after the first check is seen by the second.
+            rest = (
+                "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
+                or _describe_in_flight(clients, name)
+                or self._describe_retries(rsmq)
+            )
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+            rest = f"Redis is away, {error}"
+        if not rest and (was_waiting or scheduled != self._scheduled):
+            # The worker may have received the message between two checks, so that no check saw it.
+            rest = "a message waited for its next attempt"
+        if rest and self._deadline is not None and time.monotonic() > self._deadline:
+            raise NotEmptyInTime(self._timeout, rest)
+        return not rest
+
+    def _describe_retries(self, rsmq: RSMQ | Cells) -> str:
+        for (queue, id), receive_count in list(self._retries.items()):
+            message = None
+            with suppress(RSMQError, redis_errors.ResponseError):
+                message = rsmq.get_message(queue, id)
+            if message is not None and message.receive_count == receive_count:
+                return f"{queue}: {id} waits for its next attempt"
+            self._retries.pop((queue, id), None)  # another consumer has received or deleted it
+        return ""
+
+
+def _describe_due(clients: Sequence[RSMQ], queue: str) -> str:
+    for client in clients:
+        try:
+            attributes = client.get_queue_attributes(queue)
+        except (RSMQError, redis_errors.ResponseError):
+            continue
+        if attributes.visible_messages:
+            return (
+                f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
+            )
+    return ""
+
+
+def _describe_in_flight(clients: Sequence[RSMQ], name: str) -> str:
+    counts: dict[str, int] = {}
+    for client in clients:
+        for queue, receipts in client.run_steps(list_in_flight(client.namespace, name)).items():
+            counts[queue] = counts.get(queue, 0) + len(receipts)
+    return "; ".join(f"{queue}: {count} in flight" for queue, count in counts.items() if count)

@@ -1,0 +1,236 @@
+"""
+Renewal of leases, release of messages that wait too long, and max_runtime.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+from redis.exceptions import ResponseError
+
+from rsmq.errors import TooManyHungCalls
+from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.operations import Group, settle_messages
+from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
+from rsmq.worker.places.cell_access import CellAccess
+from rsmq.worker.run.executor import Executor
+from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.settle.settler import MESSAGES_PER_STEP, Settler
+from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.lane import CellQueue, Job, Lane, Lease
+from rsmq.worker.state.message_state import (
+    ABANDON_CALL,
+    DECIDE,
+    LOST,
+    OVER,
+    READY,
+    SETTLED,
+    SETTLING,
+    change_call,
+    change_message,
+)
+
+_NOT_EXTENDED = "its visibility timeout could not be extended in time"
+#: How long after max_runtime a call in a child process is abandoned, if its process does not end.
+_MAX_CHILD_END_SECONDS = 30.0
+#: The same for a task that was cancelled after max_runtime.
+_MAX_TASK_END_SECONDS = 5.0
+#: A message that waits for a slot is extended once, and released after this share of its visibility
+#: timeout.
+_MAX_WAIT_VT_SHARE = 0.5
+
+
+class Heartbeat:
+    """Keeps the leases of the messages in flight."""
+
+    def __init__(
+        self,
+        access: CellAccess,
+        lanes: Sequence[Lane],
+        settler: Settler,
+        run_queue: RunQueue,
+        hooks: Hooks,
+    ) -> None:
+        self._access = access
+        self._lanes = lanes
+        self._settler = settler
+        self._run_queue = run_queue
+        self._hooks = hooks
+
+    def renew_at(self) -> float:
+        """Return the monotonic seconds at which the next visibility timeout is to be extended."""
+        return min((lane.renew_at for lane in self._lanes), default=math.inf)
+
+    def renew(self, now: float) -> None:
+        """Extend the visibility timeouts that are due, and release messages that wait too long."""
+        for lane in self._lanes:
+            if now >= lane.renew_at:
+                for queue in lane.queues:
+                    if now >= queue.renew_at:
+                        self._access.attempt(queue.cell.number, partial(self._renew, queue, now))
+                # A queue whose cell has failed is renewed when its server is tried again.
+                lane.renew_at = min(
+                    (max(queue.renew_at, queue.cell.retry_at()) for queue in lane.queues),
+                    default=math.inf,
+                )
+
+    def _renew(self, queue: CellQueue, now: float) -> None:
+        lane = queue.lane
+        due = [lease for lease in queue.in_flight.values() if lease.renew_at <= now]
+        # Slow calls keep these waiting for so long: another worker may have a free slot.
+        waiting = {
+            lease.job
+            for lease in due
+            if lease.state is READY
+            and not lease.job.is_quarantined
+            and now - lease.job.received_at > lane.vt * _MAX_WAIT_VT_SHARE
+        }
+        self.release_waiting(waiting)
+        for lease in due:
+            if lease.state in OVER:
+                self._settler.mark_lost(queue, lease, "its visibility timeout was over")
+        kept = [lease for lease in due if queue.in_flight.get(lease.id) is lease]
+        for at in range(0, len(kept), MESSAGES_PER_STEP):
+            self._extend(queue, kept[at : at + MESSAGES_PER_STEP])
+        queue.renew_at = min((each.renew_at for each in queue.in_flight.values()), default=math.inf)
+
+    def _extend(self, queue: CellQueue, leases: list[Lease]) -> None:
+        by_count: dict[int, list[Lease]] = {}
+        for lease in leases:
+            by_count.setdefault(lease.count, []).append(lease)
+        lane, cell = queue.lane, queue.cell
+        ms = round(lane.vt * 1000)
+        groups: list[Group] = [
+            Group(queue.keys, "extend", count, [(lease.id, ms) for lease in of_count])
+            for count, of_count in by_count.items()
+        ]
+        sent_at = time.monotonic()
+        try:
+            results = cell.client.run(settle_messages(cell.identity, groups))
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            for lease in leases:
+                self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
+            return
+        extended = ord("1")
+        for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
+            if digit == extended:
+                lease.renew_at, lease.expires_at = sent_at + lane.vt / 3, sent_at + lane.vt
+            else:
+                self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
+
+    def lose_expired(self) -> None:
+        """Mark expired leases as lost in cells that fail, because they can't be extended."""
+        now = time.monotonic()
+        for queue in self._queues():
+            if not queue.in_flight or not queue.cell.retry_at():
+                continue
+            for lease in list(queue.in_flight.values()):
+                if lease.expires_at <= now and lease.job.ended_at is None:
+                    self._settler.mark_lost(queue, lease, _NOT_EXTENDED)
+
+    def lose_all(self, reason: str) -> None:
+        """Mark all leases as lost."""
+        for queue in self._queues():
+            for lease in list(queue.in_flight.values()):
+                self._settler.mark_lost(queue, lease, reason)
+
+    def _queues(self) -> Iterable[CellQueue]:
+        return (queue for lane in self._lanes for queue in lane.queues)
+
+    def release_waiting(self, jobs: Iterable[Job]) -> None:
+        """Release the messages of calls that have not started."""
+        with self._run_queue.lock:
+            removed = self._run_queue.remove(jobs)
+        for job in removed:
+            self._settler.release(job.cell_queue, job.leases)
+
+    def abandon_hung_calls(
+        self, executors: Mapping[bool, Executor], now: float, *, limit: int
+    ) -> None:
+        """
+        Cancel tasks that exceed max_runtime. Stop waiting for other calls that exceed it, and for
+        tasks that don't end, and settle their messages as failed.
+
+        Args:
+            executors: the executor of async handlers (True) and of plain ones (False).
+            now: monotonic seconds.
+            limit: maximum number of abandoned calls that have not ended.
+
+        Raises:
+            TooManyHungCalls: so many are abandoned already.
+        """
+        for lane in self._lanes:
+            max_runtime, end_seconds = lane.listener.max_runtime, 0.0
+            if lane.listener.process:  # its thread ends the child process, and so the call
+                end_seconds = _MAX_CHILD_END_SECONDS
+            elif lane.is_async:
+                end_seconds = _MAX_TASK_END_SECONDS
+            with self._run_queue.lock:
+                calls = list(lane.calls)
+            for job in calls:
+                if job.started_at is None or now - job.started_at <= max_runtime:
+                    continue
+                lane.time_out(job)
+                if now - job.started_at > max_runtime + end_seconds:
+                    if sum(each.hung_count for each in executors.values()) >= limit:
+                        raise TooManyHungCalls(limit)
+                    self._abandon(lane, job, executors[lane.is_async])
+
+    def _abandon(self, lane: Lane, job: Job, executor: Executor) -> None:
+        error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
+        with self._run_queue.lock:
+            # A call that has ended is reported to the loop before its slot is freed.
+            if job.ended_at is not None or not change_call(job, ABANDON_CALL):
+                return
+            for lease in job.leases:
+                change_message(lease, DECIDE)
+            self._run_queue.finish(job)
+            executor.replace_hung()
+            executor.wake(0)
+        failure = read_error(error, lane.policy)
+        self._settler.numbers.hung += len(job.leases)
+        for lease in job.leases:
+            if lease.state is not SETTLING:
+                self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
+                continue
+            self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
+            outcome = decide(failure, lease.attempt, lane.policy)
+            if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
+                outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
+            self._settler.add_decision(job.cell_queue, lease, outcome, failure)
+        lane.cancel(job)
+
+    def release_all(self, reason: str) -> int:
+        """Release all messages in flight, even if their handlers still run. Return how many."""
+        released = 0
+        for queue in self._queues():
+            with self._run_queue.lock:
+                leases = list(queue.in_flight.values())
+                for lease in leases:
+                    change_call(lease.job, ABANDON_CALL)
+            released += sum(self._release_abandoned(queue, lease, reason) for lease in leases)
+        return released
+
+    def release_calls(self, jobs: Iterable[Job], reason: str, *, are_attempts: bool) -> None:
+        """Release the messages of abandoned calls; see ``Settler.release`` for are_attempts."""
+        for job in jobs:
+            for lease in job.leases:
+                self._release_abandoned(job.cell_queue, lease, reason, are_attempts=are_attempts)
+
+    def _release_abandoned(
+        self, queue: CellQueue, lease: Lease, reason: str, *, are_attempts: bool = False
+    ) -> bool:
+        if lease.state in {SETTLING, SETTLED, LOST}:
+            return False
+        lane = queue.lane
+        self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
+        self._settler.release(queue, [lease], are_attempts=are_attempts)
+        lane.cancel(lease.job)
+        return True

@@ -1,0 +1,513 @@
+"""
+The worker's loop: receives messages, writes outcomes, renews leases.
+
+One thread makes all calls to Redis, one after the other. So an extension can never be executed
+after the settlement of its message. Handlers run in other threads or in tasks. The pure functions
+``decide`` and ``plan_requests`` make the decisions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import (
+    ClientClosed,
+    ExecutorEnded,
+    RSMQError,
+    TooManyHungCalls,
+    WorkerReplaced,
+)
+from rsmq.guarded_log import get_logger
+from rsmq.printable import format_count
+from rsmq.transport.signals import Flag
+from rsmq.worker.loop.heartbeat import Heartbeat
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.operations import send_heartbeat, unregister_worker
+from rsmq.worker.places.cell_access import CellAccess
+from rsmq.worker.places.cell_opener import CellOpener
+from rsmq.worker.places.dead_workers import DeadWorkers
+from rsmq.worker.receive.gates import Gates
+from rsmq.worker.receive.prefetch import Prefetcher
+from rsmq.worker.receive.queue_refresh import QueueRefresh
+from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
+from rsmq.worker.run.executor import Executor
+from rsmq.worker.run.quarantine import Quarantine
+from rsmq.worker.run.run_queue import TARGET_START_SECONDS, RunQueue
+from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.lane import Cell, Job, Lane
+from rsmq.worker.state.message_state import CALL_ABANDONED
+from rsmq.worker.state.numbers import Numbers
+
+_log = get_logger("rsmq.worker")
+
+#: Seconds between two calls that keep the records of messages in flight in cells beside the home.
+_KEEP_NAME_SECONDS = 60.0
+#: How long nothing is prefetched after a worker has died.
+NO_PREFETCH_SECONDS = 10.0
+#: How long no call ends before another thread or task is woken, if calls wait and slots are free.
+_STUCK_SECONDS = 0.005
+#: Seconds between two checks for unfinished work during a shutdown.
+_SHUTDOWN_POLL_SECONDS = 0.02
+#: The longest sleep while every server fails.
+_MAX_FAILING_SLEEP_SECONDS = 2.0
+#: Maximum number of short calls that end before the loop is woken to write their outcomes.
+_MAX_FINISHED_CALLS = 250
+
+
+class WorkerLoop:
+    """
+    The loop, to be run in its own thread.
+
+    Attributes:
+        run_queue: the calls that wait for a slot.
+        finished: set when the loop has ended.
+        failure: the exception that ended it; None if it was stopped.
+        is_stopping: whether it receives nothing more.
+        heartbeat_at: monotonic seconds of the last heartbeat that Redis has confirmed.
+        turn_at: monotonic seconds at which the last turn of the loop began.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        access: CellAccess,
+        opener: CellOpener,
+        lanes: Sequence[Lane],
+        hooks: Hooks,
+        slots: int,
+        facts: dict[str, Any],
+        worker: object,
+        *,
+        grace: float,
+        registered_at: float | None,
+    ) -> None:
+        """
+        Make it; nothing is received before ``run``.
+
+        Args:
+            access: the cells of the queues.
+            opener: opens the cells that could not be reached when the worker started.
+            lanes: its listeners.
+            hooks: its middleware.
+            slots: maximum number of concurrent calls.
+            facts: facts about its process, for its sign of life.
+            worker: the argument of hooks.
+            grace: seconds that running calls have to end when the worker stops by itself.
+            registered_at: monotonic seconds at which it was registered under a name that the user
+                chose. Then a successor of this name may take over when this worker seems dead, so
+                no call starts after its sign of life has expired. None if the name was generated.
+        """
+        self.run_queue = RunQueue(lanes, slots)
+        self.finished = Flag()
+        self.failure: BaseException | None = None
+        self._access = access
+        self._opener = opener
+        self._name = access.name
+        self._lanes = lanes
+        self._hooks = hooks
+        self._slots = slots
+        self._facts = facts
+        self._worker = worker
+        self._grace = grace
+        self._has_fixed_name = registered_at is not None
+        if registered_at is not None:
+            self.run_queue.start_deadline = registered_at + TTL
+        self._settler = Settler(hooks)
+        self._heartbeat = Heartbeat(access, lanes, self._settler, self.run_queue, hooks)
+        self._gates = Gates(access, lanes, hooks, self._heartbeat)
+        self._quarantine = Quarantine(access, self.run_queue, self._settler)
+        self._dead_workers = DeadWorkers(access.home.client)
+        self._queue_refresh = QueueRefresh(access, lanes)
+        self._executors: Mapping[bool, Executor] = {}
+        self._finished_jobs: deque[Job] = deque()
+        self._finished_count = 0
+        self._wake_up = Flag()
+        self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
+        for lane in lanes:
+            lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
+        self._is_asleep = False
+        self._jobs_before_wake_up = 1
+        self._next_heartbeat_at = 0.0
+        self._next_keep_at = 0.0
+        self._last_progress = (0.0, -1)
+        self.is_stopping = self._has_called_before_stop = False
+        self.heartbeat_at = self.turn_at = time.monotonic()
+        self._stop_deadline = math.inf
+
+    @property
+    def numbers(self) -> Numbers:
+        """The counters of the worker."""
+        return self._settler.numbers
+
+    @property
+    def missing_queues(self) -> tuple[str, ...]:
+        """The queues whose listeners receive nothing because the queue is missing."""
+        return tuple(lane.name for lane in self._lanes if lane.is_missing)
+
+    def report_finished(self, job: Job) -> None:
+        """Report that a call has ended; called by the thread or task that ran it."""
+        self._finished_jobs.append(job)
+        if self._is_asleep and len(self._finished_jobs) >= self._jobs_before_wake_up:
+            self._wake_up.set()
+
+    def report_idle(self) -> None:
+        """Report that a thread or task has nothing to run."""
+        if self._is_asleep:
+            self._wake_up.set()
+
+    def stop(self, grace: float) -> None:
+        """
+        Stop receiving and release waiting messages. End when all calls have ended, or after grace.
+        """
+        self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
+        self.is_stopping = True
+        self._wake_up.set()
+
+    def run(self, executors: Mapping[bool, Executor]) -> None:
+        """
+        Run the loop until it is stopped or fails.
+
+        Args:
+            executors: the executor of async handlers (True) and of plain ones (False).
+        """
+        self._executors = executors
+        try:
+            while not (self.is_stopping and self._can_end()):
+                self._run_once()
+            self._shut_down()
+        except WorkerReplaced as error:
+            self.failure = error
+            _log.error("worker %s stops: %s", self._name, error)
+            self._fail("another worker has this one's name")
+            self._release_elsewhere()
+        except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
+            self.failure = error
+            _log.critical("worker %s fails", self._name, exc_info=True)
+            self._fail("the worker has failed")
+        finally:
+            self._prefetcher.stop_waiting()
+            for executor in self._executors.values():
+                executor.stop()
+            self._hooks.call("after_stop", self._worker)
+            self.finished.set()
+
+    def _fail(self, reason: str) -> None:
+        with self.run_queue.lock:
+            self.run_queue.close()
+        self._heartbeat.lose_all(reason)
+
+    def _release_elsewhere(self) -> None:
+        """
+        Release the messages in flight in cells where the successor of this worker is not known yet.
+
+        There it does not find them before it receives itself.
+        """
+        for cell in self._settler.cells():
+            if cell is not self._access.home:
+                with suppress(RSMQError, RedisError, OSError):
+                    while cell in self._settler.cells():
+                        self._settler.write_step(cell)
+
+    def _run_once(self) -> None:
+        now = self.turn_at = time.monotonic()
+        self._collect_finished_jobs()
+        self._check_executors()
+        self._access_redis(now)
+        self._sleep()
+
+    def _access_redis(self, now: float) -> None:
+        """Make the calls to Redis that are due. A server that fails is left alone for a while."""
+        access = self._access
+        if access.are_all_failing:
+            return
+        for cell in self._settler.cells():
+            access.attempt(cell.number, partial(self._settler.write_step, cell))
+        self._heartbeat.renew(now)
+        self._gates.sync(now)
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + HEARTBEAT_SECONDS
+            self._abandon_hung_calls(now)
+            if access.attempt(access.home.number, self._send_heartbeat):
+                # The home has confirmed the name, so no successor has what is found in them.
+                if self._opener.open_missing():
+                    self.limit_prefetch()
+            elif retry_at := access.home.retry_at():
+                self._next_heartbeat_at = retry_at
+            self._keep_names(now)
+            self._opener.check_some()
+            self._queue_refresh.run()
+        self._prefetcher.release_unknown_messages()
+        if self.is_stopping:
+            self._release_waiting()
+        elif self._may_begin(time.monotonic()):
+            self._receive(now)
+        else:
+            self._release_unstarted()
+        access.end_turn()
+        if access.has_failed:
+            self._heartbeat.lose_expired()
+
+    def _abandon_hung_calls(self, now: float) -> None:
+        try:
+            self._heartbeat.abandon_hung_calls(self._executors, now, limit=self._slots)
+        except TooManyHungCalls as error:
+            if not self.is_stopping:
+                self.failure = error
+                _log.critical("worker %s stops: %s", self._name, error)
+                self.stop(self._grace)
+
+    def _check_executors(self) -> None:
+        """Stop if an executor has ended, and release the messages of its calls."""
+        for executor in self._executors.values():
+            executor.check()
+            end = executor.end
+            if end is None:
+                continue
+            with self.run_queue.lock:
+                jobs, end.jobs = end.jobs, []
+            # One of the calls may have ended the executor, and would do so in each run: so they
+            # count, unless the worker was to stop anyway.
+            are_attempts = self.failure is not None or not self.is_stopping
+            self._heartbeat.release_calls(
+                jobs, "its handler can't end any more", are_attempts=are_attempts
+            )
+            if not self.is_stopping:
+                self.failure = ExecutorEnded(end.cause)
+                _log.critical("worker %s stops: %s", self._name, self.failure)
+                self.stop(self._grace)
+
+    def _collect_finished_jobs(self) -> None:
+        finished, settler = self._finished_jobs, self._settler
+        while finished:
+            job = finished.popleft()
+            self._finished_count += 1
+            if job.started_at is not None and job.ended_at is not None:
+                job.lane.record_duration(job.ended_at - job.started_at)
+            if job.call_state is not CALL_ABANDONED:
+                settler.decide_outcomes(job)
+
+    # Sign of life.
+
+    def _send_heartbeat(self) -> bool:
+        sent_at, home = time.monotonic(), self._access.home
+        home.client.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
+        self.heartbeat_at = sent_at
+        self._dead_workers.forget(sent_at)
+        if self._has_fixed_name:
+            with self.run_queue.lock:
+                self.run_queue.start_deadline = sent_at + TTL
+                for executor in self._executors.values():
+                    executor.wake(0)
+        return True
+
+    def _keep_names(self, now: float) -> None:
+        """Let the records of messages in flight live on in the cells beside the home."""
+        if now < self._next_keep_at:
+            return
+        self._next_keep_at = now + _KEEP_NAME_SECONDS
+        in_use = {queue.cell for lane in self._lanes for queue in lane.queues if queue.in_flight}
+        for cell in in_use - {self._access.home}:
+            self._access.attempt(cell.number, partial(self._access.keep_name, cell))
+
+    def info(self) -> dict[str, Any]:
+        """Return the worker's description of itself, for its sign of life."""
+        facts = dict(self._facts)
+        if not self._has_fixed_name:  # no successor takes over its messages
+            longest_vt = max((lane.vt for lane in self._lanes), default=0.0)
+            facts["forget_after_ms"] = math.ceil(longest_vt * 1000)
+        return {
+            **facts,
+            "queues": {lane.name: lane.count_in_flight() for lane in self._lanes},
+            "handled": self.numbers.handled,
+            "failed": self.numbers.failed,
+        }
+
+    # Receiving.
+
+    def _receive(self, now: float) -> None:
+        if self._quarantine:
+            self.limit_prefetch()
+            if self._quarantine.run_next(self._executors):
+                return
+        jobs, quarantined = self._prefetcher.receive(now)
+        self._quarantine.add(quarantined)
+        if jobs:
+            with self.run_queue.lock:
+                self.run_queue.add(jobs)
+                for executor in self._executors.values():
+                    executor.wake(0)
+
+    def _may_begin(self, now: float) -> bool:
+        """Return whether calls may begin: the home has confirmed the name a short time ago."""
+        return now <= self.run_queue.start_deadline
+
+    def _release_unstarted(self) -> None:
+        """
+        Release the messages of calls that may not begin before the home answers.
+
+        Messages in cells that fail too are kept: their release could not be written.
+        """
+        for lane in self._lanes:
+            jobs = [
+                job for job in list(lane.ready) if self._access.is_answering(job.cell_queue.cell)
+            ]
+            if jobs:
+                self._heartbeat.release_waiting(jobs)
+        self._quarantine.release_unstarted()
+
+    def limit_prefetch(self) -> None:
+        """
+        Prefetch nothing for NO_PREFETCH_SECONDS.
+
+        A worker has died, perhaps because of a message that is still in the queue. If that message
+        crashes this worker too, every message in flight beside it has its receive count raised.
+        """
+        for lane in self._lanes:
+            lane.no_prefetch_until = time.monotonic() + NO_PREFETCH_SECONDS
+
+    # Stopping, and sleeping.
+
+    def _call_before_stop(self) -> None:
+        if not self._has_called_before_stop:
+            self._has_called_before_stop = True
+            self._hooks.call("before_stop", self._worker)
+
+    def _release_waiting(self) -> None:
+        self._call_before_stop()
+        self._prefetcher.stop_waiting()
+        self._quarantine.release_waiting()
+        for lane in self._lanes:
+            if lane.ready:
+                self._heartbeat.release_waiting(list(lane.ready))
+
+    def _can_end(self) -> bool:
+        """Return whether nothing is left to be done, or the grace period is over."""
+        if time.monotonic() >= self._stop_deadline:
+            return True
+        with self.run_queue.lock:
+            busy = self.run_queue.running_count or self.run_queue.count_ready()
+        return not (busy or self._finished_jobs or self._settler or self._quarantine)
+
+    def _shut_down(self) -> None:
+        """Release the messages that are still in flight, and unregister the worker."""
+        self._call_before_stop()
+        self._collect_finished_jobs()
+        with self.run_queue.lock:
+            self.run_queue.close()
+        self._access.retry_now()
+        left = 0
+        try:
+            self._write_all()
+            self._collect_finished_jobs()
+            self._write_all()
+            left = self._heartbeat.release_all("the worker stops")
+            self._write_all()
+            self._gates.sync(time.monotonic(), all_of_them=True)
+            self._unregister_all(left)
+        except (ClientClosed, WorkerReplaced) as error:
+            self._heartbeat.release_all("the worker stops")
+            summary = f"{type(error).__name__}: {error}"
+            _log.warning("worker %s could not release its messages: %s", self._name, summary)
+
+    def _unregister_all(self, left: int) -> None:
+        """Unregister the worker in all cells; log what is left."""
+        home = self._access.home
+        for cell in [*self._access.open_cells.values()]:
+            if cell.is_used and cell is not home:
+                self._access.attempt(cell.number, partial(self._unregister, cell))
+        self._access.attempt(home.number, partial(self._unregister, home))
+        failed = self._settler.cells()
+        if failed or home.is_used:
+            for cell in failed or [home]:
+                _log.warning(
+                    "worker %s could not release its messages%s: %s",
+                    self._name,
+                    self._access.describe(cell),
+                    self._access.last_error(cell),
+                )
+        elif left:
+            _log.warning(
+                "worker %s releases %s not handled in time", self._name, format_count(left)
+            )
+
+    @staticmethod
+    def _unregister(cell: Cell) -> None:
+        cell.client.run(unregister_worker(cell.identity))
+        cell.is_used = False
+
+    def _write_all(self) -> None:
+        """
+        Write all outcomes, and renew the leases of other messages meanwhile.
+
+        The outcomes of a cell that can't be reached are left.
+        """
+        while cells := [cell for cell in self._settler.cells() if not cell.retry_at()]:
+            for cell in cells:
+                self._access.attempt(cell.number, partial(self._settler.write_step, cell))
+            self._heartbeat.renew(time.monotonic())
+
+    def _sleep(self) -> None:
+        """Sleep until there is something to do."""
+        now = time.monotonic()
+        if self._access.are_all_failing:
+            retry_at = min(self._access.retry_at(), now + _MAX_FAILING_SLEEP_SECONDS)
+            self._wake_up.wait(min(retry_at, max(self._stop_deadline, now)) - now)
+            self._wake_up.clear()
+            return
+        self._is_asleep = True  # set before any state is read: later changes set _wake_up
+        pause, self._jobs_before_wake_up = self._plan_sleep(now)
+        if len(self._finished_jobs) < self._jobs_before_wake_up and pause > 0:
+            self._wake_up.wait(pause)
+        self._is_asleep = False
+        self._wake_up.clear()
+
+    def _plan_sleep(self, now: float) -> tuple[float, int]:
+        """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
+        if any(not cell.retry_at() for cell in self._settler.cells()):  # a step could not write all
+            return 0.0, 1
+        next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
+        pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
+        if self.is_stopping or not self._may_begin(now):
+            return min(pause, _SHUTDOWN_POLL_SECONDS if self.is_stopping else pause), 1
+        pause = min(pause, self.run_queue.start_deadline - now)  # then messages are released
+        if self._quarantine:
+            pause = min(pause, self._quarantine.poll_seconds(now))
+            if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up
+                return pause, 1
+        if self._prefetcher.plan(now) is not None:
+            return 0.0, 1
+        with self.run_queue.lock:
+            ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots
+        if not ready:
+            return pause, 1
+        job_count = self._count_jobs_before_wake_up()
+        if not busy:
+            self._wake_another_if_stuck(now)
+            pause = min(pause, _STUCK_SECONDS)
+        return min(pause, TARGET_START_SECONDS) if job_count > 1 else pause, job_count
+
+    def _wake_another_if_stuck(self, now: float) -> None:
+        since, finished_count = self._last_progress
+        if finished_count != self._finished_count:
+            self._last_progress = now, self._finished_count
+        elif now - since >= _STUCK_SECONDS:
+            self._last_progress = now, self._finished_count
+            with self.run_queue.lock:
+                for is_async, executor in self._executors.items():
+                    if self.run_queue.count_ready(is_async):
+                        executor.wake(1)
+
+    def _count_jobs_before_wake_up(self) -> int:
+        """Return how many calls may end before the loop is woken, to share one write."""
+        durations = [lane.mean_seconds for lane in self._lanes if lane.ready or lane.calls]
+        shortest = min(
+            (mean for mean in durations if mean is not None), default=TARGET_START_SECONDS
+        )
+        return max(1, min(_MAX_FINISHED_CALLS, int(TARGET_START_SECONDS / max(shortest, 1e-7))))

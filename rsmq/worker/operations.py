@@ -1,0 +1,487 @@
+"""
+Operations of workers: receive, settle, dead-letter, and the worker's sign of life.
+
+Each script that receives messages also records them as in flight, under the worker's name, in the
+same step. A successor with that name reads these records to find the messages of a dead worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from rsmq.errors import InvalidFormat
+from rsmq.lua.load import loader_of
+from rsmq.operations.arguments import digits, encode_sent_ms
+from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
+from rsmq.wire.stored import parse_integer
+
+load = loader_of("worker")
+
+T = TypeVar("T")
+
+#: Maximum number of reasons stored beside a dead-letter queue, and their minimum lifetime.
+MAX_REASONS = 10_000
+REASONS_TTL_SECONDS = 30 * 86_400
+#: The stored length of the error of a message that waits for a retry.
+MAX_ERROR_CHARACTERS = 500
+#: How long a dead worker and its messages in flight are remembered.
+DEAD_WORKER_TTL_SECONDS = 86_400
+#: How long it is stored that a message ran in quarantine without a known outcome.
+QUARANTINE_TTL_SECONDS = 7 * 86_400
+
+#: Maximum total bytes of the bodies of one reply; the first body may be larger.
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+#: The state of a queue in a reply: nothing more is due, more may be due, paused, missing, and not
+#: read because no slot or no room for bodies was left.
+QueueState: TypeAlias = Literal[".", "+", "p", "m", "-"]
+
+#: A receipt: id and receive count.
+Receipt: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveResult:
+    """
+    The messages that a worker received from one queue.
+
+    Attributes:
+        state: the queue's state after the receive.
+        ids: the messages' ids.
+        raws: their bodies.
+        now_ms: the server's time, Unix ms.
+        redelivered: the messages that were received before, by their index in ``ids``: receive
+            count, Unix ms of the first receive (None if another client stored none), and how many
+            of the earlier receives began no handler call.
+    """
+
+    state: QueueState
+    ids: list[str]
+    raws: list[bytes]
+    now_ms: int
+    redelivered: dict[int, tuple[int, int | None, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveRequest:
+    """
+    A worker's request for messages of one queue.
+
+    Attributes:
+        keys: the queue's keys.
+        vt_ms: the visibility timeout of the messages, ms.
+        size: messages of one handler call.
+        prefetch: messages that may wait for a slot.
+        max_messages: maximum number of messages.
+    """
+
+    keys: QueueKeys
+    vt_ms: int
+    size: int
+    prefetch: int
+    max_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """
+    The identity of a worker in Redis.
+
+    Attributes:
+        namespace: the namespace that it works in.
+        name: its name.
+        token: a unique token: it distinguishes this worker from all others that had the name.
+    """
+
+    namespace: Namespace
+    name: str
+    token: str
+
+    @property
+    def in_flight_key(self) -> bytes:
+        """The key of the worker's messages in flight."""
+        return self.namespace.held(self.name)
+
+
+def receive_for_worker(
+    worker: Identity,
+    requests: Sequence[ReceiveRequest],
+    slots: int,
+    max_bytes: int = MAX_BODY_BYTES,
+) -> Operation[list[ReceiveResult]]:
+    """
+    Receive due messages, from earlier queues first. The result has one entry for each request.
+
+    Args:
+        worker: the worker that receives.
+        requests: the requests, one for each queue.
+        slots: number of handler calls that can start at once.
+        max_bytes: maximum total bytes of the bodies; the first body may be larger.
+    """
+    args = [worker.token.encode(), digits(slots), digits(max_bytes)]
+    for request in requests:
+        args += (
+            digits(request.vt_ms),
+            digits(request.size),
+            digits(request.prefetch),
+            digits(request.max_messages),
+            encode_name(request.keys.name),
+        )
+    return Operation(
+        load("receive_for_worker"),
+        (
+            worker.in_flight_key,
+            *(key for request in requests for key in (request.keys.hash, request.keys.zset)),
+        ),
+        tuple(args),
+        _parse_results,
+        # A retry could not return the messages of the first run; list_in_flight can.
+        Retry.NEVER,
+        tuple(request.keys.name for request in requests),
+    )
+
+
+def _parse_results(reply: Any) -> list[ReceiveResult]:
+    results = iter(reply)
+    now, states = int(next(results)), next(results).decode()
+    return [
+        ReceiveResult(
+            state,
+            decode_names(bodies[::2]),
+            bodies[1::2],
+            now,
+            {
+                place - 1: (count, parse_integer(first), number)
+                for place, count, first, number in zip(
+                    redelivered[::3], redelivered[1::3], redelivered[2::3], unbegun, strict=True
+                )
+            },
+        )
+        for state, bodies, redelivered, unbegun in zip(
+            states, results, results, results, strict=True
+        )
+    ]
+
+
+class Group(NamedTuple):
+    """
+    Messages of one queue and one receive count that are settled in the same way.
+
+    Attributes:
+        keys: the queue's keys.
+        action: how they are settled. ``unbegun`` releases messages whose receive is not an attempt:
+            their handler was not called, or the worker has interrupted it. ``defer`` hides them,
+            and ``retry`` hides them because their handler has failed.
+        receive_count: their receive count.
+        ids: their ids; for hide and extend, pairs of id and ms; for retry, id, ms and the error, of
+            which 500 characters are stored; for unbegun, pairs of id and the
+            number of its receives that are no attempts, this one included; for defer, id, ms and
+            this number.
+        has_records: whether they ran in quarantine and their leases are not lost, or have receives
+            that began no call. Then the quarantine record of each message whose receipt still
+            fits is deleted; a release only subtracts the last run from it. If the message is
+            deleted, the number of receives that began no call is deleted too.
+    """
+
+    keys: QueueKeys
+    action: Literal["delete", "hide", "retry", "defer", "release", "unbegun", "extend"]
+    receive_count: int
+    ids: Sequence[Any]
+    has_records: bool = False
+
+
+def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
+    """
+    Delete, hide, release and extend messages.
+
+    Args:
+        worker: the worker that received them.
+        groups: the messages, and how they are settled.
+
+    Returns:
+        A digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received
+        again since.
+    """
+    keys: list[bytes] = [worker.in_flight_key]
+    args: list[bytes] = [worker.token.encode()]
+    for queue, action, count, ids, has_records in groups:
+        keys += queue.hash, queue.zset
+        args += action.encode(), b"1" if has_records else b"", encode_name(queue.name)
+        args += digits(len(ids)), digits(count)
+        if action == "delete":
+            args += encode_names(ids)
+        elif action in ("hide", "extend"):
+            args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
+        elif action == "retry":
+            for id, ms, error in ids:
+                text = error[:MAX_ERROR_CHARACTERS].encode(errors="backslashreplace")
+                args += encode_name(id), digits(ms), text
+        elif action == "defer":
+            for id, ms, number in ids:
+                args += encode_name(id), digits(ms), digits(number)
+        elif action == "unbegun":
+            for id, number in ids:
+                args += encode_name(id), encode_sent_ms(id), digits(number)
+        else:
+            args += [arg for id in ids for arg in (encode_name(id), encode_sent_ms(id))]
+    return Operation(
+        load("settle_messages"),
+        tuple(keys),
+        tuple(args),
+        lambda reply: reply,
+        Retry.ALWAYS,
+        tuple(group.keys.name for group in groups),
+        # The attempt whose reply was lost may have deleted messages: then a 0 means success.
+        parse_retried=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
+    """Return for each message how many of its receives began no handler call."""
+    return Operation(
+        load("count_unbegun"),
+        (queue.hash, queue.zset),
+        tuple(encode_names(ids)),
+        lambda reply: reply,
+        Retry.ALWAYS,
+        (queue.name,),
+    )
+
+
+def dead_letter_messages(
+    worker: Identity,
+    queue: QueueKeys,
+    target: QueueKeys,
+    messages: Iterable[tuple[str, int, dict[str, Any]]],
+    *,
+    quarantined: bool = False,
+) -> Operation[bytes]:
+    """
+    Move messages to a dead-letter queue, and store why each became a dead letter.
+
+    Args:
+        worker: the worker that received them.
+        queue: their queue.
+        target: the dead-letter queue.
+        messages: for each message its id, its receive count, and the reason with the fields of
+            ``DeadLetterReason``.
+        quarantined: whether they ran in quarantine and the outcome of that is known.
+
+    Returns:
+        A digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
+        received again since.
+
+    Raises:
+        InvalidFormat: both are the same queue.
+    """
+    if queue == target:
+        raise InvalidFormat(
+            "dead_letter_queue",
+            value=target.name,
+            hint="It must be another queue than that of the messages.",
+        )
+    args = [
+        worker.token.encode(),
+        encode_name(queue.name),
+        digits(MAX_REASONS),
+        digits(REASONS_TTL_SECONDS * 1000),
+        b"1" if quarantined else b"",
+    ]
+    for id, count, reason in messages:
+        args += encode_name(id), digits(count), json.dumps(reason).encode()
+    return Operation(
+        load("dead_letter_messages"),
+        (worker.in_flight_key, target.hash, target.zset, target.reasons, queue.hash, queue.zset),
+        tuple(args),
+        lambda reply: reply,
+        # A moved message is no longer in its queue, so a retry moves nothing twice.
+        Retry.ALWAYS,
+        (queue.name, target.name),
+        parse_retried=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWorker:
+    """
+    The live worker that has a name.
+
+    Attributes:
+        remaining_ms: ms for which it still counts as alive without another heartbeat.
+        token: its token.
+        info: its description of itself, JSON.
+    """
+
+    remaining_ms: int
+    token: str
+    info: str
+
+
+def register_worker(
+    worker: Identity, info: dict[str, Any], *, ttl: float, dead: str
+) -> Operation[RegisteredWorker | None]:
+    """
+    Register a worker under its name. The result is the live worker that has the name, or None.
+
+    Args:
+        worker: the worker to be registered.
+        info: its description of itself.
+        ttl: seconds for which it counts as alive without a heartbeat.
+        dead: the token of a worker that is known to have died: its name is free. '' is none.
+    """
+    return Operation(
+        load("register_worker"),
+        (worker.namespace.workers, worker.in_flight_key),
+        (
+            worker.name.encode(),
+            worker.token.encode(),
+            dead.encode(),
+            digits(round(ttl * 1000)),
+            digits(DEAD_WORKER_TTL_SECONDS * 1000),
+            json.dumps(info).encode(),
+        ),
+        lambda reply: reply and RegisteredWorker(reply[0], reply[1].decode(), reply[2].decode()),
+        Retry.ALWAYS,
+    )
+
+
+def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operation[None]:
+    """Renew a worker's sign of life."""
+    return Operation(
+        load("send_heartbeat"),
+        (worker.namespace.workers, worker.in_flight_key),
+        (
+            worker.name.encode(),
+            worker.token.encode(),
+            digits(round(ttl * 1000)),
+            digits(DEAD_WORKER_TTL_SECONDS * 1000),
+            json.dumps(info).encode(),
+        ),
+        lambda _: None,
+        Retry.ALWAYS,
+    )
+
+
+def claim_name(worker: Identity) -> Operation[int]:
+    """
+    Give a worker its name in a cell, whichever worker of the name worked there before.
+
+    The caller has the name in its home cell. Without a record of such a worker nothing is written:
+    the first receive does that. The result is the number of messages that are recorded as in
+    flight.
+    """
+    return Operation(
+        load("claim_name"),
+        (worker.in_flight_key,),
+        (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def keep_name(worker: Identity) -> Operation[int]:
+    """Check that a worker has its name in a cell, and keep its record there for another day."""
+    return Operation(
+        load("keep_name"),
+        (worker.in_flight_key,),
+        (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def unregister_worker(worker: Identity) -> Operation[int]:
+    """Unregister a worker that has ended. The result is the number of messages still in flight."""
+    return Operation(
+        load("unregister_worker"),
+        (worker.namespace.workers, worker.in_flight_key),
+        (worker.name.encode(), worker.token.encode()),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def forget_dead_worker(
+    namespace: Namespace, name: str, token: str, *, delay_ms: int
+) -> Operation[int]:
+    """
+    Delete the record of the messages that a dead worker had in flight.
+
+    Args:
+        namespace: the namespace that it worked in.
+        name: its name.
+        token: its token; another worker of the name keeps its record.
+        delay_ms: ms after its time to live, until which the record is kept.
+
+    Returns:
+        1 if the record was deleted, else 0.
+    """
+    return Operation(
+        load("forget_dead_worker"),
+        (namespace.workers, namespace.held(name)),
+        (name.encode(), token.encode(), digits(delay_ms)),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
+    """Return the server's time in ms, and the stored entry of each worker by its name."""
+    return Operation(
+        load("list_workers"),
+        (namespace.workers,),
+        (),
+        lambda reply: (
+            int(reply[0]),
+            {
+                decode_name(name): stored
+                for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
+            },
+        ),
+        Retry.ALWAYS,
+    )
+
+
+def list_in_flight(namespace: Namespace, name: str) -> Steps[dict[str, list[Receipt]]]:
+    """Return the receipts of the messages that a worker has in flight, by queue."""
+    return _walk_in_flight(namespace.held(name))
+
+
+def _walk_in_flight(key: bytes) -> Steps[dict[str, list[Receipt]]]:
+    found: dict[bytes, bytes] = {}
+    cursor = b"0"
+    while True:
+        cursor, results = yield Operation(
+            load("list_in_flight"), (key,), (cursor,), lambda reply: reply, Retry.ALWAYS
+        )
+        found |= dict(zip(results[::2], results[1::2], strict=True))
+        if cursor == b"0":
+            break
+    by_queue: dict[str, list[Receipt]] = {}
+    for id, value in found.items():
+        count, _, queue = value.partition(b":")
+        if id:
+            receipt = decode_name(id), int(count)
+            by_queue.setdefault(decode_name(queue), []).append(receipt)
+    return by_queue
+
+
+def record_quarantine_run(keys: QueueKeys, id: str, count: int) -> Operation[int]:
+    """
+    Record that a message is about to run in quarantine.
+
+    The result is the number of its earlier runs whose outcome is unknown.
+    """
+    return Operation(
+        load("record_quarantine_run"),
+        (keys.quarantined,),
+        (encode_name(id), digits(count), digits(QUARANTINE_TTL_SECONDS * 1000)),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )

@@ -1,0 +1,3 @@
+"""
+The receives of a worker: which queues, how many messages, and when.
+"""

@@ -1,0 +1,344 @@
+"""
+Prefetch: requests messages from the queues, and makes handler calls of them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import ReplyLost
+from rsmq.guarded_log import get_logger
+from rsmq.transport.retry import has_not_run, is_limited_to_keys
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.operations import (
+    MAX_BODY_BYTES,
+    ReceiveResult,
+    list_in_flight,
+    receive_for_worker,
+)
+from rsmq.worker.places.cell_access import CellAccess
+from rsmq.worker.receive.prefetch_plan import PlannedRequest, plan_requests, reduce_requests
+from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.settle.release import release_receipts
+from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.jobs import BatchJob, SingleJob
+from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane
+
+_log = get_logger("rsmq.worker")
+
+#: How long a message is hidden that can't be received, so that the worker receives others.
+_UNDELIVERABLE_HIDDEN_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    The next receive: from the queues of one cell.
+
+    Attributes:
+        cell: the cell.
+        requests: the requests with their queues, in order.
+        slots: the number of slots for the messages.
+    """
+
+    cell: Cell
+    requests: list[tuple[PlannedRequest, CellQueue]]
+    slots: int
+
+
+class Prefetcher:
+    """Receives as many messages as there is room for, and waits for new ones."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        access: CellAccess,
+        lanes: Sequence[Lane],
+        slots: int,
+        run_queue: RunQueue,
+        settler: Settler,
+        hooks: Hooks,
+    ) -> None:
+        """
+        Make it.
+
+        Args:
+            access: the cells of the queues.
+            lanes: the listeners.
+            slots: maximum number of concurrent calls.
+            run_queue: the calls that wait for a slot.
+            settler: settles messages.
+            hooks: the worker's middleware.
+        """
+        self._access = access
+        self._lanes = lanes
+        self._slots = slots
+        self._run_queue = run_queue
+        self._settler = settler
+        self._hooks = hooks
+
+    def receive(self, now: float) -> tuple[list[Job], list[Job]]:
+        """
+        Receive as many messages as there is room for, from one cell.
+
+        Args:
+            now: monotonic seconds.
+
+        Returns:
+            Calls to be made, and calls to be made in quarantine.
+        """
+        plan = self.plan(now)
+        if plan is None:
+            return [], []
+        return self._access.attempt(plan.cell.number, partial(self._receive, plan)) or ([], [])
+
+    def _receive(self, plan: Plan) -> tuple[list[Job], list[Job]]:
+        self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
+        cell, losses = plan.cell, plan.cell.losses
+        requests = [each.to_request(queue) for each, queue in plan.requests]
+        if losses.halvings:
+            requests = reduce_requests(requests, losses)
+        number, generation = sum(each.max_messages for each in requests), losses.generation
+        sent_at = time.monotonic()
+        operation = receive_for_worker(
+            cell.identity, requests, plan.slots, losses.limit(MAX_BODY_BYTES)
+        )
+        cell.is_used = True
+        try:
+            results = cell.client.run(operation)
+        except (RedisError, OSError) as error:
+            if not is_limited_to_keys(error):
+                cell.has_unknown_messages = True
+                if not has_not_run(error):
+                    losses.note_lost(generation, number)
+                raise
+            return self._receive_one_by_one(plan, error)
+        if losses.is_limiting() and any(each.ids for each in results):
+            losses.note_received()
+        return self._process_results(plan.requests[: len(requests)], results, sent_at)
+
+    def _receive_one_by_one(self, plan: Plan, error: BaseException) -> tuple[list[Job], list[Job]]:
+        """
+        Receive from each queue separately, because one of them is broken; close the broken ones.
+        """
+        jobs: list[Job] = []
+        quarantined: list[Job] = []
+        cell, slots = plan.cell, plan.slots
+        for each, queue in plan.requests:
+            if len(plan.requests) > 1:
+                operation = receive_for_worker(cell.identity, [each.to_request(queue)], slots)
+                sent_at = time.monotonic()
+                try:
+                    (result,) = cell.client.run(operation)
+                except (RedisError, OSError) as own_error:
+                    if not is_limited_to_keys(own_error):
+                        cell.has_unknown_messages = True
+                        break  # received messages are handled; the next call raises again
+                    error = own_error
+                else:
+                    more_jobs, more_quarantined = self._process_results(
+                        [(each, queue)], [result], sent_at
+                    )
+                    jobs += more_jobs
+                    quarantined += more_quarantined
+                    slots = max(slots - math.ceil(len(result.ids) / each.lane.size), 0)
+                    continue
+            queue.closed_reason = "b"
+            each.lane.arrivals.note_look(queue, is_drained=False, has_found=False)
+            place = self._access.describe(cell)
+            _log.error("queue %s%s can't be received from: %s", each.lane.name, place, error)
+        return jobs, quarantined
+
+    def _process_results(
+        self,
+        requests: list[tuple[PlannedRequest, CellQueue]],
+        results: list[ReceiveResult],
+        sent_at: float,
+    ) -> tuple[list[Job], list[Job]]:
+        """
+        Update the lanes by the results of a receive, and return the calls as ``receive`` does.
+        """
+        jobs: list[Job] = []
+        quarantined: list[Job] = []
+        for (request, queue), each in zip(requests, results, strict=True):
+            lane = request.lane
+            if each.state in ".+":
+                lane.last_request_at = sent_at
+            elif each.state in "pm":
+                self._close(queue, each.state)
+            if each.ids:
+                received, received_quarantined = self._make_jobs(queue, each, sent_at)
+                if request.is_starved:
+                    for job in received:
+                        job.is_urgent = True
+                jobs += received
+                quarantined += received_quarantined
+            if each.state == "-":  # it was not read: no slot was left
+                lane.arrivals.look_at(queue)
+            else:
+                is_drained, has_found = each.state == ".", bool(each.ids)
+                lane.arrivals.note_look(queue, is_drained=is_drained, has_found=has_found)
+        return jobs, quarantined
+
+    def _lanes_to_ask(self) -> list[Lane]:
+        """
+        Return the lanes whose queues may have due messages, and all lanes of a higher priority.
+
+        The latter may have received messages just now, which must be handled first.
+        """
+        lanes = [
+            lane
+            for lane in self._lanes
+            if not lane.is_closed and lane.allowance() != 0 and not self._settler.has_backlog(lane)
+        ]
+        lowest = min(
+            (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
+        )
+        return [lane for lane in lanes if not lane.is_waiting or lane.listener.priority > lowest]
+
+    def plan(self, now: float) -> Plan | None:
+        """Return the receive that is to be made now; None if there is none."""
+        lanes = self._lanes_to_ask()
+        if not lanes:
+            return None
+        with self._run_queue.lock:
+            if self._run_queue.is_exclusive:
+                return None
+            free = self._slots - self._run_queue.running_count
+            ready = self._run_queue.count_ready_by_priority()
+        planned, slots = plan_requests(lanes, free, ready, now)
+        # The first lane that does not wait decides the cell. Lanes that wait are only asked
+        # together with others.
+        for each in planned:
+            due = each.lane.arrivals.next_due()
+            if due is not None:
+                break
+        else:
+            return None
+        number = due.cell.number
+        requests = [
+            (each, queue)
+            for each in planned
+            if (queue := each.lane.queue_by_cell.get(number)) is not None
+            and not queue.closed_reason
+        ]
+        return Plan(due.cell, requests, slots)
+
+    def _close(self, queue: CellQueue, state: str) -> None:
+        queue.closed_reason = state
+        if state == "m":
+            lane, place = queue.lane, self._access.describe(queue.cell)
+            action = "creates it again" if lane.listener.create else "waits for it"
+            _log.warning("there is no queue %s%s; its listener %s", lane.name, place, action)
+
+    def stop_waiting(self) -> None:
+        """Stop waiting for wake-ups."""
+        for lane in self._lanes:
+            lane.arrivals.stop()
+
+    def _make_jobs(
+        self, queue: CellQueue, result: ReceiveResult, sent_at: float
+    ) -> tuple[Sequence[Job], Sequence[Job]]:
+        """Return the calls for received messages, and the calls in quarantine."""
+        lane, in_flight = queue.lane, queue.in_flight
+        if in_flight:
+            for id in result.ids:
+                if id in in_flight:
+                    self._settler.mark_lost(queue, in_flight[id], "it was received once more")
+        singles = self._make_single_jobs(queue, result, sent_at)
+        if self._hooks["after_receive"]:
+            messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
+            self._hooks.call("after_receive", lane.name, messages)
+        quarantined: list[SingleJob] = []
+        if result.redelivered:
+            quarantined = [single for single in singles if single.is_quarantined]
+            singles = [single for single in singles if not single.is_quarantined]
+        size = lane.listener.batch
+        if size is not None:
+            return _make_batches(queue, singles, size, sent_at), _make_batches(
+                queue, quarantined, 1, sent_at
+            )
+        for single in (*singles, *quarantined):
+            in_flight[single.id] = single
+        return singles, quarantined
+
+    def _make_single_jobs(
+        self, queue: CellQueue, result: ReceiveResult, sent_at: float
+    ) -> list[SingleJob]:
+        lane = queue.lane
+        queue.renew_at = min(queue.renew_at, sent_at + lane.vt / 3)
+        lane.renew_at = min(lane.renew_at, queue.renew_at)
+        self._settler.numbers.received += len(result.ids)
+        now = result.now_ms
+        queue.cell.server_ahead = now / 1000 - sent_at
+        singles = [
+            SingleJob(queue, id, raw, 1, now, sent_at)
+            for id, raw in zip(result.ids, result.raws, strict=True)
+        ]
+        for place, (count, first, unbegun) in result.redelivered.items():
+            single = singles[place]
+            single.count, single.first_received_ms, single.unbegun = count, first, unbegun
+            single.is_quarantined = lane.policy.is_suspected_poison(single.attempt)
+        return singles
+
+    def release_unknown_messages(self) -> None:
+        """Release messages of receives whose replies were lost."""
+        for cell in self._access.open_cells.values():
+            if cell.has_unknown_messages:
+                self._access.attempt(cell.number, partial(self._release_unknown_of, cell))
+
+    def _release_unknown_of(self, cell: Cell) -> None:
+        stored = cell.client.run_steps(list_in_flight(cell.client.namespace, self._access.name))
+        in_flight = {
+            lane.name: lane.queue_by_cell[cell.number].in_flight
+            for lane in self._lanes
+            if cell.number in lane.queue_by_cell
+        }
+        unknown = {
+            queue: [
+                (id, count)
+                for id, count in receipts
+                if id not in in_flight.get(queue, {}) or in_flight[queue][id].count != count
+            ]
+            for queue, receipts in stored.items()
+        }
+        ids = {(queue, id) for queue, receipts in unknown.items() for id, _ in receipts}
+        cell.lost_ids = cell.lost_ids & ids if cell.losses.lost_singles() > 1 else ids
+        number = cell.losses.take_row()
+        if number and cell.lost_ids:
+            self._hide_undeliverable(cell, unknown, number)
+        self._settler.numbers.released += release_receipts(cell, unknown, are_begun=False)
+        cell.has_unknown_messages = False
+
+    def _hide_undeliverable(
+        self, cell: Cell, unknown: dict[str, list[tuple[str, int]]], number: int
+    ) -> None:
+        """Hide the messages that all of the last lost replies had; the others stay in unknown."""
+        hidden: dict[str, list[tuple[str, int]]] = {}
+        for queue, id in cell.lost_ids:
+            hidden.setdefault(queue, []).extend(each for each in unknown[queue] if each[0] == id)
+            unknown[queue] = [each for each in unknown[queue] if each[0] != id]
+        ids = ", ".join(cell.show_id(id) for receipts in hidden.values() for id, _ in receipts)
+        seconds, error = _UNDELIVERABLE_HIDDEN_MS // 1000, ReplyLost(number, tuple(hidden))
+        _log.error("message %s is hidden for %d s: %s", ids, seconds, error)
+        self._settler.numbers.released += release_receipts(
+            cell, hidden, are_begun=False, hidden_ms=_UNDELIVERABLE_HIDDEN_MS
+        )
+
+
+def _make_batches(
+    queue: CellQueue, singles: list[SingleJob], size: int, sent_at: float
+) -> list[BatchJob]:
+    batches = []
+    for at in range(0, len(singles), size):
+        batch = BatchJob(queue, singles[at : at + size], sent_at)
+        batch.is_quarantined = singles[at].is_quarantined
+        for lease in batch.leases:
+            queue.in_flight[lease.id] = lease
+        batches.append(batch)
+    return batches

@@ -1,0 +1,3 @@
+"""
+The calls of handlers: the run queue, threads, tasks, and quarantine.
+"""

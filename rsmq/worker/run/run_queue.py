@@ -1,0 +1,220 @@
+"""
+The run queue: received messages that wait for a slot.
+
+Lanes of a higher priority go first. Lanes of one priority take turns, within the limits of each.
+A call in quarantine starts when all others have ended or run for long; no other call starts before
+it has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from rsmq.worker.state.jobs import SingleJob
+from rsmq.worker.state.lane import Job, Lane
+from rsmq.worker.state.message_state import (
+    ABANDON_CALL,
+    BEGIN,
+    BEGIN_CALL,
+    CALL_WAITING,
+    END_CALL,
+    EXPIRE,
+    WITHDRAW_CALL,
+    change_call,
+    change_message,
+)
+
+_lane_of = operator.attrgetter("lane")
+
+#: The time within which waiting calls should start.
+TARGET_START_SECONDS = 0.001
+
+
+class RunQueue:
+    """
+    The calls that wait for a slot, and the running ones.
+
+    Attributes:
+        lock: to be held during every access; also the lock of the lanes.
+        running_count: number of running calls.
+        quarantined_job: the call in quarantine that starts next or runs; None if there is none.
+        is_exclusive: whether no call may start except quarantined_job.
+        start_deadline: monotonic seconds after which no call starts, because other workers may
+            consider this one dead.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], slots: int) -> None:
+        """
+        Make an empty one.
+
+        Args:
+            lanes: the listeners.
+            slots: maximum number of concurrent calls.
+        """
+        self.lock = threading.Lock()
+        for lane in lanes:
+            lane.lock = self.lock
+        self.running_count = 0
+        self.quarantined_job: Job | None = None
+        self.is_exclusive = False
+        self.start_deadline = math.inf
+        self._slots = slots
+        self._lanes = lanes
+        #: The lanes that have waiting calls, for tasks (True) and for threads.
+        self._lanes_with_ready: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
+        self._turns = itertools.count(1)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Add calls that wait for a slot."""
+        for lane, of_lane in itertools.groupby(jobs, _lane_of):
+            if not lane.ready:
+                self._lanes_with_ready[lane.is_async][lane] = None
+            before = len(lane.ready)
+            lane.ready.extend(of_lane)
+            if lane.ready[before].is_urgent:  # urgent calls come first, if there are any
+                lane.urgent_count += sum(
+                    job.is_urgent for job in itertools.islice(lane.ready, before, None)
+                )
+
+    def remove(self, jobs: Iterable[Job]) -> list[Job]:
+        """Withdraw those of these calls that have not started, and return them."""
+        removed = []
+        for job in jobs:
+            if job.call_state is CALL_WAITING and job in job.lane.ready:
+                change_call(job, WITHDRAW_CALL)
+                job.lane.ready.remove(job)
+                removed.append(job)
+                self._remove_if_empty(job.lane)
+        return removed
+
+    def close(self) -> None:
+        """Remove all waiting calls; no call starts any more."""
+        self.is_exclusive, self.quarantined_job = True, None
+        for lane in self._lanes:
+            lane.ready.clear()
+            self._remove_if_empty(lane)
+
+    def _remove_if_empty(self, lane: Lane) -> None:
+        if not lane.ready:
+            self._lanes_with_ready[lane.is_async].pop(lane, None)
+
+    def start_next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
+        """Start the next call and return it; None if none can start."""
+        now = time.monotonic()
+        if self.running_count >= self._slots or now > self.start_deadline:
+            return None
+        if self.is_exclusive:
+            job = self.quarantined_job
+            if job is None or job.call_state is not CALL_WAITING:
+                return None
+            return self._start(job, now) if job.lane.is_async == is_async else None
+        with_ready = self._lanes_with_ready[is_async]
+        if len(with_ready) == 1:
+            (lane,) = with_ready
+            return self._start_first(lane, now) if len(lane.calls) < lane.limit else None
+        lanes = [lane for lane in with_ready if len(lane.calls) < lane.limit]
+        if not lanes:
+            return None
+        return self._start_first(
+            min(
+                lanes,
+                key=lambda lane: (not lane.urgent_count, -lane.listener.priority, lane.last_turn),
+            ),
+            now,
+        )
+
+    def _start_first(self, lane: Lane, now: float) -> Job:
+        job = lane.ready.popleft()
+        if lane.urgent_count:
+            lane.urgent_count -= 1
+        if not lane.ready:
+            del self._lanes_with_ready[lane.is_async][lane]
+        lane.last_turn = next(self._turns)
+        return self._start(job, now)
+
+    def _start(self, job: Job, now: float) -> Job:
+        job.lane.calls[job] = None
+        self.running_count += 1
+        if not job.lane.listener.process:  # else it starts when a child process has received it
+            job.started_at = now
+        change_call(job, BEGIN_CALL)
+        if isinstance(job, SingleJob):
+            change_message(job, BEGIN if job.expires_at > now else EXPIRE)
+        else:
+            for lease in job.leases:
+                change_message(lease, BEGIN if lease.expires_at > now else EXPIRE)
+        return job
+
+    def finish(self, job: Job) -> None:
+        """Free the slot of a call that has ended, or is abandoned."""
+        change_call(job, END_CALL)
+        del job.lane.calls[job]
+        self.running_count -= 1
+        if self.quarantined_job is job:
+            self.quarantined_job = None
+
+    def abandon(self, jobs: Iterable[Job]) -> list[Job]:
+        """
+        Free the slots of calls whose thread or task has ended. Return the calls that had not ended.
+        """
+        abandoned = []
+        for job in jobs:
+            if job.ended_at is None and change_call(job, ABANDON_CALL):
+                abandoned.append(job)
+            self.finish(job)
+        return abandoned
+
+    def count_ready(self, is_async: bool | None = None) -> int:  # noqa: FBT001 - as above
+        """Return how many calls wait for a slot."""
+        kinds = (False, True) if is_async is None else (is_async,)
+        return sum(len(lane.ready) for kind in kinds for lane in self._lanes_with_ready[kind])
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no slot is free."""
+        return self.running_count >= self._slots
+
+    def running_calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
+        """Return the running calls."""
+        return [job for lane in self._lanes if lane.is_async == is_async for job in lane.calls]
+
+    def count_ready_by_priority(self) -> dict[int, int]:
+        """Return how many calls wait for a slot, by priority."""
+        found: dict[int, int] = {}
+        for with_ready in self._lanes_with_ready.values():
+            for lane in with_ready:
+                priority = lane.listener.priority
+                found[priority] = found.get(priority, 0) + len(lane.ready)
+        return found
+
+    def count_to_wake(self, is_async: bool, busy: int) -> int:  # noqa: FBT001 - as above
+        """
+        Return how many more threads or tasks should run calls, beside the busy ones.
+
+        They are as many as are needed to start all waiting calls within TARGET_START_SECONDS. One
+        thread runs very short calls faster than several that take turns.
+
+        Args:
+            is_async: whether tasks or threads are counted.
+            busy: how many of them run calls now.
+        """
+        if self.is_exclusive:
+            job = self.quarantined_job
+            if job is None or job.call_state is not CALL_WAITING:
+                return 0
+            return int(job.lane.is_async == is_async)
+        wanted = 0.0
+        for lane in self._lanes_with_ready[is_async]:
+            calls = min(len(lane.ready), lane.limit - len(lane.calls))
+            if calls > 0:
+                mean = lane.mean_seconds
+                soon = (
+                    math.inf if mean is None else 1 + len(lane.ready) * mean / TARGET_START_SECONDS
+                )
+                wanted += calls if soon >= calls else max(soon - busy, 0)
+        return min(math.ceil(wanted - 0.5), max(self._slots - self.running_count, 0))

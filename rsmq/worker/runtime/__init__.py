@@ -1,3 +1,0 @@
-"""
-The runtime of a worker: its loop, the handler calls, and the messages in flight.
-"""

@@ -1,0 +1,82 @@
+-- Receives messages that are due for a worker, from earlier queues first, and hides them. In each queue
+-- it does what receive_message.lua does, except for the dead-letter policy, which the worker applies
+-- itself. Records the messages as in flight.
+--
+-- KEYS[1] in_flight     hash              the worker's messages in flight, as in fragments/in_flight.lua
+-- KEYS[2...] queues     hash, sorted set  for each queue its two keys
+-- ARGV[1] token         string            token of the calling worker
+-- ARGV[2] slots         integer           number of handler calls that can start at once
+-- ARGV[3] room          integer           maximum total bytes of bodies; the first body may be larger
+-- ARGV[4...] requests   strings           for each queue: ms to hide its messages, messages of a handler
+--                                         call, messages that may be prefetched, maximum number of
+--                                         messages, and its name
+--
+-- returns {ms now, a character for each queue, then for each queue {id, body, id ...}, {place, receive
+--         count, first-received ms, place ...} of those that were received before, and for each of these
+--         how many of its earlier receives began no call}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
+--         m missing, - not read
+-- errors  WORKERREPLACED
+-- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include full.lua
+-- @include unbegun.lua
+-- @include workers.lua
+-- @include in_flight.lua
+-- @include due_many.lua
+
+local in_flight = KEYS[1]
+local queues = KEYS
+local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
+local requests = ARGV
+
+local states, found = {}, {}
+for at = 2, #queues, 2 do
+  local hash, zset = queues[at], queues[at + 1]
+  local stored = queue(hash, 'x:paused')
+  states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
+  if states[at / 2] == '-' then
+    allow_removal(zset, hash)
+  end
+end
+if not has_name(in_flight, token) then
+  return redis.error_reply('WORKERREPLACED ' .. in_flight)
+end
+local now, has_found = server_time_ms(), false
+local left, bytes = tonumber(slots), tonumber(room)
+for at, state in ipairs(states) do
+  if state == '-' and bytes > 0 and (left > 0 or not has_found) then
+    local size, prefetch, max_messages = requests[5 * at], requests[5 * at + 1], requests[5 * at + 2]
+    max_messages = math.min(max_messages, left * size + prefetch)
+    local due = due_messages(queues[2 * at + 1], queues[2 * at], now, max_messages, bytes, not has_found)
+    found[at] = due
+    has_found = has_found or due.number > 0
+    left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size
+    states[at] = (due.number == max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'
+  end
+end
+
+local unbegun = {}
+for at, due in pairs(found) do -- before the first delivery, which may not be repeated
+  local received_before = {}
+  for each = 1, #due.again, 3 do
+    received_before[#received_before + 1] = due.told[2 * due.again[each] - 1]
+  end
+  unbegun[at] = #received_before > 0
+    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before)
+end
+
+local this_time = digits(now)
+local answer = {this_time, table.concat(states)}
+for at in ipairs(states) do
+  local due = found[at]
+  if due and due.number > 0 then
+    local vt, name = requests[5 * at - 1], requests[5 * at + 3]
+    deliver(queues[2 * at], queues[2 * at + 1], due, this_time, digits(now + vt))
+    record_in_flight(in_flight, due, name)
+  end
+  answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
+  answer[#answer + 1] = unbegun[at] or {}
+end
+return answer

@@ -1,0 +1,3 @@
+"""
+The outcomes of messages, written to Redis, and the release of messages.
+"""

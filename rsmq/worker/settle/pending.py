@@ -1,0 +1,127 @@
+"""
+Outcomes that are not written to Redis yet, in groups that are written together. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from rsmq.worker.outcome import Outcome
+from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.lane import CellQueue, Lane, Lease
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """
+    The outcome of a failed message.
+
+    Attributes:
+        queue: the queue of the message.
+        lease: the message.
+        outcome: its outcome.
+        failure: why it failed.
+    """
+
+    queue: CellQueue
+    lease: Lease
+    outcome: Outcome
+    failure: Failure
+
+
+class Kind(NamedTuple):
+    """
+    The common properties of messages that one group of ``settle_messages`` settles.
+
+    Attributes:
+        queue: the queue of the messages.
+        reason: why they are settled. The items of failed messages are decisions, all others leases.
+        action: how they are settled; see ``Group``.
+        receive_count: their receive count.
+        has_records: see ``Group``.
+    """
+
+    queue: CellQueue
+    reason: Literal["handled", "failed", "released", "lost"]
+    action: Literal["delete", "retry", "defer", "release", "unbegun"]
+    receive_count: int
+    has_records: bool
+
+
+class DeadLetterKind(NamedTuple):
+    """
+    The common properties of messages that are moved to a dead-letter queue together.
+
+    Attributes:
+        queue: the queue of the messages.
+        target: the name of the dead-letter queue.
+        is_quarantined: whether they ran in quarantine.
+    """
+
+    queue: CellQueue
+    target: str
+    is_quarantined: bool
+
+
+class _HasQueue(Protocol):
+    @property
+    def queue(self) -> CellQueue:
+        """The queue of the messages."""
+
+
+K = TypeVar("K", bound=_HasQueue)
+
+
+class PendingWrites(Generic[K]):
+    """Messages by the kind of their outcome, in the order in which the kinds are written."""
+
+    def __init__(self) -> None:
+        self._items: dict[K, list[Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add(self, kind: K, item: Any) -> None:
+        """Add a message."""
+        items = self._items.get(kind)
+        if items is None:
+            self._items[kind] = [item]
+        else:
+            items.append(item)
+
+    def first(self, number: int) -> list[tuple[K, list[Any]]]:
+        """Return the first messages, with their kinds, at most ``number``. They stay here."""
+        found = []
+        for kind, items in self._items.items():
+            if number > 0:
+                found.append((kind, items[:number]))
+                number -= len(items)
+        return found
+
+    def remove(self, kind: K, number: int) -> None:
+        """Remove the first messages of a kind. The others of this kind come last from now on."""
+        items = self._items.pop(kind)[number:]
+        if items:
+            self._items[kind] = items
+
+    def count(self, lane: Lane) -> int:
+        """Return the number of messages of a lane."""
+        return sum(len(items) for kind, items in self._items.items() if kind.queue.lane is lane)
+
+
+class CellWrites:
+    """
+    The outcomes of the messages of one cell that are not written yet.
+
+    Attributes:
+        settlements: messages that stay in their queue, or are deleted.
+        dead_letters: messages that are moved to a dead-letter queue.
+    """
+
+    def __init__(self) -> None:
+        self.settlements: PendingWrites[Kind] = PendingWrites()
+        self.dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
+
+    def __bool__(self) -> bool:
+        return bool(self.settlements or self.dead_letters)

@@ -1,0 +1,529 @@
+"""
+Settlement: decides outcomes, and writes them to Redis until Redis has confirmed them.
+
+Each decision is kept until Redis has answered, so an outage loses no outcome. A step writes at most
+MESSAGES_PER_STEP messages, so that Redis and the worker can do other work between two steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from redis.exceptions import ResponseError
+
+from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.guarded_log import get_logger
+from rsmq.printable import format_count
+from rsmq.transport.backoff import exponential_seconds
+from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.operations import (
+    Group,
+    dead_letter_messages,
+    settle_messages,
+)
+from rsmq.worker.outcome import (
+    FIRST_BACKOFF_SECONDS,
+    FREE_DEFERRALS,
+    MAX_BACKOFF_SECONDS,
+    DeadLettered,
+    Deferred,
+    DeferredTooOften,
+    Dropped,
+    Outcome,
+    Retried,
+    decide,
+)
+from rsmq.worker.receive.needed_queues import open_needed_queues
+from rsmq.worker.run.invoke import get_failure
+from rsmq.worker.settle.pending import (
+    CellWrites,
+    DeadLetterKind,
+    Decision,
+    Kind,
+    PendingWrites,
+)
+from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.jobs import SingleJob
+from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane, Lease
+from rsmq.worker.state.message_state import (
+    CALL_ABANDONED,
+    CONFIRM,
+    DECIDE,
+    EXPIRED,
+    LATE,
+    LOSE,
+    LOST,
+    RUNNING,
+    SETTLED,
+    UNBEGUN,
+    change_message,
+)
+from rsmq.worker.state.numbers import Numbers
+
+_log = get_logger("rsmq.worker")
+
+#: Maximum number of messages in one call of an operation.
+MESSAGES_PER_STEP = 250
+#: The attempt after which a message that is retried forever is reported.
+MANY_ATTEMPTS = 10
+#: The stored length of a traceback (its end) and of a text (its beginning).
+_MAX_TRACEBACK_CHARACTERS = 4000
+_MAX_TEXT_CHARACTERS = 500
+
+#: The digit of a message that another consumer has received since.
+_RECEIVED_AGAIN = ord("2")
+
+
+class Settler:
+    """
+    Outcomes of messages, kept by cell until they are written to Redis.
+
+    Attributes:
+        numbers: the counters of the worker.
+    """
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.numbers = Numbers()
+        self._hooks = hooks
+        self._by_cell: dict[Cell, CellWrites] = {}
+        #: The dead-letter queues of queues that are missing or broken, as it was logged.
+        self._unavailable_targets: set[tuple[CellQueue, str]] = set()
+        self._last_handled: Kind | None = None
+        self._last_settlements: PendingWrites[Kind] = PendingWrites()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_cell)
+
+    def cells(self) -> list[Cell]:
+        """Return the cells that have outcomes to write."""
+        return list(self._by_cell)
+
+    def has_backlog(self, lane: Lane) -> bool:
+        """Return whether a step can't write all pending outcomes of a lane."""
+        return any(
+            writes.settlements.count(lane) > MESSAGES_PER_STEP
+            or writes.dead_letters.count(lane) > MESSAGES_PER_STEP
+            for writes in self._by_cell.values()
+        )
+
+    def decide_outcomes(self, job: Job) -> None:
+        """Decide the outcomes of the messages of a finished call."""
+        if isinstance(job, SingleJob):
+            self._decide_outcome(job, job)
+        else:
+            for lease in job.leases:
+                self._decide_outcome(job, lease)
+
+    def _decide_outcome(self, job: Job, lease: Lease) -> None:
+        queue, state = job.cell_queue, lease.state
+        if state is RUNNING:
+            failure = get_failure(job, lease)
+            if failure is not None:
+                if failure.kind == "withdrawn":
+                    self._withdraw(queue, lease)
+                else:
+                    self.decide_failure(queue, lease, failure)
+                return
+            change_message(lease, DECIDE)
+            kind, has_records = self._last_handled, job.is_quarantined or lease.unbegun > 0
+            if (
+                kind is None
+                or kind.queue is not queue
+                or kind.receive_count != lease.count
+                or kind.has_records != has_records
+            ):  # most messages have the kind of the one before
+                kind = self._last_handled = Kind(
+                    queue, "handled", "delete", lease.count, has_records
+                )
+                self._last_settlements = self._writes_of(queue.cell).settlements
+            self._last_settlements.add(kind, lease)
+        elif state is LATE:
+            self.mark_lost(queue, lease, "it had to wait for its call for too long")
+        elif state is EXPIRED:
+            self.mark_lost(queue, lease, "its visibility timeout was over")
+
+    def _withdraw(self, queue: CellQueue, lease: Lease) -> None:
+        """Release a message whose call has done nothing, so that it counts as not begun."""
+        change_message(lease, DECIDE)
+        kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
+        self._add(kind, lease)
+
+    def decide_failure(self, queue: CellQueue, lease: Lease, failure: Failure) -> None:
+        """Decide the outcome of a message that could not be handled."""
+        if change_message(lease, DECIDE):
+            if failure.kind == "defer":
+                failure = _limit_deferrals(queue, lease, failure)
+            outcome = decide(failure, lease.attempt, queue.lane.policy, unbegun=lease.unbegun)
+            self.add_decision(queue, lease, outcome, failure)
+
+    def add_decision(
+        self, queue: CellQueue, lease: Lease, outcome: Outcome, failure: Failure
+    ) -> None:
+        """Add the outcome of a message that could not be handled; its state is SETTLING."""
+        lease.failure = failure
+        is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
+        if not is_requested and failure.kind not in {"defer", "discard"}:
+            self.numbers.failed += 1
+        if failure.kind == "timed_out" and lease.job.call_state is not CALL_ABANDONED:
+            self.numbers.hung += 1  # else it was counted when the call was abandoned
+        decision = Decision(queue, lease, outcome, failure)
+        if isinstance(outcome, DeadLettered):
+            kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
+            self._writes_of(queue.cell).dead_letters.add(kind, decision)
+        else:
+            self._add_retry_or_drop(decision)
+
+    def _add_retry_or_drop(self, decision: Decision) -> None:
+        queue, lease, outcome = decision.queue, decision.lease, decision.outcome
+        action: Literal["retry", "defer", "delete"] = "delete"
+        if isinstance(outcome, Retried | Deferred):
+            action = "retry" if isinstance(outcome, Retried) else "defer"
+        self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
+
+    def release(
+        self, queue: CellQueue, leases: Iterable[Lease], *, are_attempts: bool = False
+    ) -> None:
+        """
+        Release messages at the next write. The lock of the lanes is not held.
+
+        Args:
+            queue: their queue.
+            leases: the messages.
+            are_attempts: whether calls that began count, although they were interrupted.
+        """
+        for lease in leases:
+            with queue.lane.lock:
+                is_begun = lease.state not in UNBEGUN
+                is_changed = change_message(lease, DECIDE)
+            if not is_changed:
+                self.mark_lost(queue, lease, "its visibility timeout was over")
+                continue
+            is_quarantined = lease.job.is_quarantined
+            if is_begun and (are_attempts or _is_attempt(queue, lease)):
+                kind = Kind(queue, "released", "release", lease.count, False)
+            else:
+                kind = Kind(queue, "released", "unbegun", lease.count, is_quarantined)
+            if not is_begun:
+                remove_in_flight(queue, lease)
+            self._add(kind, lease)
+
+    def mark_lost(self, queue: CellQueue, lease: Lease, reason: str) -> None:
+        """
+        Mark a lease as lost, so that its handler can see it. Its call is cancelled if all leases
+        are.
+        """
+        lane = queue.lane
+        with lane.lock:
+            is_begun = lease.state not in UNBEGUN
+            is_changed = change_message(lease, LOSE)
+        if is_changed:
+            self.numbers.lost += 1
+            self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
+            if all(each.state is LOST for each in lease.job.leases):
+                lane.cancel(lease.job)
+            # Whichever consumer has it now: delete the record of its being in flight here. The
+            # quarantine record stays: the other consumer may be running the message.
+            action: Literal["release", "unbegun"] = "release" if is_begun else "unbegun"
+            self._add(Kind(queue, "lost", action, lease.count, False), lease)
+        remove_in_flight(queue, lease)
+
+    def _add(self, kind: Kind, item: Lease | Decision) -> None:
+        self._writes_of(kind.queue.cell).settlements.add(kind, item)
+
+    def _writes_of(self, cell: Cell) -> CellWrites:
+        writes = self._by_cell.get(cell)
+        if writes is None:
+            writes = self._by_cell[cell] = CellWrites()
+        return writes
+
+    def write_step(self, cell: Cell) -> None:
+        """
+        Write outcomes of at most MESSAGES_PER_STEP messages of a cell, and as many dead letters.
+        """
+        writes = self._by_cell.get(cell)
+        if writes is None:
+            return
+        self._write_step(cell, writes)
+        if not writes and self._by_cell.get(cell) is writes:
+            del self._by_cell[cell]
+            self._last_handled = None
+
+    def _write_step(self, cell: Cell, writes: CellWrites) -> None:
+        if writes.dead_letters:
+            self._move_dead_letters(writes)
+        parts = writes.settlements.first(MESSAGES_PER_STEP)
+        if parts:
+            groups = [self._make_group(kind, items) for kind, items in parts]
+            for (kind, items), results in zip(parts, self._write_groups(cell, groups), strict=True):
+                writes.settlements.remove(kind, len(items))
+                self._finish_write(kind, items, results)
+
+    def _make_group(self, kind: Kind, items: list[Any]) -> Group:
+        """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
+        ids: list[Any]
+        lane = kind.queue.lane
+        if kind.action in ("retry", "defer"):
+            is_retry = kind.action == "retry"
+            ids = [
+                (
+                    each.lease.id,
+                    round(each.outcome.delay_seconds * 1000),
+                    _describe(each.failure) if is_retry else each.lease.unbegun + 1,
+                )
+                for each in items
+            ]
+            hook = "before_retry" if is_retry else "before_defer"
+            for each in items:
+                message = each.lease.to_delivery(lane.name, lane.codec)
+                self._hooks.call(hook, message, each.outcome.delay_seconds, each.failure.error)
+        else:
+            leases = _leases_of(kind, items)
+            if kind.action == "delete":
+                self._call_hook("before_delete", lane, leases)
+            ids = [lease.id for lease in leases]
+            if kind.action == "unbegun":
+                ids = [(lease.id, lease.unbegun + 1) for lease in leases]
+        return Group(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
+
+    def _write_groups(self, cell: Cell, groups: list[Group]) -> list[bytes]:
+        """
+        Write groups in one call, or one by one if a queue is broken. Return the digits of each.
+        """
+        try:
+            results = cell.client.run(settle_messages(cell.identity, groups))
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            if len(groups) > 1:
+                return [each for group in groups for each in self._write_groups(cell, [group])]
+            [group] = groups
+            _log.error(
+                "queue %s can't be written: the outcomes of %s are lost: %s",
+                group.keys.name,
+                format_count(len(group.ids)),
+                error,
+            )
+            return [b"2" * len(group.ids)]
+        sizes = [len(group.ids) for group in groups]
+        ends = itertools.accumulate(sizes)
+        return [results[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+    def _finish_write(self, kind: Kind, items: list[Any], results: bytes) -> None:
+        """Count the messages of a group that Redis has settled, and call hooks for them."""
+        lane = kind.queue.lane
+        if kind.reason == "lost":
+            return
+        finished = self._finish_leases(kind.queue, _leases_of(kind, items), results)
+        if not finished:
+            return
+        if kind.action == "delete":
+            self._call_hook("after_delete", lane, finished)
+        if kind.reason == "released":
+            self.numbers.released += len(finished)
+            self._hooks.call("after_release", lane.name, len(finished))
+        elif kind.reason == "handled":
+            self.numbers.handled += len(finished)
+        else:
+            for decision in items:
+                if decision.lease.state is SETTLED:
+                    self._finish_retry_or_drop(decision)
+
+    def _finish_retry_or_drop(self, decision: Decision) -> None:
+        lane = decision.queue.lane
+        message = decision.lease.to_delivery(lane.name, lane.codec)
+        if isinstance(decision.outcome, Retried):
+            self.numbers.retried += 1
+            if decision.lease.attempt == MANY_ATTEMPTS and lane.policy.max_retries is None:
+                _log.warning(
+                    "%s %s: failed %d times, and is retried forever",
+                    message.queue,
+                    message.id,
+                    MANY_ATTEMPTS,
+                )
+            self._hooks.call(
+                "after_retry", message, decision.outcome.delay_seconds, decision.failure.error
+            )
+        elif isinstance(decision.outcome, Deferred):
+            self.numbers.deferred += 1
+            self._hooks.call(
+                "after_defer", message, decision.outcome.delay_seconds, decision.failure.error
+            )
+        elif isinstance(decision.outcome, Dropped):
+            self.numbers.dropped += 1
+            self._hooks.call("after_drop", message, decision.outcome.reason, decision.failure.error)
+
+    def _finish_leases(self, queue: CellQueue, leases: list[Lease], results: bytes) -> list[Lease]:
+        """Remove the messages of a group from those in flight. Return those that were settled."""
+        if _RECEIVED_AGAIN in results:
+            for lease, digit in zip(leases, results, strict=True):
+                if digit == _RECEIVED_AGAIN:
+                    self.mark_lost(queue, lease, "another consumer has received it since")
+        finished, in_flight = [], queue.in_flight
+        for lease in leases:
+            if change_message(lease, CONFIRM):
+                finished.append(lease)
+                if in_flight.get(lease.id) is lease:
+                    del in_flight[lease.id]
+        return finished
+
+    def _call_hook(self, hook: str, lane: Lane, leases: Iterable[Lease]) -> None:
+        if self._hooks[hook]:
+            self._hooks.call(hook, [lease.to_delivery(lane.name, lane.codec) for lease in leases])
+
+    def _move_dead_letters(self, writes: CellWrites) -> None:
+        """Move messages of one lane to one dead-letter queue, as many as a step may."""
+        [(kind, chosen), *_] = writes.dead_letters.first(MESSAGES_PER_STEP)
+        queue = kind.queue
+        for decision in chosen:
+            self._call_dead_letter_hook("before_dead_letter", decision)
+        target = queue.cell.client.namespace.queue(kind.target)
+        messages = [
+            (decision.lease.id, decision.lease.count, self._describe_death(decision))
+            for decision in chosen
+        ]
+        operation = dead_letter_messages(
+            queue.cell.identity, queue.keys, target, messages, quarantined=kind.is_quarantined
+        )
+        try:
+            results = queue.cell.client.run(operation)
+        except QueueNotFound:
+            problem = _create_target(kind)
+            if problem is not None:  # else the next step moves the messages
+                self._retry_later(kind, chosen, problem)
+            return
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            self._retry_later(kind, chosen, str(error))
+            return
+        writes.dead_letters.remove(kind, len(chosen))
+        if (queue, kind.target) in self._unavailable_targets:
+            self._unavailable_targets.remove((queue, kind.target))
+            _log.info("%s: its dead-letter queue %s is back", queue.lane.name, kind.target)
+        for decision, digit in zip(chosen, results, strict=True):
+            if digit == _RECEIVED_AGAIN:
+                self.mark_lost(queue, decision.lease, "another consumer has received it since")
+                continue
+            remove_in_flight(queue, decision.lease)
+            if change_message(decision.lease, CONFIRM):
+                self.numbers.dead += 1
+                self._call_dead_letter_hook("after_dead_letter", decision)
+
+    def _retry_later(
+        self, kind: DeadLetterKind, decisions: Sequence[Decision], reason: str
+    ) -> None:
+        """
+        Retry messages whose dead-letter queue is missing or broken.
+
+        The pause grows with the attempts, whatever the back-off: these are more than were wanted.
+        """
+        if (kind.queue, kind.target) not in self._unavailable_targets:
+            self._unavailable_targets.add((kind.queue, kind.target))
+            _log.error(
+                "%s: messages should go to queue %s, and stay where they are until they can: %s",
+                kind.queue.lane.name,
+                kind.target,
+                reason,
+            )
+        self._writes_of(kind.queue.cell).dead_letters.remove(kind, len(decisions))
+        for decision in decisions:
+            queue, lease, failure = decision.queue, decision.lease, decision.failure
+            without_queue = replace(
+                queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
+            )
+            outcome = decide(failure, lease.attempt, without_queue)
+            if isinstance(outcome, Retried):
+                pause = exponential_seconds(
+                    lease.attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
+                )
+                outcome = replace(outcome, delay_seconds=max(outcome.delay_seconds, pause))
+            self._add_retry_or_drop(Decision(queue, lease, outcome, failure))
+
+    def _call_dead_letter_hook(self, hook: str, decision: Decision) -> None:
+        if self._hooks[hook] and isinstance(decision.outcome, DeadLettered):
+            lane = decision.queue.lane
+            message = decision.lease.to_delivery(lane.name, lane.codec)
+            self._hooks.call(
+                hook,
+                message,
+                decision.outcome.queue,
+                decision.outcome.reason,
+                decision.failure.error,
+            )
+
+    def _describe_death(self, decision: Decision) -> dict[str, Any]:
+        """Return why a message became a dead letter, with the fields of ``DeadLetterReason``."""
+        failure = decision.failure
+        return {
+            "queue": decision.queue.keys.name,
+            "text": decision.outcome.reason[:_MAX_TEXT_CHARACTERS]
+            if isinstance(decision.outcome, DeadLettered)
+            else "",
+            "exception": _describe(failure)[:_MAX_TEXT_CHARACTERS],
+            "traceback": failure.traceback[-_MAX_TRACEBACK_CHARACTERS:] or None,
+            "worker": decision.queue.cell.identity.name,
+            "attempts": decision.lease.attempt,
+            **failure.fields,
+        }
+
+
+def _create_target(kind: DeadLetterKind) -> str | None:
+    """Create a missing dead-letter queue, if its listener is to. Return why it is still missing."""
+    listener, client = kind.queue.lane.listener, kind.queue.cell.client
+    if kind.target not in listener.queues_to_create:
+        return f"there is no queue {kind.target}"
+    try:
+        open_needed_queues(listener, client)
+    except (QueueNotFound, InvalidValue, ResponseError) as error:
+        return f"it can't be created again: {error}"
+    return None
+
+
+def _limit_deferrals(queue: CellQueue, lease: Lease, failure: Failure) -> Failure:
+    """Return the failure of a message, or another one if it was deferred too often."""
+    seconds = queue.cell.seconds_since(lease.first_received_ms)
+    if queue.lane.policy.may_defer(lease.unbegun, seconds, free=FREE_DEFERRALS):
+        return failure
+    text = f": {failure.text}" if failure.text else ""
+    error = DeferredTooOften(f"deferred too often, {lease.unbegun} times in {seconds:.0f} s{text}")
+    return read_error(error)
+
+
+def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
+    """
+    Return whether a call counts that is interrupted by the end of the worker.
+
+    Usually not: workers that stop more often than a long call can end would use up its attempts.
+    But it counts if the call has exceeded its max_runtime, or if the message was interrupted or
+    deferred too often: then it may hang forever. In quarantine its record stays.
+    """
+    lane, started_at = queue.lane, lease.job.started_at
+    if started_at is not None and time.monotonic() - started_at > lane.listener.max_runtime:
+        return True
+    seconds = queue.cell.seconds_since(lease.first_received_ms)
+    return not lane.policy.may_defer(lease.unbegun, seconds)
+
+
+def _describe(failure: Failure) -> str:
+    """Return type and text of the exception, as they are stored."""
+    return f"{failure.cause_name}: {failure.cause_text}"
+
+
+def _has_records(lease: Lease) -> bool:
+    return lease.job.is_quarantined or lease.unbegun > 0
+
+
+def _leases_of(kind: Kind, items: list[Any]) -> list[Lease]:
+    return [each.lease for each in items] if kind.reason == "failed" else items
+
+
+def remove_in_flight(queue: CellQueue, lease: Lease) -> None:
+    """Remove a message from those in flight."""
+    if queue.in_flight.get(lease.id) is lease:
+        del queue.in_flight[lease.id]

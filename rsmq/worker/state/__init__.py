@@ -1,0 +1,3 @@
+"""
+The records of a worker: lanes, messages in flight, calls, failures, and the states of a message.
+"""

@@ -1,0 +1,211 @@
+"""
+Handler calls, and the messages that a worker has in flight.
+
+Most calls are for one message. Then one object is both the call and the lease of its message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rsmq.codecs import Codec
+from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.lane import CellQueue, Lease
+from rsmq.worker.state.message_state import (
+    CALL_ABANDONED,
+    CALL_RUNNING,
+    CALL_WAITING,
+    EXPIRE,
+    OVER,
+    READY,
+    change_message,
+)
+
+
+class _Deliverable:
+    """A lease that can be passed to a handler."""
+
+    __slots__ = ()
+
+    failure: Failure | None
+
+    @property
+    def attempt(self: Lease) -> int:
+        """The number of the attempt, from 1: its receives without those that began no call."""
+        return max(self.count - self.unbegun, 1)
+
+    @property
+    def requested_at(self: Lease) -> float:
+        """See ``DeliveredLease``."""
+        return self.job.received_at
+
+    @property
+    def is_over(self: Lease) -> bool:
+        """See ``DeliveredLease``."""
+        job = self.job
+        if (
+            job.call_state is CALL_RUNNING
+            and job.ended_at is None
+            and time.monotonic() > self.expires_at
+        ):
+            with job.lane.lock:
+                change_message(self, EXPIRE)
+        return self.state in OVER or job.call_state is CALL_ABANDONED
+
+    @property
+    def shown_id(self: Lease) -> str:
+        """See ``Lease``."""
+        return self.job.cell_queue.cell.show_id(self.id)
+
+    @property
+    def error(self: Lease) -> BaseException | None:
+        """See ``DeliveredLease``."""
+        return None if self.failure is None else self.failure.error
+
+    def fail(self: Lease, error: BaseException) -> None:
+        """See ``DeliveredLease``."""
+        self.failure = read_error(error, self.job.lane.policy)
+
+    def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
+        return make_delivery(self, queue, codec, self.job.cell_queue.cell.delivery_class)
+
+
+class SingleJob(_Deliverable):
+    """A message and the call for it, in one object."""
+
+    __slots__ = (
+        "call_state",
+        "cell_queue",
+        "count",
+        "ended_at",
+        "expires_at",
+        "failure",
+        "first_received_ms",
+        "id",
+        "is_quarantined",
+        "is_timed_out",
+        "is_urgent",
+        "lane",
+        "raw",
+        "received_at",
+        "renew_at",
+        "started_at",
+        "state",
+        "task",
+        "unbegun",
+    )
+
+    def __init__(  # noqa: PLR0917 - made for every message
+        self,
+        cell_queue: CellQueue,
+        id: str,
+        raw: bytes,
+        count: int,
+        first_received_ms: int | None,
+        received_at: float,
+    ) -> None:
+        self.cell_queue = cell_queue
+        self.lane = lane = cell_queue.lane
+        self.id = id
+        self.raw = raw
+        self.count = count
+        self.first_received_ms = first_received_ms
+        self.received_at = received_at
+        self.renew_at = received_at + lane.vt / 3
+        self.expires_at = received_at + lane.vt
+        self.unbegun = 0
+        self.state = READY
+        self.call_state = CALL_WAITING
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.failure: Failure | None = None
+        self.task: Any = None
+
+    @property
+    def job(self) -> SingleJob:
+        """This object."""
+        return self
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """This object, as the only message of the call."""
+        return (self,)
+
+
+class BatchMessage(_Deliverable):
+    """A message of a batch."""
+
+    __slots__ = (
+        "_job",
+        "count",
+        "expires_at",
+        "failure",
+        "first_received_ms",
+        "id",
+        "raw",
+        "renew_at",
+        "state",
+        "unbegun",
+    )
+
+    def __init__(self, job: BatchJob, single: SingleJob) -> None:
+        """Copy the message from a job that was made for it alone."""
+        self._job = job
+        self.id = single.id
+        self.raw = single.raw
+        self.count = single.count
+        self.first_received_ms = single.first_received_ms
+        self.renew_at = single.renew_at
+        self.expires_at = single.expires_at
+        self.unbegun = single.unbegun
+        self.state = READY
+        self.failure: Failure | None = None
+
+    @property
+    def job(self) -> BatchJob:
+        """The call."""
+        return self._job
+
+
+class BatchJob:
+    """A call for several messages."""
+
+    __slots__ = (
+        "_leases",
+        "call_state",
+        "cell_queue",
+        "ended_at",
+        "failure",
+        "is_quarantined",
+        "is_timed_out",
+        "is_urgent",
+        "lane",
+        "received_at",
+        "started_at",
+        "task",
+    )
+
+    def __init__(
+        self, cell_queue: CellQueue, singles: Sequence[SingleJob], received_at: float
+    ) -> None:
+        self.cell_queue = cell_queue
+        self.lane = cell_queue.lane
+        self.received_at = received_at
+        self.call_state = CALL_WAITING
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.failure: Failure | None = None
+        self.task: Any = None
+        self._leases = [BatchMessage(self, single) for single in singles]
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """The messages."""
+        return self._leases

@@ -1,0 +1,395 @@
+"""
+A lane, the runtime state of a listener, with its queue in each cell; and the interfaces of its
+calls and messages.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from rsmq._sync.client import RSMQ
+from rsmq.codecs import Codec
+from rsmq.model import QueueAttributes
+from rsmq.operations.lost_replies import LostReplies
+from rsmq.wire.cells import join_id
+from rsmq.wire.keys import QueueKeys
+from rsmq.worker.delivery import DeliveredLease, Delivery
+from rsmq.worker.listener import MIN_VT_SECONDS, Listener
+from rsmq.worker.operations import Identity
+from rsmq.worker.outcome import Policy
+from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.message_state import READY, CallState, MessageState
+
+#: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
+#: if that is shorter; at most MAX_PREFETCHED messages.
+PREFETCH_SECONDS = 0.1
+PREFETCH_VT_SHARE = 0.1
+MAX_PREFETCHED = 1000
+#: The weight of the latest call in the moving average of durations.
+_LATEST_WEIGHT = 0.1
+#: The number of calls of a window; see ``slow_seconds``.
+WINDOW_CALLS = 200
+
+
+class Arrivals(Protocol):
+    """
+    The arrivals of messages in the queues of a lane.
+
+    Attributes:
+        is_waiting: whether nothing is due, as far as the worker knows. Then the loop is woken when
+            that changes.
+    """
+
+    @property
+    def is_waiting(self) -> bool:
+        """See the attributes."""
+
+    def next_due(self) -> CellQueue | None:
+        """Return the next queue that may have due messages; if there is none, wait."""
+
+    def look_at(self, queue: CellQueue) -> None:
+        """Let a queue be looked at that could not be received from before."""
+
+    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+        """
+        Note the result of a look at a queue. If nothing more is due in any queue, wait.
+
+        Args:
+            queue: the queue.
+            is_drained: whether nothing more is due there.
+            has_found: whether it had messages.
+        """
+
+    def stop(self) -> None:
+        """Stop waiting."""
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """
+    A namespace in which a worker works.
+
+    Attributes:
+        number: its number.
+        client: its client.
+        identity: the worker's identity in it.
+        delivery_class: the class of its messages.
+        retry_at: returns the monotonic seconds before which no call is made in it, because the last
+            one failed; 0 if calls are made.
+        is_used: whether the worker may have stored its name in it.
+        server_ahead: how far the server's clock is ahead of the monotonic one, seconds, as the last
+            receive has found.
+        has_unknown_messages: whether messages may be in flight that this worker does not know: the
+            reply to a receive was lost.
+        losses: the lost replies of the receives in it.
+        lost_ids: the queues and ids of the messages that all lost replies in a row had.
+    """
+
+    number: int
+    client: RSMQ[Any]
+    identity: Identity
+    delivery_class: type[Delivery] = Delivery
+    retry_at: Callable[[], float] = field(default=lambda: 0.0)
+    is_used: bool = False
+    server_ahead: float = 0.0
+    has_unknown_messages: bool = False
+    losses: LostReplies = field(default_factory=LostReplies)
+    lost_ids: set[tuple[str, str]] = field(default_factory=set)
+
+    def seconds_since(self, server_ms: int | None) -> float:
+        """Return the seconds since a time of the server, by its clock; 0 if there is none."""
+        if server_ms is None:
+            return 0.0
+        return time.monotonic() + self.server_ahead - server_ms / 1000
+
+    def show_id(self, id: str) -> str:
+        """Return the id of a message as its consumer sees it, from the id as it is stored."""
+        return id if self.delivery_class is Delivery else join_id(self.number, id)
+
+
+@dataclass(slots=True, eq=False)
+class CellQueue:
+    """
+    The queue of a lane in one cell.
+
+    Attributes:
+        lane: the lane.
+        cell: the cell.
+        keys: the keys of the queue.
+        in_flight: all messages of the queue that are not settled, by id.
+        renew_at: monotonic seconds at which the first of them is to be extended.
+        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
+            queue is open, as far as the worker knows.
+        refusal: why the queue could not be created again, as it was logged; '' if it could.
+    """
+
+    lane: Lane
+    cell: Cell
+    keys: QueueKeys
+    in_flight: dict[str, Lease] = field(default_factory=dict)
+    renew_at: float = math.inf
+    closed_reason: str = ""
+    refusal: str = ""
+
+
+class _NoArrivals:
+    """The arrivals of a lane that receives nothing, as in a child process."""
+
+    is_waiting = False
+
+    def next_due(self) -> CellQueue | None:
+        return None
+
+    def look_at(self, queue: CellQueue) -> None:
+        pass
+
+    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+_NO_ARRIVALS = _NoArrivals()
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """
+    The runtime state of a listener.
+
+    Attributes:
+        listener: the listener.
+        vt: its visibility timeout, seconds.
+        codec: decodes bodies.
+        limit: maximum number of concurrent calls.
+        policy: its listener's policy, or the queue's own policy where the listener sets neither
+            a dead-letter queue nor ``drop``.
+        arrivals: which queues may have due messages.
+        queues: its queue in each open cell.
+        queue_by_cell: the same, by the number of the cell.
+        renew_at: a time at or before which none of its messages is to be extended.
+        ready: calls that wait for a slot.
+        calls: running calls, in the order in which they started.
+        last_turn: the turn in which one of its calls last started; all lanes share the count.
+        urgent_count: how many of its next calls start before calls of a higher priority.
+        last_request_at: monotonic seconds of the last receive, or of the wake-up after it.
+        mean_seconds: the moving average of a call's duration; None before the first call ends.
+        slow_seconds: the second longest duration of the calls of this window and the one before;
+            None before the first call ends.
+        no_prefetch_until: monotonic seconds until which nothing is prefetched.
+        cancel: cancels a call, if its kind can be cancelled.
+        time_out: cancels a call because of its max_runtime, if its kind can be cancelled.
+        lock: to be held while the state of a message or a call changes, unless the call has ended.
+    """
+
+    listener: Listener
+    vt: float
+    codec: Codec
+    limit: int
+    policy: Policy
+    arrivals: Arrivals = field(default_factory=lambda: _NO_ARRIVALS)
+    queues: list[CellQueue] = field(default_factory=list)
+    queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
+    renew_at: float = math.inf
+    ready: deque[Job] = field(default_factory=deque)
+    calls: dict[Job, None] = field(default_factory=dict)
+    last_turn: int = 0
+    urgent_count: int = 0
+    last_request_at: float = field(default_factory=time.monotonic)
+    mean_seconds: float | None = None
+    slow_seconds: float | None = None
+    no_prefetch_until: float = 0.0
+    cancel: Callable[[Job], object] = field(default=lambda _job: None)
+    time_out: Callable[[Job], object] = field(default=lambda _job: None)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _window_calls: int = 0
+    _longest: tuple[float, float] = (0.0, 0.0)
+    _longest_before: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.listener.queue
+
+    def add_queue(self, cell: Cell) -> CellQueue:
+        """Add the queue of a cell, and return it."""
+        queue = CellQueue(self, cell, cell.client.namespace.queue(self.name))
+        self.queues.append(queue)
+        self.queue_by_cell[cell.number] = queue
+        return queue
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether nothing is received from any of its queues."""
+        return all(queue.closed_reason for queue in self.queues)
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether nothing is received because a queue is missing."""
+        reasons = [queue.closed_reason for queue in self.queues]
+        return all(reasons) and "m" in reasons
+
+    def count_in_flight(self) -> int:
+        """Return the number of its messages that are not settled."""
+        return sum(len(queue.in_flight) for queue in self.queues)
+
+    @property
+    def size(self) -> int:
+        """The maximum number of messages of a call."""
+        return self.listener.batch or 1
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether its handlers run as tasks."""
+        return self.listener.handlers.is_async
+
+    @property
+    def uses_queue_attributes(self) -> bool:
+        """Return whether one of its settings comes from the queue's attributes."""
+        policy = self.listener.policy
+        return self.listener.vt is None or (policy.dead_letter_queue is None and not policy.drop)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether nothing is due in its queues, as far as the worker knows."""
+        return self.arrivals.is_waiting
+
+    def allowance(self) -> int | None:
+        """Return how many messages its gate lets through now; None is any number."""
+        gate = self.listener.gate
+        allowed = None if gate is None else gate.allowance()
+        if not allowed:
+            return allowed
+        ready = sum(
+            lease.state is READY for queue in self.queues for lease in queue.in_flight.values()
+        )
+        return max(allowed - ready, 0)
+
+    def prefetch_limit(self, now: float) -> int:
+        """
+        Return how many messages may wait for a slot: so few that they start soon.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self.slow_seconds is None or now < self.no_prefetch_until:
+            return 0
+        oldest = self._oldest_call()
+        if oldest is not None and oldest.started_at is None:  # it waits for a child process
+            return 0
+        age = 0.0 if oldest is None or oldest.started_at is None else now - oldest.started_at
+        seconds = min(PREFETCH_SECONDS, self.vt * PREFETCH_VT_SHARE)
+        calls = seconds / max(self.slow_seconds, age, 1e-7) * self.limit
+        return int(min(calls * self.size, MAX_PREFETCHED))
+
+    def _oldest_call(self) -> Job | None:
+        """Return the running call that started first; the lock is not held."""
+        while True:
+            try:
+                return next(iter(self.calls), None)
+            except RuntimeError:  # another thread has just started or ended a call
+                continue
+
+    def record_duration(self, seconds: float) -> None:
+        """Update the average and the longest durations by a finished call."""
+        mean = self.mean_seconds
+        if mean is None:
+            self.mean_seconds = self.slow_seconds = seconds
+            self._longest = seconds, 0.0
+        else:
+            self.mean_seconds = mean + _LATEST_WEIGHT * (seconds - mean)
+            if seconds > self._longest[1]:
+                self._longest = max(self._longest[0], seconds), min(self._longest[0], seconds)
+                self._update_slow_seconds()
+        self._window_calls += 1
+        if self._window_calls == WINDOW_CALLS:
+            self._longest_before, self._longest = self._longest, (0.0, 0.0)
+            self._window_calls = 0
+            self._update_slow_seconds()
+
+    def _update_slow_seconds(self) -> None:
+        self.slow_seconds = sorted(self._longest + self._longest_before)[-2]
+
+    def apply_queue_attributes(self, attributes: QueueAttributes) -> None:
+        """Use the queue's vt and dead-letter policy where the listener does not set its own."""
+        if self.listener.vt is None and attributes.vt >= MIN_VT_SECONDS:
+            self.vt = attributes.vt
+        policy = self.listener.policy
+        target, limit = attributes.dead_letter_queue, attributes.max_receives
+        if policy.dead_letter_queue is None and not policy.drop:
+            if target is not None and limit is not None and target != self.name:
+                policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
+            self.policy = policy
+
+
+class Lease(DeliveredLease, Protocol):
+    """
+    A message in flight. All times are monotonic seconds of this process.
+
+    Attributes:
+        shown_id: its id as its consumer sees it.
+        unbegun: how many of its earlier receives began no handler call.
+        renew_at: when its visibility timeout is to be extended.
+        expires_at: when its visibility timeout ends if it is not extended.
+        state: its state.
+        job: the call that it is for.
+    """
+
+    unbegun: int
+    renew_at: float
+    expires_at: float
+    state: MessageState
+
+    @property
+    def job(self) -> Job:
+        """The call that it is for."""
+
+    @property
+    def shown_id(self) -> str:
+        """See the attributes."""
+
+    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
+
+
+class Job(Protocol):
+    """
+    A call of a handler: waiting for a slot, running or finished.
+
+    Attributes:
+        lane: the lane whose handler is called.
+        cell_queue: the queue of its messages.
+        is_quarantined: whether it runs in quarantine.
+        received_at: monotonic seconds at which its messages were requested.
+        started_at: monotonic seconds at which the handler was called, or the call was sent to a
+            child process; None before.
+        ended_at: monotonic seconds at which the handler ended; None before.
+        failure: the exception of the handler; None if it returned.
+        call_state: its state.
+        task: the task that runs it, if it can be cancelled and was not.
+        is_urgent: whether it starts before calls of a higher priority.
+        is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
+    """
+
+    lane: Lane
+    cell_queue: CellQueue
+    is_quarantined: bool
+    received_at: float
+    started_at: float | None
+    ended_at: float | None
+    failure: Failure | None
+    call_state: CallState
+    task: Any
+    is_urgent: bool
+    is_timed_out: bool
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """The messages of the call: one, or those of a batch."""

@@ -1,0 +1,3 @@
+"""
+The supervisor of worker processes, and the worker under it.
+"""
