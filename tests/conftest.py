@@ -49,45 +49,17 @@ _REPEATED = {
 _NOT_REPEATED_FILES = {"test_waiting.py", "test_consuming.py"}
 _SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
-_SLOW_FILES = {
-    "faults/test_atomic_slot_moves.py",
-    "faults/test_cluster.py",
-    "faults/test_cluster_fixtures.py",
-    "faults/test_replication.py",
-    "faults/test_rights_of_groups.py",
-    "faults/test_sentinel.py",
-    "faults/test_servers.py",
-    "faults/test_slow_links.py",
-    "faults/test_total_queue.py",
-    "faults/test_two_primaries.py",
-    "faults/test_waiting.py",
-    "migrate/test_breaks.py",
-    "migrate/test_kills.py",
-    "properties/test_model.py",
-    "push/test_kills.py",
-    "push/test_servers.py",
-    "spark/test_stream_states.py",
-    "transfer/test_kills.py",
-    "workers/test_kills_on_cluster.py",
-}
 _FOREIGN_FIXTURES = {"answering_rfq"}
-_FOREIGN_FILES = {
-    "migrate/test_documents.py",
-    "typing/test_types.py",  # pyright downloads itself
-    "workers/processes/test_node.py",
-}
 
 
 def _marks(item):
-    path = item.path.relative_to(_FOLDER)
-    folder = path.parent.as_posix()
+    folder = item.path.parent.relative_to(_FOLDER).as_posix()
     backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
     if folder not in _SERVERLESS_FOLDERS and backend != "memory":
         yield "redis"
-    is_slow = folder in _SLOW_FOLDERS or path.as_posix() in _SLOW_FILES
-    if is_slow or backend not in _QUICK_BACKENDS:
+    if folder in _SLOW_FOLDERS or backend not in _QUICK_BACKENDS:
         yield "slow"
-    if path.as_posix() in _FOREIGN_FILES or _FOREIGN_FIXTURES & set(item.fixturenames):
+    if _FOREIGN_FIXTURES & set(item.fixturenames):
         yield "foreign"
     if folder == "spark/session":
         yield "spark"

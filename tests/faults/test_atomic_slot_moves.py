@@ -9,6 +9,8 @@ from tests.crowd import Namespace, run_traffic
 from tests.nodes import wait_until
 from tests.scale import scaled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["sync", "asyncio"])
 def place(request, valkey_cluster):

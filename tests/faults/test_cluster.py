@@ -47,6 +47,8 @@ from tests.proxy import Proxy
 from tests.scale import ENGINE_SHARES, SOAK, scaled
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 #: The client of a cluster is tested on two engines by scripts/test, too.

@@ -20,6 +20,8 @@ from tests.scale import scaled
 from tests.sentinels import SentinelGroup
 from tests.servers import redis_7
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 

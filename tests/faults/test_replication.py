@@ -31,6 +31,8 @@ from tests.proxy import Proxy
 from tests.scale import ENGINE_SHARES, scaled
 from tests.sentinels import SentinelGroup
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 

@@ -17,6 +17,8 @@ from tests.clusters import slot_of
 from tests.contract.conftest import PRODUCER
 from tests.nodes import wait_until
 
+pytestmark = pytest.mark.slow
+
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 
 

@@ -29,6 +29,8 @@ from tests.nodes import wait_until, wait_until_in_step
 from tests.scale import ENGINE_SHARES, SOAK, scaled
 from tests.sentinels import NAME, SentinelGroup
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sentinels(engine):

@@ -34,6 +34,8 @@ from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.servers import Server, free_port, redis_7, redis_62
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=[redis_7, redis_62])
 def full(request):

@@ -13,6 +13,8 @@ from rsmq import AsyncRSMQ
 from tests.faults.conftest import Link
 from tests.proxy import Proxy
 
+pytestmark = pytest.mark.slow
+
 #: Seconds. A busy machine may stop a process for half a second.
 TIMEOUT = 1.5
 RATE = 500_000

@@ -26,6 +26,8 @@ from tests.scale import SOAK, scaled
 from tests.sentinels import SentinelGroup
 from tests.total_queue.producer import DEDUPLICATED
 
+pytestmark = pytest.mark.slow
+
 _NS = "total"
 _AOF = ("appendonly yes", "appendfsync everysec")
 _PRODUCERS = ("sync", "asyncio", "sync", "asyncio")

@@ -18,6 +18,8 @@ from tests.engines import engine_path, installed_engine_path
 from tests.nodes import Node, are_in_step, wait_until
 from tests.sentinels import SentinelGroup
 
+pytestmark = pytest.mark.slow
+
 _TIME_LENGTH = 10
 _PROMPT_COPY = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
 

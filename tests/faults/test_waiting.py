@@ -29,6 +29,8 @@ from tests.bytecodes import signal_at
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 #: The longest time between an event and the end of the wait. Generous, because machines are busy;

@@ -21,6 +21,8 @@ from tests.migrate.rfq import Rfq
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
+pytestmark = pytest.mark.foreign
+
 ROOT = Path(__file__).parents[2]
 MIGRATING = (ROOT / "compat" / "MIGRATING.md").read_text()
 

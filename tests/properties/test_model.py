@@ -27,6 +27,8 @@ from rsmq.transport import memory
 from tests.blocking import Blocking
 from tests.scale import scaled
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 # The times are so far apart that the duration of the test cannot matter.

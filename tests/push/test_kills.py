@@ -24,6 +24,8 @@ from tests.push.conftest import dead_letters
 from tests.push.receiver import OK, Reply, reply
 from tests.scale import scaled
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MESSAGES = scaled(500, 10_000)
 KILLS = scaled(3, 20)

@@ -12,6 +12,8 @@ from tests.nodes import wait_until_in_step
 from tests.push.conftest import LOCAL, SECRET, dead_letters, wait_until
 from tests.push.receiver import reply
 
+pytestmark = pytest.mark.slow
+
 MESSAGES, REFUSED = 400, 5
 
 

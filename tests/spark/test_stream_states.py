@@ -19,6 +19,8 @@ from rsmq.spark.stream import lease_holder
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, crash_at_call
 
+pytestmark = pytest.mark.slow
+
 QUEUES = st.sampled_from(["a", "b"])
 
 

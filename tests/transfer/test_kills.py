@@ -14,6 +14,8 @@ from rsmq import RSMQ
 from rsmq.transfer import export_queues, files
 from tests.workers.polling import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,6 +15,8 @@ from tests.crowd import Crowd, Traffic, window_of_stop
 from tests.nodes import wait_until, wait_until_in_step
 from tests.scale import scaled
 
+pytestmark = pytest.mark.slow
+
 CELLS = 12
 ONE_NAMESPACE = 1
 KILLS = scaled(2, 50)

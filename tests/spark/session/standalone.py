@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import time
 from contextlib import contextmanager
+from importlib.metadata import files, requires
 from pathlib import Path
 
 import pyspark
@@ -20,8 +22,6 @@ from tests.spark.session.conftest import ROOT
 SPARK_HOME = Path(pyspark.__file__).parent
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _START_SECONDS = 60
-#: The installed packages that executors need.
-_PACKAGES = ("redis", "msgpack", "hiredis", "numpy", "numpy.libs", "pyarrow")
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
 
 
@@ -31,12 +31,24 @@ def find_free_port():
         return found.getsockname()[1]
 
 
+def find_packages():
+    """Return the folders of the installed packages that executors need."""
+    names = {
+        name
+        for requirement in requires("rsmq")
+        if ";" not in requirement or "extra == 'spark'" in requirement
+        for name in re.findall(r"[a-z-]+", re.match("[^<>=]+", requirement)[0])
+    }
+    names -= {"pyspark", "matplotlib"}  # Spark has the first one, and only drivers draw
+    return {file.parts[0] for name in names for file in files(name)} - {".."}
+
+
 def make_environment(folder):
     """Make a virtual environment that has this library, without the network."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     target = folder / "lib" / version / "site-packages"
-    for name in _PACKAGES:
+    for name in find_packages():
         source = Path(sysconfig.get_path("platlib")) / name
         shutil.copytree(source, target / name, symlinks=True, ignore=_UNUSED)
     shutil.copytree(ROOT / "rsmq", target / "rsmq")
