@@ -47,7 +47,8 @@ def _slow(function):
         await asyncio.sleep(_delay_seconds())
         return await function(*arguments, **options)
 
-    return slowed_coroutine if asyncio.iscoroutinefunction(function) else slowed
+    # A coroutine of redis-py closes its connection if it is cancelled, but only after its begin.
+    return slowed_coroutine if function.__qualname__ == "Request.wait" else slowed
 
 
 class _Finder:
