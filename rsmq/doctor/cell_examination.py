@@ -47,10 +47,10 @@ def examine_cells(
         RedisError, OSError: no cell can be reached.
         MissingParameter, InvalidFormat, ResponseError: as for ``examine``.
     """
-    return _Examination(cells, progress).run(None if queues is None else list(queues))
+    return _CellExamination(cells, progress).run(None if queues is None else list(queues))
 
 
-class _Examination:
+class _CellExamination:
     """One run of ``examine_cells``."""
 
     def __init__(self, cells: Cells, progress: Callable[[str, int], None] | None) -> None:

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, Report, make_finding
 from rsmq.doctor.message_faults import (
-    Tally,
+    FaultCount,
     looks_like_id,
     tally_field_faults,
     tally_message_faults,
@@ -240,7 +240,7 @@ class _QueueResult:
 
     facts: QueueFacts
     queue_findings: list[Finding]
-    tallies: dict[str, Tally]
+    tallies: dict[str, FaultCount]
 
     @property
     def rechecked_codes(self) -> set[str]:

@@ -226,7 +226,7 @@ def walk_orphan_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, Orpha
         count = min(max(count * _STEP_BYTES // max(size, 1), 1), _MAX_STEP_FIELDS)
 
 
-class Tally:
+class FaultCount:
     """The number of ids or fields that have a certain fault, and their names."""
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class Tally:
         if len(self.ids) < MAX_REMEMBERED_IDS:
             self.ids[id] = None
 
-    def keep_confirmed(self, recheck: Tally | None) -> None:
+    def keep_confirmed(self, recheck: FaultCount | None) -> None:
         """Remove the ids that a second check did not find; None if it found none."""
         confirmed = {} if recheck is None else recheck.ids
         self.ids = {id: None for id in self.ids if id in confirmed}
@@ -260,23 +260,23 @@ def get_delay_ms(facts: QueueFacts) -> float:
     return 1000 * parse_seconds(facts.fields.get("delay", b"0"))
 
 
-def tally_message_faults(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, Tally]]:
+def tally_message_faults(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, FaultCount]]:
     """Return the number of ids in a queue, and the faults of its messages, by code."""
     keys, delay_ms = facts.keys, get_delay_ms(facts)
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, FaultCount] = {}
     number = 0
     for now, entry in walk_entries(rsmq, keys):
         number += 1
         for code in find_entry_faults(entry, now, delay_ms):
-            tallies.setdefault(code, Tally()).add(entry.id)
+            tallies.setdefault(code, FaultCount()).add(entry.id)
     return number, {**tallies, **tally_field_faults(rsmq, keys)}
 
 
-def tally_field_faults(rsmq: RSMQ, keys: QueueKeys) -> dict[str, Tally]:
+def tally_field_faults(rsmq: RSMQ, keys: QueueKeys) -> dict[str, FaultCount]:
     """Return the faults of the fields that belong to no id in the queue, by code."""
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, FaultCount] = {}
     for _, orphan in walk_orphan_fields(rsmq, keys):
         code = find_field_fault(orphan)
         if code:
-            tallies.setdefault(code, Tally()).add(orphan.field)
+            tallies.setdefault(code, FaultCount()).add(orphan.field)
     return tallies

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.fields import ATTRIBUTE_FIELDS, DIVIDED
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
@@ -132,7 +132,7 @@ def examine_index(key: bytes) -> Operation[IndexFacts]:
         text = None if info is None else info.decode("utf-8", "replace")
         return IndexFacts(int(now), kind.decode(), ttl, name_count, text)
 
-    return Operation(load("examine_index"), (key,), (), parse, Retry.ALWAYS)
+    return Operation(load("examine_index"), (key,), (), parse, RetryClass.ALWAYS)
 
 
 def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
@@ -145,7 +145,7 @@ def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, 
         (namespace.queues,),
         (cursor, prefix + b":*"),
         lambda reply: (reply[0], reply[1]),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -180,7 +180,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
         (encode_name(keys.name), *(name.encode() for name in EXAMINED_FIELDS)),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -220,7 +220,7 @@ def examine_messages(
         (keys.hash, keys.zset),
         position,
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -249,7 +249,7 @@ def examine_fields(
         (keys.hash, keys.zset),
         (cursor, digits(count)),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -262,7 +262,7 @@ def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
         (keys.hash, keys.zset, namespace.queues, unused_key(keys)),
         (encode_name(keys.name),),
         lambda reply: {command.decode().lower() for command in reply},
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -373,7 +373,7 @@ def remove_empty_name(namespace: Namespace) -> Operation[int]:
         (*namespace.nameless_queue, namespace.queues),
         (b"", b"0", *map(digits, defaults)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -468,7 +468,7 @@ def replace_ids(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation
 
 def persist_keys(keys: Sequence[bytes], queues: tuple[str, ...]) -> Operation[int]:
     """Remove the time to live of keys, and return how many had one."""
-    return Operation(load("persist_keys"), tuple(keys), (), int, Retry.ALWAYS, queues)
+    return Operation(load("persist_keys"), tuple(keys), (), int, RetryClass.ALWAYS, queues)
 
 
 def remove_extensions(keys: QueueKeys, extensions: Sequence[bytes]) -> Operation[int]:
@@ -484,4 +484,4 @@ def remove_extensions(keys: QueueKeys, extensions: Sequence[bytes]) -> Operation
 def _repair(
     name: str, redis_keys: tuple[bytes, ...], keys: QueueKeys, args: Sequence[bytes]
 ) -> Operation[int]:
-    return Operation(load(name), redis_keys, tuple(args), int, Retry.ALWAYS, (keys.name,))
+    return Operation(load(name), redis_keys, tuple(args), int, RetryClass.ALWAYS, (keys.name,))

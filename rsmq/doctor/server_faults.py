@@ -15,7 +15,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.doctor.operations import IndexFacts, examine_rights
 from rsmq.lua.load import Script
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
@@ -194,7 +194,7 @@ def _make_plain_command(
     encoded = [word.encode() for word in words]
     packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)
     return Operation(
-        _UNKNOWN_ANSWER, (namespace.queues,), (), parse, Retry.ALWAYS, packed=(packed,)
+        _UNKNOWN_ANSWER, (namespace.queues,), (), parse, RetryClass.ALWAYS, packed=(packed,)
     )
 
 

@@ -8,7 +8,8 @@ from rsmq.migrate.bridge import Bridge, Inward
 from rsmq.migrate.copier import copy
 from rsmq.migrate.mover import move
 from rsmq.migrate.outward import Outward, ToList, ToRFQ, ToStream
-from rsmq.migrate.report import Note, Report
+from rsmq.migrate.report import MigrationReport as Report
+from rsmq.migrate.report import Note
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found, Item
@@ -16,7 +17,7 @@ from rsmq.migrate.sources.lists import Lists
 from rsmq.migrate.sources.redisrq import RedisRQ
 from rsmq.migrate.sources.rfq import RFQ
 from rsmq.migrate.sources.rqueue import Rqueue
-from rsmq.migrate.sources.rsmq import Queues
+from rsmq.migrate.sources.rsmq import RsmqQueues as Queues
 from rsmq.migrate.target import Progress
 from rsmq.migrate.verification import verify
 

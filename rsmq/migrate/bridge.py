@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as TimedOut
 from rsmq.errors import InvalidValue, RSMQError, SourceNotFound
 from rsmq.guarded_log import get_logger
 from rsmq.migrate.mover import Mover, refuse_open_copy
-from rsmq.migrate.report import Report, add_progress
+from rsmq.migrate.report import MigrationReport, add_progress
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
@@ -200,7 +200,7 @@ class Inward:
         self._queue = queue
         self._target = target
         self._to = to
-        self.report = Report(f"{source.kind}:{queue}", to, "move")
+        self.report = MigrationReport(f"{source.kind}:{queue}", to, "move")
         self._mover: Mover | None = None
         self._delayed_at = 0.0
 

@@ -14,7 +14,7 @@ from rsmq.errors import RSMQError, RunReplaced, SourceChanged
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
 from rsmq.migrate.operations import ADDED, NO_CLAIM, IncomingMessage, RunClaim, open_copy
-from rsmq.migrate.report import Report, add_progress, display_name
+from rsmq.migrate.report import MigrationReport, add_progress, display_name
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
@@ -37,7 +37,7 @@ def copy(
     finish: bool = False,
     dry_run: bool = False,
     tell: ProgressCallback = ignore_progress,
-) -> Report:
+) -> MigrationReport:
     """
     Copy the messages of a queue, also those in flight.
 
@@ -70,7 +70,7 @@ def copy(
     if not dry_run:
         target_queue.refuse_same_queue(source, queue, target, to)
     found = source.look(queue)
-    report = Report(f"{source.kind}:{queue}", to, "copy", dry_run)
+    report = MigrationReport(f"{source.kind}:{queue}", to, "copy", dry_run)
     for note in found.notes:
         report.note(note)
     if finish:
@@ -111,7 +111,7 @@ class Copier:
         source: Source,
         queue: str,
         target: Server,
-        report: Report,
+        report: MigrationReport,
         report_progress: ProgressCallback,
     ) -> None:
         self._source = source

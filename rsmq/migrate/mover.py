@@ -30,7 +30,7 @@ from rsmq.migrate.operations import (
     forget_copies,
 )
 from rsmq.migrate.preview import preview_move
-from rsmq.migrate.report import Report, add_progress
+from rsmq.migrate.report import MigrationReport, add_progress
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
@@ -51,7 +51,7 @@ def move(
     in_flight: bool = False,
     dry_run: bool = False,
     tell: ProgressCallback = ignore_progress,
-) -> Report:
+) -> MigrationReport:
     """
     Move the messages of a queue, the next one first.
 
@@ -82,7 +82,7 @@ def move(
         target_queue.refuse_same_queue(source, queue, target, to)
     refuse_open_copy(source, queue, target, to)
     found = source.look(queue)
-    report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
+    report = MigrationReport(f"{source.kind}:{queue}", to, "move", dry_run)
     for note in found.notes:
         report.note(note)
     if dry_run:
@@ -183,7 +183,7 @@ class Mover:
         queue: str,
         target: Server,
         to: str,
-        report: Report,
+        report: MigrationReport,
         *,
         in_flight: bool,
     ) -> None:

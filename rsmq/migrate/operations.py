@@ -12,7 +12,7 @@ from rsmq.errors import NotPossible
 from rsmq.lua.load import Script, loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.keys import QueueKeys
 
@@ -236,7 +236,7 @@ def _move(
         bytes,
         # A second run does not find the messages at the source. Equal elements of a list stay there
         # if the first run has added their ids to the target.
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         queues,
         parse_retried=UncertainOutcomes,
     )
@@ -262,7 +262,7 @@ def open_copy(
         (keys.hash, keys.copied),
         (digits(round(lifetime * 1000)), list_field, list_digest),
         lambda reply: (int(reply[0]), bytes(reply[1])),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -281,7 +281,7 @@ def begin_move(keys: QueueKeys, claim: RunClaim, *, lifetime: float) -> Operatio
         (keys.hash, keys.copied),
         (claim.field, claim.run, digits(round(lifetime * 1000))),
         lambda _: None,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -304,7 +304,7 @@ def forget_copies(
         (keys.hash, keys.copied),
         (claim.field, claim.run, *fields),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -342,7 +342,7 @@ def add_copies(
             *(value for message in messages for value in message.row()),
         ),
         bytes,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -360,7 +360,7 @@ def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
         (aside_key,),
         tuple(id.encode() for id in ids),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -430,6 +430,6 @@ def forward_messages(
         (keys.hash, keys.zset, target, *(each.key for each in messages if each.key)),
         (shape.encode(), *(value for each in messages for value in each.row())),
         bytes,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import make_digest
-from rsmq.migrate.report import Report
+from rsmq.migrate.report import MigrationReport
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import refuse_other_target
 from rsmq.migrate.sources.base import Source
 
 
 def preview_move(
-    source: Source, queue: str, target: Server, report: Report, maxsize: int, *, in_flight: bool
+    source: Source,
+    queue: str,
+    target: Server,
+    report: MigrationReport,
+    maxsize: int,
+    *,
+    in_flight: bool,
 ) -> None:
     """
     Count what a run would do, without a change.

@@ -35,7 +35,7 @@ class Note:
 
 
 @dataclass(slots=True)
-class Report:
+class MigrationReport:
     """
     The result of the migration of one queue.
 
@@ -143,7 +143,7 @@ class Report:
         return list(map(escape_unprintable, lines))
 
 
-def _lines(report: Report) -> Iterable[str]:
+def _lines(report: MigrationReport) -> Iterable[str]:
     states = ", ".join(f"{n:,} {s.replace('_', ' ')}" for s, n in report.found.items() if n)
     yield f"{report.source} -> {report.queue}: {states or 'no messages'}"
     verb = "copied" if report.way == "copy" else "moved"
@@ -167,7 +167,7 @@ def _lines(report: Report) -> Iterable[str]:
         )
 
 
-def _verification_lines(report: Report) -> Iterable[str]:
+def _verification_lines(report: MigrationReport) -> Iterable[str]:
     for number, text in (
         (report.before, "in the queue, with the same bodies"),
         (report.consumed, "copied before and consumed since"),
@@ -182,7 +182,7 @@ def _verification_lines(report: Report) -> Iterable[str]:
     yield "  verified" if report.verified else "  NOT VERIFIED"
 
 
-def _number_lines(report: Report) -> Iterable[str]:
+def _number_lines(report: MigrationReport) -> Iterable[str]:
     earlier = "in the queue from an earlier run"
     if report.way == "move":
         earlier = "in the queue before, by a copy or another run: only removed from the source"
@@ -197,7 +197,7 @@ def _number_lines(report: Report) -> Iterable[str]:
             yield f"  {number:,} {text}"
 
 
-def _note_lines(report: Report) -> Iterable[str]:
+def _note_lines(report: MigrationReport) -> Iterable[str]:
     for note in report.notes.values():
         messages = f" ({note.number:,}: {', '.join(note.examples)}{_ellipsis(note)})"
         yield f"  note: {note.text}{messages if note.number else ''}"
@@ -230,7 +230,7 @@ def display_name(item: Item) -> str:
     return text if len(text) <= 40 else text[:37] + "..."  # noqa: PLR2004 - a line has room for it
 
 
-def as_json(reports: Iterable[Report]) -> str:
+def as_json(reports: Iterable[MigrationReport]) -> str:
     """Return all reports of a run as one JSON text."""
     parts: list[Mapping[str, Any]] = [report.as_dict() for report in reports]
     return json.dumps(parts, ensure_ascii=False, indent=2)

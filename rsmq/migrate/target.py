@@ -19,7 +19,7 @@ from rsmq.migrate.operations import (
     Watermark,
     add_copies,
 )
-from rsmq.migrate.report import Report
+from rsmq.migrate.report import MigrationReport
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
@@ -76,7 +76,9 @@ def refuse_same_queue(source: Source, queue: str, target: Server, to: str) -> No
         )
 
 
-def prepare(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
+def prepare(
+    source: Source, target: Server, queue: str, found: Found, report: MigrationReport
+) -> None:
     """
     Create the target queue if it is missing, with the attributes and the policy of its source.
 
@@ -111,7 +113,7 @@ def prepare(source: Source, target: Server, queue: str, found: Found, report: Re
 
 
 def pause_like_source(
-    target: Server, queue: str, found: Found, report: Report, *, dry_run: bool = False
+    target: Server, queue: str, found: Found, report: MigrationReport, *, dry_run: bool = False
 ) -> None:
     """
     Pause the target queue for workers if its source is paused and nothing was sent to it yet.
@@ -149,7 +151,9 @@ def _describe(policy: tuple[str, int]) -> str:
     return f"its policy, dead letters to {policy[0]} after {format_count(policy[1], 'receive')}"
 
 
-def _copy_policy(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
+def _copy_policy(
+    source: Source, target: Server, queue: str, found: Found, report: MigrationReport
+) -> None:
     """Set the dead-letter policy of the source, and create its queue if the source has it."""
     policy = _policy_of(found)
     if policy is None:

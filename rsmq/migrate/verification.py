@@ -9,7 +9,7 @@ import time
 from rsmq.errors import SourceNotFound
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.copier import Copier
-from rsmq.migrate.report import Report
+from rsmq.migrate.report import MigrationReport
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import Source
@@ -23,7 +23,7 @@ def verify(
     to: str,
     *,
     tell: ProgressCallback = ignore_progress,
-) -> Report:
+) -> MigrationReport:
     """
     Compare the messages that a source has with those of a queue, after a copy or a move.
 
@@ -50,7 +50,7 @@ def verify(
     """
     began = time.monotonic()
     attributes = target.rsmq.get_queue_attributes(to)
-    report = Report(f"{source.kind}:{queue}", to, "verify", dry_run=True)
+    report = MigrationReport(f"{source.kind}:{queue}", to, "verify", dry_run=True)
     report.aside = count_set_aside(source, queue)
     try:
         found = source.look(queue)

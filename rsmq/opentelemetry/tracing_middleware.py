@@ -58,7 +58,7 @@ class TracingMiddleware(Middleware):
     def before_handle(self, message: Message) -> None:
         is_batch = current_message() is None
         call = context.get_value(self._call_key) if is_batch else None
-        if not isinstance(call, _Call):
+        if not isinstance(call, _TracedCall):
             call = self._start_call(message, is_batch=is_batch)
         elif call.span.is_recording():
             for link in spans.creation_links(message, is_batch=True):
@@ -66,7 +66,7 @@ class TracingMiddleware(Middleware):
         call.running[id(message)] = message
         call.message_count += 1
 
-    def _start_call(self, message: Message, *, is_batch: bool) -> _Call:
+    def _start_call(self, message: Message, *, is_batch: bool) -> _TracedCall:
         links = spans.creation_links(message, is_batch=is_batch)
         attributes = {
             **spans.span_attributes("process", "process", message.queue),
@@ -89,7 +89,7 @@ class TracingMiddleware(Middleware):
             attributes=attributes,
             links=links,
         )
-        call = _Call(span, is_batch=is_batch)
+        call = _TracedCall(span, is_batch=is_batch)
         inside = set_span_in_context(span, context.set_value(self._call_key, call, parent))
         call.token = context.attach(inside)
         return call
@@ -102,7 +102,7 @@ class TracingMiddleware(Middleware):
     ) -> None:
         call = context.get_value(self._call_key)
         # It is missing if the before_handle of an earlier middleware raised.
-        if not isinstance(call, _Call) or call.running.pop(id(message), None) is None:
+        if not isinstance(call, _TracedCall) or call.running.pop(id(message), None) is None:
             return
         if error is not None and not isinstance(error, Defer | Discard):
             call.record_error(message, error)
@@ -114,7 +114,7 @@ class TracingMiddleware(Middleware):
 
 
 @dataclass(slots=True)
-class _Call:
+class _TracedCall:
     """
     A call of a handler.
 

@@ -20,7 +20,7 @@ from rsmq.operations.arguments import (
     resolve_queues,
 )
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.replies import (
     ReceivedMessages,
     parse_leases,
@@ -192,7 +192,7 @@ class _Receive:
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, self.vt, queues[0].namespace, may_exceed),
             self.make_parse(names),
-            Retry.ONCE,
+            RetryClass.ONCE,
             names,
             undo=self.undo,
         )
@@ -257,7 +257,7 @@ def pop_messages(
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
             lambda reply: parse_messages(names, codec, message_class, reply),
-            Retry.NEVER,
+            RetryClass.NEVER,
             names,
         )
         return losses.watch(
@@ -294,7 +294,7 @@ def _receive_in_steps(
             tuple(keys.hash for keys in chunk),
             (vt,),
             bool,
-            Retry.ALWAYS,
+            RetryClass.ALWAYS,
             _names(chunk),
         )
     received = ReceivedMessages([], has_more=False)
@@ -346,7 +346,7 @@ def delete_messages(
         receipts.keys,
         receipts.args,
         lambda reply: receipts.select_ids(reply, b"1"),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         receipts.names,
         # If a message is gone, the attempt whose reply was lost may have removed it.
         parse_retried=lambda reply: receipts.select_ids(reply, b"10"),
@@ -368,7 +368,7 @@ def change_messages_visibility(
         receipts.keys,
         (digits(to_milliseconds("vt", vt)), *receipts.args),
         lambda reply: receipts.select_ids(reply, b"1"),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         receipts.names,
     )
 
@@ -384,7 +384,7 @@ def release_messages(
         receipts.args,
         lambda reply: receipts.select_ids(reply, b"1"),
         # A retry by bare ids could release messages that another consumer has received since.
-        Retry.NEVER if isinstance(messages, str) else Retry.ALWAYS,
+        RetryClass.NEVER if isinstance(messages, str) else RetryClass.ALWAYS,
         receipts.names,
     )
 
@@ -408,6 +408,6 @@ def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
         (keys.hash, keys.zset) * len(groups),
         tuple(args),
         lambda reply: int(reply.count(b"1")),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_integer
@@ -51,7 +51,7 @@ def claim_cell(
         (namespace.cell,),
         (set_id.encode(), digits(index), digits(cells)),
         _parse_record,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 

@@ -23,7 +23,7 @@ from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes, StoredMessage
 from rsmq.operations.arguments import Receipts, check_batch, digits
 from rsmq.operations.confirmation import Confirmation
-from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.walk import Position, parse_next_position, walk_step
@@ -70,7 +70,7 @@ def set_dead_letter_policy(
         (keys.hash, keys.zset, *(each.hash for each in queues[1:])),
         args,
         parse_attributes,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         tuple(each.name for each in queues),
     )
 
@@ -98,7 +98,7 @@ def _sweep(keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
             position,
             digits(max_messages - len(moved)),
             keys.namespace,
-            retry=Retry.ALWAYS,
+            retry=RetryClass.ALWAYS,
         )
         moved += map(decode_name, reply[2])
         position = parse_next_position(reply)
@@ -291,7 +291,7 @@ class _Redrive:
                 *(value for each in chosen for value in each),
             ),
             partial(_parse_redriven, suffixes),
-            Retry.NEVER,
+            RetryClass.NEVER,
             (self.source.name, target.name),
             confirmation=self.confirmation,
         )
@@ -304,7 +304,7 @@ class _Redrive:
             (self.source.hash, self.source.zset),
             (max_score, digits(skip), digits(number), *ids),
             _parse_origins,
-            Retry.ALWAYS,
+            RetryClass.ALWAYS,
             (self.source.name,),
         )
 
@@ -370,7 +370,7 @@ def _find_sources(namespace: Namespace, target: QueueKeys) -> Steps[list[QueueKe
             tuple(keys.hash for keys in chunk),
             (encode_name(target.name),),
             lambda reply: reply,
-            Retry.ALWAYS,
+            RetryClass.ALWAYS,
             (target.name,),
         )
         sources += [chunk[index] for index in indexes]
@@ -418,7 +418,7 @@ def move_messages(
         (target.hash, target.zset, *receipts.keys),
         receipts.args,
         lambda reply: receipts.select_ids(reply, b"1"),
-        Retry.NEVER,
+        RetryClass.NEVER,
         (*receipts.names, target.name),
         confirmation=confirmation,
     )

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from rsmq.errors import ReplyLost
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 
 T = TypeVar("T")
 
@@ -242,5 +242,10 @@ def _check_hidden(
         return nothing()
 
     return Operation(
-        load("count_hidden"), operation.keys, times, parse_check, Retry.ALWAYS, operation.queues
+        load("count_hidden"),
+        operation.keys,
+        times,
+        parse_check,
+        RetryClass.ALWAYS,
+        operation.queues,
     )

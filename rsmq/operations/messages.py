@@ -24,7 +24,7 @@ from rsmq.operations.arguments import (
 from rsmq.operations.batches import release_messages
 from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
 from rsmq.operations.sending import send_deduplicated
 from rsmq.operations.time_limit import TimeLimit
@@ -43,7 +43,7 @@ from rsmq.wire.names import decode_name, encode_name
 T = TypeVar("T")
 
 # Looking up a member of an Enum takes as long as checking a name.
-_ALWAYS, _NEVER = Retry.ALWAYS, Retry.NEVER
+_ALWAYS, _NEVER = RetryClass.ALWAYS, RetryClass.NEVER
 
 
 def send_message(
@@ -130,7 +130,7 @@ def _receive_message(
         (keys.hash, keys.zset),
         (encoded_vt, keys.namespace),
         lambda reply: parse_message(keys.name, codec, reply),
-        Retry.ONCE,
+        RetryClass.ONCE,
         (keys.name,),
         undo=undo,
     )

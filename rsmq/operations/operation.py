@@ -16,7 +16,7 @@ from rsmq.operations.time_limit import TimeLimit
 T = TypeVar("T")
 
 
-class Retry(Enum):
+class RetryClass(Enum):
     """
     How often an operation may be sent again after an ambiguous failure.
 
@@ -63,7 +63,7 @@ class Operation(Generic[T]):
     keys: tuple[bytes, ...]
     args: tuple[bytes, ...]
     parse: Callable[[Any], T]
-    retry: Retry
+    retry: RetryClass
     queues: tuple[str, ...] = ()
     parse_retried: Callable[[Any], T] | None = None
     undo: Callable[[T], Operation[Any] | None] | None = None

@@ -11,7 +11,7 @@ from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import parse_attributes
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import Seconds, check_maxsize, check_seconds
@@ -43,7 +43,7 @@ def create_queue(
         (keys.hash, keys.zset, namespace.queues),
         (encode_name(keys.name), *attributes),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
         parse_retried,
     )
@@ -63,7 +63,7 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
         (encode_name(keys.name),),
         parse,
         # Another client may have created the queue again; a retry would delete the new one.
-        Retry.NEVER,
+        RetryClass.NEVER,
         (keys.name,),
     )
 
@@ -75,7 +75,7 @@ def list_queues(namespace: Namespace) -> Operation[list[str]]:
         (namespace.queues,),
         (),
         lambda reply: sorted(map(decode_name, reply)),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -87,7 +87,7 @@ def get_queue_attributes(namespace: Namespace, qname: str) -> Operation[QueueAtt
         (keys.hash, keys.zset),
         (),
         parse_attributes,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -113,7 +113,7 @@ def describe_queues(
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
         (),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -138,7 +138,7 @@ def set_queue_attributes(
         (keys.hash, keys.zset),
         (new_vt, new_delay, new_maxsize),
         parse_attributes,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -151,7 +151,7 @@ def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[b
         (keys.hash,),
         (b"1" if pause else b"0",),
         bool,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
         parse_retried=lambda _: True,
     )
@@ -165,6 +165,6 @@ def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
         (keys.hash, keys.zset, *keys.extensions),
         (),
         int,
-        Retry.NEVER,
+        RetryClass.NEVER,
         (keys.name,),
     )

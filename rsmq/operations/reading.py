@@ -12,7 +12,7 @@ from rsmq.codecs import BYTES
 from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import parse_stored_message
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
@@ -34,7 +34,7 @@ def scan_ids(keys: QueueKeys, cursor: bytes) -> Operation[tuple[bytes, list[byte
         (keys.hash, keys.zset),
         (cursor,),
         lambda reply: (reply[0], reply[1]),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -46,7 +46,7 @@ def count_fitting(keys: QueueKeys, ids: Sequence[bytes], max_bytes: int) -> Oper
         (keys.hash,),
         (digits(max_bytes), *ids),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -91,6 +91,6 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
         (keys.hash, keys.zset),
         (_MAX_STEP_BYTES, *ids),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )

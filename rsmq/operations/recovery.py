@@ -12,7 +12,7 @@ from rsmq.model import Message
 from rsmq.operations.arguments import digits, encode_vt
 from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.replies import parse_message
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -108,7 +108,7 @@ def _recover_step(
         (keys.hash, keys.zset),
         args,
         parse,
-        Retry.ONCE,
+        RetryClass.ONCE,
         (keys.name,),
         undo=lambda result: _release(namespace, result[1]),
     )

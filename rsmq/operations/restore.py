@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_body_size, large_body_size
@@ -73,7 +73,7 @@ def restore_messages(
             *(value for message in messages for value in message.row()),
         ),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
         large_body=large_body_size(max((len(each.raw) for each in messages), default=0)),
     )
@@ -91,6 +91,6 @@ def restore_totals(keys: QueueKeys, attributes: QueueAttributes) -> Operation[in
             b"" if created is None else digits(int(created.timestamp())),
         ),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )

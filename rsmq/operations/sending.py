@@ -21,7 +21,7 @@ from rsmq.operations.arguments import (
     resolve_queues,
 )
 from rsmq.operations.confirmation import Confirmation
-from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -115,7 +115,7 @@ def publish(
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
         (raw, digits(size), encoded_delay, *messages),
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
-        Retry.NEVER,
+        RetryClass.NEVER,
         tuple(keys.name for keys in queues),
         confirmation=confirmation,
         limit=limit,
@@ -255,7 +255,7 @@ class _Batch:
             (self.keys.hash, self.keys.zset, *records),
             (self.largest, self.delay, b"".join(self.suffixes), self.channel, window, *values),
             parse,
-            Retry.ALWAYS if dedup_ids is not None and all(dedup_ids) else Retry.NEVER,
+            RetryClass.ALWAYS if dedup_ids is not None and all(dedup_ids) else RetryClass.NEVER,
             (self.keys.name,),
             confirmation=self.confirmation,
             limit=self.limit,
@@ -274,7 +274,7 @@ class _Batch:
             (self.keys.hash, self.keys.zset),
             (self.largest, self.delay),
             lambda reply: reply,
-            Retry.ALWAYS,
+            RetryClass.ALWAYS,
             (self.keys.name,),
             prelude=(),
             fallback=self.in_one_step(None, b""),
@@ -289,7 +289,7 @@ class _Batch:
             (self.keys.hash, self.keys.zset),
             (self.largest, self.delay, digits(int(time, 36) // 1000), self.channel, *ids),
             lambda _reply: [id.decode("ascii") for id in ids],
-            Retry.NEVER,
+            RetryClass.NEVER,
             (self.keys.name,),
             prelude=tuple(
                 (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_PER_COMMAND])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import QueueKeys
 
 #: A position in a walk: a score, and the number of ids with this score that were already read.
@@ -16,7 +16,11 @@ Position: TypeAlias = tuple[bytes, bytes]
 
 
 def walk_step(
-    name: str, keys: QueueKeys, position: Position, *args: bytes, retry: Retry = Retry.ALWAYS
+    name: str,
+    keys: QueueKeys,
+    position: Position,
+    *args: bytes,
+    retry: RetryClass = RetryClass.ALWAYS,
 ) -> Operation[list[Any]]:
     """Return a step of a script that walks; its result is the reply unchanged."""
     return Operation(

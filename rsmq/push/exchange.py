@@ -95,7 +95,7 @@ class Exchange:
 current_exchange: ContextVar[Exchange | None] = ContextVar("rsmq_exchange", default=None)
 
 
-class TimeLimit:
+class ExchangeTimeLimit:
     """Cancels the tasks whose pushes take too long, on one event loop."""
 
     def __init__(self, seconds: float) -> None:

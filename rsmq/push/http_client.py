@@ -21,7 +21,7 @@ from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.printable import format_count
 from rsmq.push.addresses import AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
-from rsmq.push.exchange import Exchange, TimeLimit, current_exchange
+from rsmq.push.exchange import Exchange, ExchangeTimeLimit, current_exchange
 from rsmq.push.lookups import look_up
 from rsmq.push.targets import Target
 
@@ -78,7 +78,7 @@ class PushClient:
             **headers,
         }
         self._timeout = timeout
-        self._opened: tuple[aiohttp.ClientSession, TimeLimit] | None = None
+        self._opened: tuple[aiohttp.ClientSession, ExchangeTimeLimit] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             self._url = URL(target.url)
@@ -115,7 +115,7 @@ class PushClient:
     async def _post(
         self,
         session: aiohttp.ClientSession,
-        limit: TimeLimit,
+        limit: ExchangeTimeLimit,
         exchange: Exchange,
         body: bytes,
         headers: Mapping[str, str],
@@ -174,7 +174,7 @@ class PushClient:
             pass  # the status line has decided
         return bytes(stored)
 
-    def _open_session(self) -> tuple[aiohttp.ClientSession, TimeLimit]:
+    def _open_session(self) -> tuple[aiohttp.ClientSession, ExchangeTimeLimit]:
         loop = asyncio.get_running_loop()
         if self._opened is None or self._loop is not loop:
             context = None
@@ -200,7 +200,7 @@ class PushClient:
                 auto_decompress=False,
                 read_bufsize=MAX_ANSWER_BYTES,
             )
-            self._opened = session, TimeLimit(self._timeout)
+            self._opened = session, ExchangeTimeLimit(self._timeout)
         return self._opened
 
     def _make_socket(self, address: Any) -> socket.socket:

@@ -5,7 +5,7 @@ Operations on the stored states of push targets.
 from __future__ import annotations
 
 from rsmq.lua.load import loader_of
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace
 
 load = loader_of("push")
@@ -33,7 +33,7 @@ def change_push_target(
         (namespace.push_targets,),
         (target.encode(), expected, state),
         lambda reply: (int(reply[0]), reply[1]),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -50,5 +50,5 @@ def list_push_targets(namespace: Namespace) -> Operation[tuple[int, dict[str, by
                 for field, state in zip(reply[1][::2], reply[1][1::2], strict=True)
             },
         ),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )

@@ -44,7 +44,7 @@ _MAX_RETRY_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Server:
+class SparkServer:
     """
     A Redis server and a namespace, as a process of Spark uses them.
 
@@ -232,7 +232,7 @@ class PlacedQueue:
         keys: the keys of the queue.
     """
 
-    server: Server
+    server: SparkServer
     keys: QueueKeys
 
     @property
@@ -264,12 +264,12 @@ def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
 
 
 # By process id, too: a forked process must not use the connections of its parent.
-_servers: dict[tuple[int, ConnectionOptions, int], Server] = {}
+_servers: dict[tuple[int, ConnectionOptions, int], SparkServer] = {}
 _sets: dict[tuple[int, ConnectionOptions], CellsOfProcess] = {}
 _pools: dict[tuple[int, ConnectionOptions, int, str], _Pools] = {}
 
 
-def get_server(options: ConnectionOptions, cell: int = 0) -> Server:
+def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
     """
     Return the server that options name; make its clients at the first call of this process.
 
@@ -289,12 +289,12 @@ def get_server(options: ConnectionOptions, cell: int = 0) -> Server:
     return _servers[key]
 
 
-def get_servers(options: ConnectionOptions) -> list[Server]:
+def get_servers(options: ConnectionOptions) -> list[SparkServer]:
     """Return the server of each cell, or the only one; the errors are those of ``get_server``."""
     return [get_server(options, cell) for cell in range(options.cells or 1)]
 
 
-def get_home(options: ConnectionOptions, write: str) -> Server:
+def get_home(options: ConnectionOptions, write: str) -> SparkServer:
     """
     Return the server that stores the decisions of a write.
 
@@ -313,7 +313,7 @@ class _Pools:
     unretried: redis.ConnectionPool
 
 
-def _make_server(options: ConnectionOptions, cell: int) -> Server:
+def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
     credentials = _read_credentials(options)
     deadline = options.retry_deadline
     attempts = 6 + round(deadline / _MAX_RETRY_PAUSE_SECONDS) if deadline else 0
@@ -343,7 +343,7 @@ def _make_server(options: ConnectionOptions, cell: int) -> Server:
         return redis.Redis.from_pool(open_pool(retry, socket_timeout=seconds))
 
     unretried = pools.unretried
-    server = Server(
+    server = SparkServer(
         rsmq,
         redis.Redis.from_pool(pools.retried),
         namespace,

@@ -122,15 +122,15 @@ def reading(
 def _decompressing(
     raw: BinaryIO, report_progress: Callable[[int], None] | None
 ) -> Iterator[BinaryIO]:
-    buffered = io.BufferedReader(_Reader(raw, report_progress), _BUFFER_BYTES)
+    buffered = io.BufferedReader(_FileReader(raw, report_progress), _BUFFER_BYTES)
     if buffered.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
         yield buffered
         return
     with gzip.GzipFile(fileobj=buffered, mode="rb") as decompressed:
-        yield io.BufferedReader(_Reader(decompressed), _BUFFER_BYTES)
+        yield io.BufferedReader(_FileReader(decompressed), _BUFFER_BYTES)
 
 
-class _Reader(io.RawIOBase):
+class _FileReader(io.RawIOBase):
     """
     A reader that returns the bytes that are there, instead of waiting until the buffer is full.
 

@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 
 #: How long a command waits at most on a connection without a timeout, doubled.
 _LONGEST_WAIT_SECONDS = 10.0
@@ -33,7 +33,7 @@ def demotion_error(operation: Operation[Any], confirmed: object) -> RedisConnect
     Returns:
         The error; None if the server is a primary, or if the operation must not run again.
     """
-    if operation.retry is Retry.NEVER or not isinstance(confirmed, ResponseError):
+    if operation.retry is RetryClass.NEVER or not isinstance(confirmed, ResponseError):
         return None
     if not any(each in str(confirmed) for each in _DEMOTED_TEXTS):
         return None

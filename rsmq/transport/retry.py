@@ -23,7 +23,7 @@ import redis.exceptions as redis_errors
 
 from rsmq.errors import RSMQError, show_all
 from rsmq.guarded_log import get_logger
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
@@ -155,7 +155,7 @@ def classify(error: BaseException, *, is_sent: bool) -> Failure:
 
 
 def pause_before_next(
-    retry: Retry,
+    retry: RetryClass,
     failure: Failure,
     *,
     failed_attempts: int,
@@ -181,7 +181,7 @@ def pause_before_next(
     if failure is Failure.FINAL:
         return None
     if failure is Failure.AMBIGUOUS and (
-        retry is Retry.NEVER or (retry is Retry.ONCE and ambiguous_attempts > 1)
+        retry is RetryClass.NEVER or (retry is RetryClass.ONCE and ambiguous_attempts > 1)
     ):
         return None
     pause_limit = exponential_seconds(failed_attempts, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
@@ -202,7 +202,7 @@ class FailedAttempts:
 
     def __init__(
         self,
-        retry: Retry,
+        retry: RetryClass,
         deadline: float,
         began: float,
         *,
@@ -391,7 +391,7 @@ def needs_check(operation: Operation[Any]) -> bool:
     If the connection broke while it was idle, the failure of the attempt is ambiguous. The check is
     not worth its time for operations where that changes neither the retries nor the result.
     """
-    return operation.parse_retried is not None or operation.retry is not Retry.ALWAYS
+    return operation.parse_retried is not None or operation.retry is not RetryClass.ALWAYS
 
 
 def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:

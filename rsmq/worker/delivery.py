@@ -13,7 +13,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message, to_stored
 from rsmq.type_variables import B_co
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 
 
 class DeliveredLease(Protocol):
@@ -33,7 +33,7 @@ class DeliveredLease(Protocol):
     raw: bytes
     count: int
     first_received_ms: int | None
-    failure: Failure | None
+    failure: HandlerFailure | None
 
     @property
     def error(self) -> BaseException | None:

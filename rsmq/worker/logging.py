@@ -18,7 +18,7 @@ from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import Defer
 from rsmq.worker.run.invoke import current_message
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import Failure, summarize
+from rsmq.worker.state.failure import HandlerFailure, summarize
 
 _log = get_logger("rsmq.worker")
 
@@ -159,7 +159,7 @@ SELF_EXPLAINING = frozenset(
 )
 
 
-def failure_of(message: Delivery, error: BaseException) -> Failure:
+def failure_of(message: Delivery, error: BaseException) -> HandlerFailure:
     """Return the failure of a message as plain data, which the handler's thread has read."""
     failure = message._lease.failure  # noqa: SLF001 - hooks get only the exception
     if failure is None or failure.error is not error:  # the handler of an abandoned call has raised
@@ -167,7 +167,7 @@ def failure_of(message: Delivery, error: BaseException) -> Failure:
     return failure
 
 
-def explain(reason: str, failure: Failure) -> str:
+def explain(reason: str, failure: HandlerFailure) -> str:
     """Return a reason, with the exception unless the reason already contains it."""
     return reason if failure.kind in SELF_EXPLAINING else f"{reason}: {summarize(failure)}"
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from rsmq.errors import InvalidFormat
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits, encode_sent_ms
-from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 from rsmq.wire.stored import parse_integer
@@ -141,7 +141,7 @@ def receive_for_worker(
         tuple(args),
         _parse_results,
         # A retry could not return the messages of the first run; list_in_flight can.
-        Retry.NEVER,
+        RetryClass.NEVER,
         tuple(request.keys.name for request in requests),
     )
 
@@ -168,7 +168,7 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
     ]
 
 
-class Group(NamedTuple):
+class Settlement(NamedTuple):
     """
     Messages of one queue and one receive count that are settled in the same way.
 
@@ -195,7 +195,7 @@ class Group(NamedTuple):
     has_records: bool = False
 
 
-def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
+def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation[bytes]:
     """
     Delete, hide, release and extend messages.
 
@@ -234,7 +234,7 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         tuple(keys),
         tuple(args),
         lambda reply: reply,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         tuple(group.keys.name for group in groups),
         # The attempt whose reply was lost may have deleted messages: then a 0 means success.
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
@@ -248,7 +248,7 @@ def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
         (queue.hash, queue.zset),
         tuple(encode_names(ids)),
         lambda reply: reply,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (queue.name,),
     )
 
@@ -300,7 +300,7 @@ def dead_letter_messages(
         tuple(args),
         lambda reply: reply,
         # A moved message is no longer in its queue, so a retry moves nothing twice.
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (queue.name, target.name),
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
     )
@@ -346,7 +346,7 @@ def register_worker(
             json.dumps(info).encode(),
         ),
         lambda reply: reply and RegisteredWorker(reply[0], reply[1].decode(), reply[2].decode()),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -363,7 +363,7 @@ def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Ope
             json.dumps(info).encode(),
         ),
         lambda _: None,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -380,7 +380,7 @@ def claim_name(worker: Identity) -> Operation[int]:
         (worker.in_flight_key,),
         (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -391,7 +391,7 @@ def keep_name(worker: Identity) -> Operation[int]:
         (worker.in_flight_key,),
         (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -402,7 +402,7 @@ def unregister_worker(worker: Identity) -> Operation[int]:
         (worker.namespace.workers, worker.in_flight_key),
         (worker.name.encode(), worker.token.encode()),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -426,7 +426,7 @@ def forget_dead_worker(
         (namespace.workers, namespace.held(name)),
         (name.encode(), token.encode(), digits(delay_ms)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -443,7 +443,7 @@ def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]
                 for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
             },
         ),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -457,7 +457,7 @@ def _walk_in_flight(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     cursor = b"0"
     while True:
         cursor, results = yield Operation(
-            load("list_in_flight"), (key,), (cursor,), lambda reply: reply, Retry.ALWAYS
+            load("list_in_flight"), (key,), (cursor,), lambda reply: reply, RetryClass.ALWAYS
         )
         found |= dict(zip(results[::2], results[1::2], strict=True))
         if cursor == b"0":
@@ -482,6 +482,6 @@ def record_quarantine_run(keys: QueueKeys, id: str, count: int) -> Operation[int
         (keys.quarantined,),
         (encode_name(id), digits(count), digits(QUARANTINE_TTL_SECONDS * 1000)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )

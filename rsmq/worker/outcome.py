@@ -13,7 +13,7 @@ from typing import TypeAlias
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.limits import check_duration
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 
 #: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]
@@ -264,7 +264,7 @@ class Policy:
 
 
 def decide(  # noqa: PLR0911 - a table, line by line
-    failure: Failure, attempt: int, policy: Policy, *, unbegun: int = 0
+    failure: HandlerFailure, attempt: int, policy: Policy, *, unbegun: int = 0
 ) -> Outcome:
     """
     Return the outcome of a message whose handler raised.
@@ -301,7 +301,7 @@ def decide(  # noqa: PLR0911 - a table, line by line
     return Retried(_pause(policy, attempt), summary)
 
 
-def _reason(failure: Failure) -> str:
+def _reason(failure: HandlerFailure) -> str:
     return f": {failure.text}" if failure.text else ""
 
 

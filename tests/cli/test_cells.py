@@ -10,9 +10,9 @@ import pytest
 from rsmq._sync import membership
 from rsmq.wire.cells import cell_of_key
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     receive_for_worker,
     register_worker,
     settle_messages,
@@ -180,7 +180,7 @@ def test_messages_that_wait_for_a_retry_are_counted_in_all_cells(cells, queue):
         client.send_message(queue, "x")
         request = ReceiveRequest(keys, 60_000, 1, 0, 1)
         [result] = client.run(receive_for_worker(worker, [request], 1))
-        group = Group(keys, "retry", 1, [(result.ids[0], 90_000, "E: e")])
+        group = Settlement(keys, "retry", 1, [(result.ids[0], 90_000, "E: e")])
         assert client.run(settle_messages(worker, [group])) == b"1"
         ids += result.ids
     (fields,) = cells("stats", queue, "--json").json

@@ -9,9 +9,9 @@ import pytest
 
 from rsmq import BYTES
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     dead_letter_messages,
     receive_for_worker,
     register_worker,
@@ -226,7 +226,7 @@ def held(rsmq, q):
     ids = rsmq.send_messages(q, ["bad", "slow"])
     receive = receive_for_worker(worker, [ReceiveRequest(keys, 60_000, 1, 0, 10)], 10)
     assert rsmq.run(receive)[0].ids == ids
-    group = Group(keys, "retry", 1, [(ids[0], 90_000, "ValueError: bad\ntile")])
+    group = Settlement(keys, "retry", 1, [(ids[0], 90_000, "ValueError: bad\ntile")])
     assert rsmq.run(settle_messages(worker, [group])) == b"1"
     rsmq.send_message(q, "other", front=True)
     other = rsmq.receive_message(q, vt=30)

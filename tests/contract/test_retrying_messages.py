@@ -7,9 +7,9 @@ import pytest
 from rsmq.operations.reading import get_messages
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     receive_for_worker,
     register_worker,
     settle_messages,
@@ -37,7 +37,7 @@ def receive(env):
 
 
 def retry(env, *ids, error="ValueError: boom", ms=90_000, count=1):
-    group = Group(env.keys, "retry", count, [(id, ms, error) for id in ids])
+    group = Settlement(env.keys, "retry", count, [(id, ms, error) for id in ids])
     return env.rsmq.run(settle_messages(env.me, [group]))
 
 
@@ -141,7 +141,7 @@ def test_message_that_is_deleted_without_its_record_is_not_counted(env):
 def test_message_that_is_handled_after_a_retry_leaves_no_record(env):
     id = failed(env, ms=0)
     assert receive(env) == [id]
-    assert env.rsmq.run(settle_messages(env.me, [Group(env.keys, "delete", 2, [id])])) == b"1"
+    assert env.rsmq.run(settle_messages(env.me, [Settlement(env.keys, "delete", 2, [id])])) == b"1"
 
     assert stored(env) == {b"": created(env)}
 
@@ -258,7 +258,7 @@ def test_queue_without_failures_costs_no_command(env):
     """Neither when a message is handled, nor when a queue without hidden messages is counted."""
     [id] = env.rsmq.send_messages("q", ["x"])
     receive(env)
-    delete = settle_messages(env.me, [Group(env.keys, "delete", 1, [id])])
+    delete = settle_messages(env.me, [Settlement(env.keys, "delete", 1, [id])])
     with env.raw.monitor() as monitor:
         env.rsmq.run(delete)
         env.rsmq.count_messages("q")

@@ -6,9 +6,9 @@ import pytest
 
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     dead_letter_messages,
     receive_for_worker,
     record_quarantine_run,
@@ -45,7 +45,7 @@ def receive(env):
 
 
 def release(env, *records, count, keys=None):
-    group = Group(keys or env.keys, "unbegun", count, records)
+    group = Settlement(keys or env.keys, "unbegun", count, records)
     return env.rsmq.run(settle_messages(env.me, [group]))
 
 
@@ -123,7 +123,10 @@ def test_record_of_another_type_changes_nothing_else(env):
     assert receive(env) == [(id, 1, 0)]
     assert release(env, (id, 1), count=1) == b"1"
     assert receive(env) == [(id, 2, 0)]
-    assert env.rsmq.run(settle_messages(env.me, [Group(env.keys, "delete", 2, [id], True)])) == b"1"
+    assert (
+        env.rsmq.run(settle_messages(env.me, [Settlement(env.keys, "delete", 2, [id], True)]))
+        == b"1"
+    )
 
     assert env.raw.get(env.keys.unbegun) == b"not ours"
 
@@ -165,8 +168,8 @@ def test_settling_deletes_the_record_with_the_message(env):
     kept, deleted = received_and_released(env, 2)
     receive(env)
     groups = [
-        Group(env.keys, "delete", 2, [deleted], True),
-        Group(env.keys, "hide", 2, [(kept, 1000)], True),
+        Settlement(env.keys, "delete", 2, [deleted], True),
+        Settlement(env.keys, "hide", 2, [(kept, 1000)], True),
     ]
 
     assert env.rsmq.run(settle_messages(env.me, groups)) == b"11"

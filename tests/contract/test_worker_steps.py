@@ -15,9 +15,9 @@ from rsmq.wire.keys import Namespace
 from rsmq.worker import operations as workers
 from rsmq.worker.operations import (
     MAX_BODY_BYTES,
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     dead_letter_messages,
     list_in_flight,
     list_workers,
@@ -99,7 +99,7 @@ def receive_from(env, identity, wants, slots, max_bytes=MAX_BODY_BYTES):
 
 
 def settle(env, identity, *groups):
-    groups = [Group(keys_of(env, qname), *rest) for qname, *rest in groups]
+    groups = [Settlement(keys_of(env, qname), *rest) for qname, *rest in groups]
     return env.rsmq.run(settle_messages(identity, groups))
 
 
@@ -659,7 +659,7 @@ def test_settling_twice_has_the_same_effect_as_once(env, queue, me, received_ids
     scores, fields = env.scores(queue), env.fields(queue)
     del scores[received_ids[2]]
 
-    operation = settle_messages(me, [Group(keys_of(env, q), *rest) for q, *rest in groups])
+    operation = settle_messages(me, [Settlement(keys_of(env, q), *rest) for q, *rest in groups])
     again = env.rsmq.run(operation)
     assert (again, operation.parse_retried(again)) == (b"0011", b"1111")
     after = env.scores(queue)

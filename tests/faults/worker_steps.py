@@ -8,9 +8,9 @@ from typing import Any
 
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     claim_name,
     count_unbegun,
     dead_letter_messages,
@@ -105,7 +105,7 @@ def prepare_visible(name, **options):
 def settle(action, *values, has_records=True):
     def call(client, state):
         items = [(state.id, *values)] if values else [state.id]
-        group = Group(state.queue, action, 2, items, has_records)
+        group = Settlement(state.queue, action, 2, items, has_records)
         return client.run(settle_messages(state.worker, [group]))
 
     return call

@@ -27,9 +27,9 @@ from rsmq import RSMQ, WorkerReplaced
 from rsmq.transport import memory
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     dead_letter_messages,
     list_in_flight,
     receive_for_worker,
@@ -198,7 +198,7 @@ class WorkerMachine(RuleBasedStateMachine):
             settle_messages(
                 self.identity(name, late=late),
                 [
-                    Group(
+                    Settlement(
                         self.namespace.queue(queue), action, count,
                         [(id, ms * 1000) if action == "hide" else id for _, id, _ in of_group],
                     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rsmq.spark.connections import Server
+from rsmq.spark.connections import SparkServer
 from rsmq.spark.read.message_fetch import MessageFetch, Wanted
 
 KINDS = ("new", "received", "dead", "ghost", "orphan", "count only", "first only", "odd count")
@@ -113,9 +113,9 @@ def test_counters_are_those_of_one_moment(env, monkeypatch, kinds, actions, snap
         states.append(stored_rows(env, queue))
         return read(server, *args)
 
-    read = Server.hmget
+    read = SparkServer.hmget
     with monkeypatch.context() as patch:
-        patch.setattr(Server, "hmget", hmget)
+        patch.setattr(SparkServer, "hmget", hmget)
         rows = env.read(queue=queue, snapshot=snapshot, fetchSize=fetch_size, numPartitions=2)
 
     found = [row["id"] for row in rows]

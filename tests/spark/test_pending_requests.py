@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from rsmq.spark.connections import Server
+from rsmq.spark.connections import SparkServer
 from rsmq.spark.read.pending_request import PendingRequest
 from rsmq.transport.socket import pack
 
@@ -22,7 +22,7 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
     for _ in range(5):
         env.rsmq.send_messages(queue, ["m"] * 1000)
     events = []
-    begin, finish = Server.begin_request, PendingRequest.finish
+    begin, finish = SparkServer.begin_request, PendingRequest.finish
 
     def name(packed):
         return b"".join(bytes(each) for each in packed).split(b"\r\n")[2].decode()
@@ -39,7 +39,7 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
         return finish(self)
 
     requests, kept = {}, []
-    monkeypatch.setattr(Server, "begin_request", note_begin)
+    monkeypatch.setattr(SparkServer, "begin_request", note_begin)
     monkeypatch.setattr(PendingRequest, "finish", note_finish)
     source = env.source(queue=queue, columns="id,message", numPartitions=1)
     reader = source.reader(source.schema())

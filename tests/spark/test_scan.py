@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from rsmq.errors import ScanBroken
-from rsmq.spark.connections import Server
+from rsmq.spark.connections import SparkServer
 from rsmq.spark.read import batch_read
 from rsmq.spark.read.scan import Shard, count_shards, scan_shard
 from tests.scale import scaled
@@ -152,7 +152,7 @@ def test_failover_breaks_a_scan_of_several_shards(env, monkeypatch):
     fill(env, 5000)
     run = env.server().read_run()
     runs = iter([run, b"the next run", b"the next run"])
-    monkeypatch.setattr(Server, "read_run", lambda _: next(runs, b"the next run"))
+    monkeypatch.setattr(SparkServer, "read_run", lambda _: next(runs, b"the next run"))
     read = env.plan_read(queue="q", numPartitions=4)
     with pytest.raises(ScanBroken, match="another server has taken over"):
         read()
@@ -161,14 +161,14 @@ def test_failover_breaks_a_scan_of_several_shards(env, monkeypatch):
 def test_queue_of_one_shard_is_scanned_again_after_a_failover(env, monkeypatch):
     sent = fill(env, 300)
     runs = iter([b"planned", b"1", b"2", b"2"])
-    monkeypatch.setattr(Server, "read_run", lambda _: next(runs))
+    monkeypatch.setattr(SparkServer, "read_run", lambda _: next(runs))
     rows = env.read(queue="q", columns="id")
     assert Counter(row["id"] for row in rows) == Counter(sent)
 
 
 def test_without_the_right_to_read_the_run_there_is_one_shard(env, monkeypatch):
     sent = fill(env, 5000)
-    monkeypatch.setattr(Server, "read_run", lambda _: None)
+    monkeypatch.setattr(SparkServer, "read_run", lambda _: None)
     read = env.plan_read(queue="q", columns="id", numPartitions=4)
     assert [each.shard.total for each in read.partitions] == [1]
     assert Counter(row["id"] for part in read() for row in part) == Counter(sent)

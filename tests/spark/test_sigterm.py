@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
 from rsmq.spark.stream.batch_parts import BatchParts
-from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.heartbeat import LeaseHeartbeat
 from rsmq.spark.stream.successive_threads import SuccessiveThreads
 
 GROUP = "movers"
@@ -74,7 +74,7 @@ def test_signal_does_not_interrupt_a_stop(env, queue, monkeypatch):
     assert GROUP.encode() not in fields(env)
 
 
-@pytest.mark.parametrize("target", [(Heartbeat, "start"), (SuccessiveThreads, "finish")])
+@pytest.mark.parametrize("target", [(LeaseHeartbeat, "start"), (SuccessiveThreads, "finish")])
 def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     """An interrupted call may have acquired the lease, or have begun a thread that acquires it."""
     owner, name = target

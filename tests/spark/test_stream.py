@@ -1247,14 +1247,14 @@ def test_batch_that_is_purged_while_a_task_reads_it_is_lost(env, queue, monkeypa
     query = env.query()
     query.poll()
     tasks = query.plan()
-    request = connections.Server.request
+    request = connections.SparkServer.request
 
     def purge_before_bodies(server, packed, number):
         if number == 2:
             getattr(env.rsmq, remove)("q")
         return request(server, packed, number)
 
-    monkeypatch.setattr(connections.Server, "request", purge_before_bodies)
+    monkeypatch.setattr(connections.SparkServer, "request", purge_before_bodies)
     with pytest.raises(BatchLost, match=r"Part 0 of batch .* of queue q is no longer in Redis"):
         query.tasks(tasks)
 
@@ -1264,7 +1264,7 @@ def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, 
     query = env.query()
     query.poll()
     tasks = query.plan()
-    request = connections.Server.request
+    request = connections.SparkServer.request
 
     def receive_before_bodies(server, packed, number):
         if number == 2:
@@ -1273,6 +1273,6 @@ def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, 
             assert env.rsmq.receive_message("q").id == ids[1]
         return request(server, packed, number)
 
-    monkeypatch.setattr(connections.Server, "request", receive_before_bodies)
+    monkeypatch.setattr(connections.SparkServer, "request", receive_before_bodies)
     rows = [row for task in query.tasks(tasks) for row in task]
     assert [(row["id"], row["message"], row["receive_count"]) for row in rows] == [(ids[2], "c", 1)]

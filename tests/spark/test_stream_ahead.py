@@ -20,7 +20,7 @@ from rsmq.spark.stream import batch_parts, done_batches, lease_holder
 from rsmq.spark.stream.acknowledgement import find_offsets
 from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.batch_parts import BatchParts
-from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.heartbeat import LeaseHeartbeat
 from rsmq.spark.stream.stream_queues import StreamQueues
 from tests.spark.conftest import crash_at_call, json_round_trip
 
@@ -414,7 +414,7 @@ def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypa
 
     monkeypatch.setattr(BatchParts, "fill_ahead", fill_late)
     partitions = query.plan()
-    monkeypatch.setattr(Heartbeat, "extend", lambda _: None)
+    monkeypatch.setattr(LeaseHeartbeat, "extend", lambda _: None)
     rows = [row for task in query.tasks(partitions) for row in task]
     wait_until(lambda: len(hidden(env)) == 0)
     may_continue.set()

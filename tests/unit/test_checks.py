@@ -43,3 +43,9 @@ def test_a_key_or_field_in_code_is_found(source):
 )
 def test_keys_in_texts_for_people_are_allowed(source):
     assert not load("key_names").spelled(source)
+
+
+def test_a_class_name_that_is_used_twice_is_found():
+    sources = {"a.py": "class Lease: ...\n", "b.py": "class Lease: ...\nclass Other: ...\n"}
+
+    assert load("class_names").repeated(sources) == {"Lease": ["a.py", "b.py"]}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rsmq.doctor import message_faults
-from rsmq.doctor.message_faults import Tally
+from rsmq.doctor.message_faults import FaultCount
 from rsmq.doctor.server_faults import _find_version_faults
 
 
 @pytest.fixture
 def tally_of_3(monkeypatch):
     monkeypatch.setattr(message_faults, "MAX_REMEMBERED_IDS", 2)
-    tally = Tally()
+    tally = FaultCount()
     for id in (b"a", b"a", b"b", b"c"):
         tally.add(id)
     return tally
@@ -24,7 +24,7 @@ def test_a_tally_counts_all_ids_and_remembers_some(tally_of_3):
 
 
 def test_a_second_check_removes_ids_that_it_did_not_find(tally_of_3):
-    recheck = Tally()
+    recheck = FaultCount()
     recheck.add(b"b")
     tally_of_3.keep_confirmed(recheck)
 
@@ -34,7 +34,7 @@ def test_a_second_check_removes_ids_that_it_did_not_find(tally_of_3):
 
 
 def test_the_number_stays_if_the_second_check_found_too_many(tally_of_3):
-    recheck = Tally()
+    recheck = FaultCount()
     for id in (b"b", b"c", b"d"):
         recheck.add(id)
     tally_of_3.keep_confirmed(recheck)

@@ -35,7 +35,7 @@ from rsmq.operations.messages import (
     receive_message,
     send_message,
 )
-from rsmq.operations.operation import Retry
+from rsmq.operations.operation import RetryClass
 from rsmq.operations.queues import (
     create_queue,
     delete_queue,
@@ -141,27 +141,27 @@ def test_the_retry_class_of_each_operation():
     named = send_named("x")
 
     assert found == {
-        "create_queue": Retry.ALWAYS,
-        "set_queue_attributes": Retry.ALWAYS,
-        "delete_queue": Retry.NEVER,
-        "list_queues": Retry.ALWAYS,
-        "get_queue_attributes": Retry.ALWAYS,
-        "delete_message": Retry.ALWAYS,
-        "change_message_visibility": Retry.ALWAYS,
-        "get_message": Retry.ALWAYS,
-        "receive_message": Retry.ONCE,
-        "send_message": Retry.NEVER,
-        "pop_message": Retry.NEVER,
-        "purge_queue": Retry.NEVER,
-        "receive_messages": Retry.ONCE,
-        "pop_messages": Retry.NEVER,
-        "delete_messages": Retry.ALWAYS,
-        "change_messages_visibility": Retry.ALWAYS,
-        "release_messages": Retry.ALWAYS,
-        "move_messages": Retry.NEVER,
-        "set_dead_letter_policy": Retry.ALWAYS,
+        "create_queue": RetryClass.ALWAYS,
+        "set_queue_attributes": RetryClass.ALWAYS,
+        "delete_queue": RetryClass.NEVER,
+        "list_queues": RetryClass.ALWAYS,
+        "get_queue_attributes": RetryClass.ALWAYS,
+        "delete_message": RetryClass.ALWAYS,
+        "change_message_visibility": RetryClass.ALWAYS,
+        "get_message": RetryClass.ALWAYS,
+        "receive_message": RetryClass.ONCE,
+        "send_message": RetryClass.NEVER,
+        "pop_message": RetryClass.NEVER,
+        "purge_queue": RetryClass.NEVER,
+        "receive_messages": RetryClass.ONCE,
+        "pop_messages": RetryClass.NEVER,
+        "delete_messages": RetryClass.ALWAYS,
+        "change_messages_visibility": RetryClass.ALWAYS,
+        "release_messages": RetryClass.ALWAYS,
+        "move_messages": RetryClass.NEVER,
+        "set_dead_letter_policy": RetryClass.ALWAYS,
     }
-    assert (bare.retry, named.retry) == (Retry.NEVER, Retry.ALWAYS)
+    assert (bare.retry, named.retry) == (RetryClass.NEVER, RetryClass.ALWAYS)
 
 
 def test_create_after_an_ambiguous_failure_accepts_the_queue_it_may_have_created():

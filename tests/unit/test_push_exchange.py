@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rsmq.push.exchange import TimeLimit
+from rsmq.push.exchange import ExchangeTimeLimit
 
 SECONDS = 0.05
 
@@ -26,7 +26,7 @@ async def push(limit, *, is_ended=False):
 
 def test_each_push_expires_and_its_task_is_not_cancelled_afterwards():
     async def main():
-        limit = TimeLimit(SECONDS)
+        limit = ExchangeTimeLimit(SECONDS)
         tasks = []
         for _ in range(3):  # not at the same time, so the timer is set again
             tasks.append(asyncio.create_task(push(limit)))
@@ -39,7 +39,7 @@ def test_each_push_expires_and_its_task_is_not_cancelled_afterwards():
 def test_the_limit_is_counted_from_the_beginning_of_a_push(monkeypatch):
     async def main():
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1000.0)
-        limit = TimeLimit(10.0)
+        limit = ExchangeTimeLimit(10.0)
         deadline = limit.begin().deadline
         limit.close()
         return deadline
@@ -49,7 +49,7 @@ def test_the_limit_is_counted_from_the_beginning_of_a_push(monkeypatch):
 
 def test_a_push_that_has_ended_is_not_cancelled():
     async def main():
-        limit = TimeLimit(SECONDS)
+        limit = ExchangeTimeLimit(SECONDS)
         ended = asyncio.create_task(push(limit, is_ended=True))
         await asyncio.wait_for(push(limit), 30)  # it began later, and has expired
         is_done = ended.done()
@@ -62,7 +62,7 @@ def test_a_push_that_has_ended_is_not_cancelled():
 
 def test_a_cancellation_by_others_is_not_taken_for_the_limit():
     async def main():
-        limit = TimeLimit(SECONDS)
+        limit = ExchangeTimeLimit(SECONDS)
         task = asyncio.create_task(push(limit))
         await asyncio.sleep(0)
         task.cancel()
@@ -74,7 +74,7 @@ def test_a_cancellation_by_others_is_not_taken_for_the_limit():
 
 def test_a_cancellation_at_the_same_moment_as_the_limit_is_kept():
     async def main():
-        limit = TimeLimit(0.0)
+        limit = ExchangeTimeLimit(0.0)
         task = asyncio.create_task(push(limit))
         await asyncio.sleep(0)
         # Runs after the timer of the limit, in the same turn of the loop.

@@ -10,7 +10,7 @@ import redis.exceptions as redis_errors
 
 from rsmq import InvalidValue, QueueNotFound
 from rsmq.lua.load import load
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.failure_texts import remove_script_location
 from rsmq.transport.retry import (
     Attempt,
@@ -113,18 +113,18 @@ def test_errors_are_classified(error, unsent, sent):
 @pytest.mark.parametrize(
     ("retry", "failure", "ambiguous", "again"),
     [
-        (Retry.ALWAYS, NOTHING_RAN, 0, True),
-        (Retry.ONCE, NOTHING_RAN, 0, True),
-        (Retry.NEVER, NOTHING_RAN, 0, True),
-        (Retry.ALWAYS, AMBIGUOUS, 1, True),
-        (Retry.ALWAYS, AMBIGUOUS, 9, True),
-        (Retry.ONCE, AMBIGUOUS, 1, True),
-        (Retry.ONCE, NOTHING_RAN, 1, True),
-        (Retry.ONCE, AMBIGUOUS, 2, False),
-        (Retry.NEVER, AMBIGUOUS, 1, False),
-        (Retry.ALWAYS, FINAL, 0, False),
-        (Retry.ONCE, FINAL, 0, False),
-        (Retry.NEVER, FINAL, 0, False),
+        (RetryClass.ALWAYS, NOTHING_RAN, 0, True),
+        (RetryClass.ONCE, NOTHING_RAN, 0, True),
+        (RetryClass.NEVER, NOTHING_RAN, 0, True),
+        (RetryClass.ALWAYS, AMBIGUOUS, 1, True),
+        (RetryClass.ALWAYS, AMBIGUOUS, 9, True),
+        (RetryClass.ONCE, AMBIGUOUS, 1, True),
+        (RetryClass.ONCE, NOTHING_RAN, 1, True),
+        (RetryClass.ONCE, AMBIGUOUS, 2, False),
+        (RetryClass.NEVER, AMBIGUOUS, 1, False),
+        (RetryClass.ALWAYS, FINAL, 0, False),
+        (RetryClass.ONCE, FINAL, 0, False),
+        (RetryClass.NEVER, FINAL, 0, False),
     ],
 )
 def test_retry_classes_decide_what_is_retried(retry, failure, ambiguous, again):
@@ -145,7 +145,7 @@ def test_retry_classes_decide_what_is_retried(retry, failure, ambiguous, again):
 def test_pauses_grow_to_half_a_second_and_are_spread():
     def pause(attempts, chance):
         return pause_before_next(
-            Retry.ALWAYS,
+            RetryClass.ALWAYS,
             NOTHING_RAN,
             failed_attempts=attempts,
             ambiguous_attempts=0,
@@ -163,10 +163,10 @@ def test_a_primary_without_replicas_is_asked_again_if_there_are_several_servers(
     """A new primary has no replicas before they have connected."""
     error = redis_errors.ResponseError("NOREPLICAS Not enough good replicas to write.")
     now = time.monotonic()
-    group = FailedAttempts(Retry.NEVER, 3600, now, follows_redirects=True)
+    group = FailedAttempts(RetryClass.NEVER, 3600, now, follows_redirects=True)
     assert group.record_failure(error, is_sent=True) <= 0.01
     assert group.nothing_ran
-    assert FailedAttempts(Retry.NEVER, 3600, now).record_failure(error, is_sent=True) is None
+    assert FailedAttempts(RetryClass.NEVER, 3600, now).record_failure(error, is_sent=True) is None
 
 
 def test_a_refused_connection_says_nothing_about_keys():
@@ -177,7 +177,7 @@ def test_a_refused_connection_says_nothing_about_keys():
 
 def test_attempts_are_counted_until_the_deadline():
     now = time.monotonic()
-    attempts = FailedAttempts(Retry.ALWAYS, 5, now)
+    attempts = FailedAttempts(RetryClass.ALWAYS, 5, now)
     lost = redis_errors.ConnectionError("lost")
 
     assert attempts.record_failure(lost, is_sent=False) <= 0.01
@@ -186,8 +186,8 @@ def test_attempts_are_counted_until_the_deadline():
     assert attempts.ambiguous_attempts == 1
     attempts.add_attempt_note(lost)
     assert lost.__notes__ == ["Tried 2 times within retry_deadline."]
-    assert FailedAttempts(Retry.ALWAYS, 0, now).record_failure(lost, is_sent=False) is None
-    late = FailedAttempts(Retry.ALWAYS, 5, now - 5)
+    assert FailedAttempts(RetryClass.ALWAYS, 0, now).record_failure(lost, is_sent=False) is None
+    late = FailedAttempts(RetryClass.ALWAYS, 5, now - 5)
     assert late.record_failure(lost, is_sent=False) is None, "the first attempt counts too"
 
 
@@ -195,7 +195,7 @@ def test_the_first_attempt_counts_for_the_warning_about_retries(caplog):
     """A first attempt at a server that hangs may take seconds."""
     lost = redis_errors.TimeoutError("lost")
     for age, warnings in ((0.0, 0), (1.5, 1)):
-        attempts = FailedAttempts(Retry.ALWAYS, 3600, time.monotonic() - age)
+        attempts = FailedAttempts(RetryClass.ALWAYS, 3600, time.monotonic() - age)
         attempts.record_failure(lost, is_sent=True)
         attempts.log_once(lost)
         attempts.log_once(lost)
@@ -286,13 +286,13 @@ def operation(retry, **parts):
 
 def test_an_ambiguous_failure_of_a_send_is_raised():
     with pytest.raises(redis_errors.ConnectionError) as caught:
-        next(plan_retries(operation(Retry.NEVER), LOST, is_sent=True, **PLAN))
+        next(plan_retries(operation(RetryClass.NEVER), LOST, is_sent=True, **PLAN))
 
     assert caught.value is LOST
 
 
 def test_a_failure_before_the_send_is_followed_by_a_pause_and_an_attempt():
-    steps = plan_retries(operation(Retry.NEVER), LOST, is_sent=False, **PLAN)
+    steps = plan_retries(operation(RetryClass.NEVER), LOST, is_sent=False, **PLAN)
 
     assert 0 < next(steps) <= 0.01
     attempt = next(steps)
@@ -303,7 +303,9 @@ def test_a_failure_before_the_send_is_followed_by_a_pause_and_an_attempt():
 
 
 def test_attempt_after_an_ambiguous_failure_uses_parse_retried():
-    steps = plan_retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, is_sent=True, **PLAN)
+    steps = plan_retries(
+        operation(RetryClass.ALWAYS, parse_retried=repr), LOST, is_sent=True, **PLAN
+    )
     next(steps)
     attempt = next(steps)
 
@@ -314,7 +316,9 @@ def test_attempt_after_an_ambiguous_failure_uses_parse_retried():
 
 
 def test_attempt_after_an_unsent_one_uses_parse():
-    steps = plan_retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, is_sent=False, **PLAN)
+    steps = plan_retries(
+        operation(RetryClass.ALWAYS, parse_retried=repr), LOST, is_sent=False, **PLAN
+    )
     next(steps)
     attempt = next(steps)
 
@@ -325,7 +329,7 @@ def test_attempt_after_an_unsent_one_uses_parse():
 
 
 def test_a_receive_is_retried_once():
-    steps = plan_retries(operation(Retry.ONCE), LOST, is_sent=True, **PLAN)
+    steps = plan_retries(operation(RetryClass.ONCE), LOST, is_sent=True, **PLAN)
     next(steps)
     next(steps).is_sent = True
 
@@ -334,9 +338,11 @@ def test_a_receive_is_retried_once():
 
 
 def test_without_permission_for_multi_the_fallback_is_sent():
-    other = operation(Retry.NEVER)
+    other = operation(RetryClass.NEVER)
     refused_one = redis_errors.NoPermissionError("no permission")
-    steps = plan_retries(operation(Retry.NEVER, fallback=other), refused_one, is_sent=True, **PLAN)
+    steps = plan_retries(
+        operation(RetryClass.NEVER, fallback=other), refused_one, is_sent=True, **PLAN
+    )
     attempt = next(steps)
 
     assert attempt.operation is other
@@ -349,5 +355,5 @@ def test_a_script_error_has_no_context():
     refusal = redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q")
 
     with pytest.raises(QueueNotFound) as caught:
-        next(plan_retries(operation(Retry.ALWAYS), refusal, is_sent=True, **PLAN))
+        next(plan_retries(operation(RetryClass.ALWAYS), refusal, is_sent=True, **PLAN))
     assert caught.value.__context__ is None

@@ -13,9 +13,9 @@ from rsmq import RSMQ, InvalidFormat, InvalidValue, NotEmptyInTime
 from rsmq.worker import DeadLetter, Defer, Discard, Retry
 from rsmq.worker.loop import burst
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     receive_for_worker,
     settle_messages,
 )
@@ -232,7 +232,7 @@ class HandDriven:
         self.run.after_receive("q", [self.message])
 
     def settle(self, action, item):
-        group = Group(self.keys, action, self.message.receive_count, [item])
+        group = Settlement(self.keys, action, self.message.receive_count, [item])
         assert self.rsmq.run(settle_messages(self.identity, [group])) == b"1"
 
     def retry(self):

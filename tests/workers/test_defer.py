@@ -10,9 +10,9 @@ import pytest
 from rsmq import InvalidFormat, InvalidValue
 from rsmq.worker import Defer, Discard, Middleware
 from rsmq.worker.operations import (
-    Group,
     Identity,
     ReceiveRequest,
+    Settlement,
     receive_for_worker,
     settle_messages,
 )
@@ -377,7 +377,7 @@ def test_a_repeated_deferral_counts_once(env, rsmq):
     id = rsmq.send_message("q", "x")
     worker, keys = Identity(rsmq.namespace, "w", "token"), rsmq.namespace.queue("q")
     rsmq.run(receive_for_worker(worker, [ReceiveRequest(keys, 30_000, 1, 0, 1)], 1))
-    group = Group(keys, "defer", 1, [(id, 500_000, 1)])
+    group = Settlement(keys, "defer", 1, [(id, 500_000, 1)])
     for _ in range(2):
         assert rsmq.run(settle_messages(worker, [group])) == b"1"
 

@@ -81,7 +81,7 @@ def _common_options() -> list[click.Parameter]:
     ]
 
 
-class Command(click.Command):
+class DocumentedCommand(click.Command):
     """
     A command that takes the options for every command, and shows examples in its help.
 
@@ -243,7 +243,7 @@ Decorator = Callable[[Callable[..., Any]], Any]
 
 def command(
     name: str, *examples: str, **attributes: Any
-) -> Callable[[Callable[..., Any]], Command]:
+) -> Callable[[Callable[..., Any]], DocumentedCommand]:
     """
     Return a decorator that turns a function into a command.
 
@@ -255,7 +255,7 @@ def command(
         examples: examples of calls, one line each.
         attributes: further arguments of ``click.command``.
     """
-    return click.command(name, cls=Command, examples=examples, **attributes)
+    return click.command(name, cls=DocumentedCommand, examples=examples, **attributes)
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.3

@@ -19,7 +19,7 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
     RQUEUE_PREFIX,
-    SourceOptions,
+    ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
@@ -127,7 +127,7 @@ def bridge(
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
 
     with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
-        options = SourceOptions(unwrap=unwrap, prefix=prefix)
+        options = ForeignOptions(unwrap=unwrap, prefix=prefix)
         side = _make_side(call, origin, to, own, other, options=options)
         running = Bridge(side, _make_progress_callback(call), rate=rate, limit=limit)
         if metrics_port is not None:
@@ -159,7 +159,7 @@ def _serve_metrics(running: Bridge, origin: str, to: str, port: int, host: str) 
 
 
 def _make_side(
-    call: Call, origin: str, to: str, own: Server, other: Server, *, options: SourceOptions
+    call: Call, origin: str, to: str, own: Server, other: Server, *, options: ForeignOptions
 ) -> Inward | Outward:
     from rsmq.migrate import (  # noqa: PLC0415 - takes time
         Inward,

@@ -44,7 +44,7 @@ def complete_systems(
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class ForeignOptions:
     """
     The options of a source; each applies to one kind of source.
 
@@ -80,7 +80,7 @@ def parse_name(text: str) -> tuple[str, str | None]:
     return kind, queue if colon else None
 
 
-def make_source(kind: str, server: Server, options: SourceOptions) -> Source:
+def make_source(kind: str, server: Server, options: ForeignOptions) -> Source:
     """Return a source for a system."""
     from rsmq.migrate import RFQ, Lists, Queues, RedisRQ, Rqueue  # noqa: PLC0415 - takes time
 

@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class InputBatch:
     """
     A batch of consecutive pieces of a file.
 
@@ -30,7 +30,7 @@ class Batch:
     size: int
 
 
-def read_batches(file: BufferedReader, terminator: bytes) -> Iterator[Batch]:
+def read_batches(file: BufferedReader, terminator: bytes) -> Iterator[InputBatch]:
     """
     Yield the pieces of a file, in batches that one call can send.
 
@@ -52,7 +52,7 @@ def read_batches(file: BufferedReader, terminator: bytes) -> Iterator[Batch]:
             first += len(batch.bodies)
     last_piece = b"".join(partial)
     if last_piece:
-        yield Batch(first, [last_piece], len(last_piece))
+        yield InputBatch(first, [last_piece], len(last_piece))
 
 
 def _read_chunks(file: BufferedReader) -> Iterator[bytes]:
@@ -60,12 +60,12 @@ def _read_chunks(file: BufferedReader) -> Iterator[bytes]:
         yield chunk
 
 
-def _split_into_batches(first: int, pieces: list[bytes]) -> Iterator[Batch]:
+def _split_into_batches(first: int, pieces: list[bytes]) -> Iterator[InputBatch]:
     start = size = 0
     for index, piece in enumerate(pieces):
         if index > start and (index - start == MAX_BATCH or size + len(piece) > MAX_BATCH_BYTES):
-            yield Batch(first + start, pieces[start:index], size + index - start)
+            yield InputBatch(first + start, pieces[start:index], size + index - start)
             start, size = index, 0
         size += len(piece)
     if pieces:
-        yield Batch(first + start, pieces[start:], size + len(pieces) - start)
+        yield InputBatch(first + start, pieces[start:], size + len(pieces) - start)

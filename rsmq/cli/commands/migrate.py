@@ -17,7 +17,7 @@ from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.foreign_systems import (
     RQUEUE_PREFIX,
-    SourceOptions,
+    ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
@@ -128,7 +128,7 @@ def migrate(
     from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
     from rsmq.migrate import verify as check  # noqa: PLC0415 - takes time
 
-    options = SourceOptions(processing, unwrap, prefix, not no_colon, milliseconds)
+    options = ForeignOptions(processing, unwrap, prefix, not no_colon, milliseconds)
     run: _Migration
     if verify:
         run = check

@@ -36,7 +36,7 @@ from rsmq.transport.url import split_password, split_sentinel_password
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rsmq.spark.pipelines.progress import Progress, ProgressCallback
+    from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback
     from rsmq.spark.pipelines.queues import Queues
 
 #: The environment variable that passes the password of a URL to the processes of Spark.
@@ -170,7 +170,7 @@ def _format_value(value: Any) -> str:
     return f"{value:,}" if type(value) is int else escape_unprintable(format_cell(value))
 
 
-def _write_progress(out: Output, progress: Progress) -> None:
+def _write_progress(out: Output, progress: JobProgress) -> None:
     if out.as_json:
         out.result({"progress": dataclasses.asdict(progress)}, ())
         out.flush()

@@ -21,7 +21,7 @@ from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.cli.commands.input_batches import Batch, read_batches
+from rsmq.cli.commands.input_batches import InputBatch, read_batches
 from rsmq.errors import MessageTooLong
 from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
@@ -135,7 +135,7 @@ def _send_file(
         call.out.list_writer() as write_texts,
         _show_progress(call, file, path) as advance,
     ):
-        batches: Iterable[Batch] = read_batches(file, b"\0" if null else b"\n")
+        batches: Iterable[InputBatch] = read_batches(file, b"\0" if null else b"\n")
         if front:
             batches = _merge_into_one_batch(batches)
         for batch in batches:
@@ -156,7 +156,7 @@ def _send_file(
             advance(batch.size)
 
 
-def _merge_into_one_batch(batches: Iterable[Batch]) -> list[Batch]:
+def _merge_into_one_batch(batches: Iterable[InputBatch]) -> list[InputBatch]:
     """Return messages for the front as one batch: of several batches, the last would be first."""
     bodies = [body for batch in batches for body in batch.bodies]
     size = sum(map(len, bodies))
@@ -166,10 +166,10 @@ def _merge_into_one_batch(batches: Iterable[Batch]) -> list[Batch]:
             hint=f"They go in one batch, of at most {MAX_BATCH:,} messages and "
             f"{MAX_BATCH_BYTES:,} bytes. Nothing was sent.",
         )
-    return [Batch(1, bodies, size)] if bodies else []
+    return [InputBatch(1, bodies, size)] if bodies else []
 
 
-def _add_sent_count(error: BaseException, batch: Batch) -> BaseException:
+def _add_sent_count(error: BaseException, batch: InputBatch) -> BaseException:
     """Return the error with a hint that says how many messages were sent before it."""
     report = describe_error(error)
     if report is None:
@@ -192,7 +192,7 @@ def _add_sent_count(error: BaseException, batch: Batch) -> BaseException:
     return Failed(text, exit=report.exit, code=report.code, hint=f"{hint}{progress}.")
 
 
-def _find_too_long(batch: Batch, size: object) -> int:
+def _find_too_long(batch: InputBatch, size: object) -> int:
     """Return the index of the first message that has the size that the server refused."""
     return next((index for index, body in enumerate(batch.bodies) if _body_size(body) == size), 0)
 

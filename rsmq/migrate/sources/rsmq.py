@@ -49,7 +49,7 @@ _FRONT_BELOW, _SECONDS_BELOW, _MICROSECONDS_ABOVE = 1e8, 1e11, 1e15
 _LARGEST_SCORE = 2.0**53
 
 
-class Queues(KeyedSource):
+class RsmqQueues(KeyedSource):
     """
     RSMQ queues, also those of PyRSMQ, old Rust clients and Go clients.
 

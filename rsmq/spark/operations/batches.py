@@ -16,7 +16,7 @@ import msgpack
 from rsmq.errors import NewerVersion
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH_BYTES
 from rsmq.wire.names import encode_name
@@ -46,7 +46,7 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
+class PartReceipts:
     """
     The receipts of the messages of a part, column by column.
 
@@ -179,7 +179,7 @@ def lease_messages(
         lambda reply: LeasedPart(
             reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
         ),
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -189,7 +189,7 @@ def name_part(batch: Batch, part: int) -> bytes:
     return f"{batch}:{part}".encode()
 
 
-def parse_receipts(packed: bytes) -> Receipts:
+def parse_receipts(packed: bytes) -> PartReceipts:
     """Return the receipts of a part, from its field in the leases of a queue."""
     received_ms, ids, received_before = msgpack.unpackb(packed, raw=True)
     counts: list[int] = [1] * len(ids)
@@ -198,7 +198,7 @@ def parse_receipts(packed: bytes) -> Receipts:
         place = received_before[index] - 1
         counts[place] = int(received_before[index + 1])
         first_ms[place] = parse_integer(received_before[index + 2] or None)
-    return Receipts(ids, counts, first_ms)
+    return PartReceipts(ids, counts, first_ms)
 
 
 def acknowledge_leased(
@@ -233,7 +233,7 @@ def acknowledge_leased(
             encode_name(query),
         ),
         tuple,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -255,7 +255,7 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
         (namespace.acknowledged,),
         (encode_name(query), holder.encode(), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -302,7 +302,7 @@ def release_leased(
             b"1" if has_policy else b"",
         ),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -318,7 +318,7 @@ def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]
         (namespace.acknowledged,),
         (encode_name(query), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
         lambda reply: reply,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )
 
 
@@ -346,7 +346,7 @@ def _make_part_operation(
         (keys.hash, keys.zset, keys.leases),
         (name_part(batch, part), *args),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -377,7 +377,7 @@ def acquire_lease(
             digits(round(lifetime * 1000)),
         ),
         lambda reply: reply / 1000,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -395,7 +395,9 @@ def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
         False if this holder does not have it; then nothing is changed.
     """
     args = lease.encode(), holder.encode()
-    return Operation(load("release_lease"), (keys.leases,), args, bool, Retry.ALWAYS, (keys.name,))
+    return Operation(
+        load("release_lease"), (keys.leases,), args, bool, RetryClass.ALWAYS, (keys.name,)
+    )
 
 
 def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
@@ -405,4 +407,4 @@ def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
     The operation returns the number of deleted fields.
     """
     script = load("delete_expired_leases")
-    return Operation(script, (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))
+    return Operation(script, (keys.leases,), (), int, RetryClass.ALWAYS, (keys.name,))

@@ -15,7 +15,7 @@ import msgpack
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -80,7 +80,7 @@ def stage_messages(
             stored,
         ),
         bool,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
         large_body=large_body_size(len(stored)),
     )
@@ -102,7 +102,7 @@ def check_staged(keys: QueueKeys, parts: Sequence[str], *, lifetime: float) -> O
         (keys.staged,),
         (digits(round(lifetime * 1000)), *(part.encode() for part in parts)),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -162,7 +162,7 @@ def decide_write(
             digits(round(lifetime * 1000)),
         ),
         parse,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         tuple(decision),
     )
 
@@ -180,7 +180,7 @@ def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[i
         (keys.hash, keys.zset, keys.staged),
         (part.encode(), keys.channel if realtime else b""),
         lambda reply: reply,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
         (keys.name,),
     )
 
@@ -198,5 +198,5 @@ def finish_write(
         (namespace.written,),
         (write.encode(), digits(batch), digits(round(lifetime * 1000))),
         int,
-        Retry.ALWAYS,
+        RetryClass.ALWAYS,
     )

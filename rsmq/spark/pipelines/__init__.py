@@ -11,7 +11,8 @@ from rsmq.spark.pipelines.migrate import Migrated, MigratedQueue, migrate
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.redrive import Redriven, redrive
 from rsmq.spark.pipelines.replay import Replayed, replay
-from rsmq.spark.pipelines.report import Report, report
+from rsmq.spark.pipelines.report import QueueReport as Report
+from rsmq.spark.pipelines.report import report
 from rsmq.spark.pipelines.session import session
 from rsmq.spark.pipelines.transform import Transformed, transform
 

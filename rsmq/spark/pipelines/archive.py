@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_stream
-from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
+from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
@@ -66,7 +66,7 @@ def archive(
             second run copies them again.
         text: True stores messages as text; bytes that are not UTF-8 become U+FFFD.
         batch: the most messages of a batch.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: the folder has batches of another checkpoint, or files that do not fit
@@ -82,7 +82,7 @@ def archive(
             numPartitions=count_partitions(spark),
         )
         frame = spark.read.format("rsmq").options(**options).load()
-        tell(Progress("archive", "copying"))
+        tell(JobProgress("archive", "copying"))
         messages = Observation()  # counted while they are copied: a second read could differ
         number = functions.count(functions.lit(1)).alias("number")
         copy = _add_date(frame).observe(messages, number).write

@@ -15,8 +15,8 @@ from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
-from rsmq.spark.connections import Server
-from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
+from rsmq.spark.connections import SparkServer
+from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
 
 _COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
@@ -83,7 +83,7 @@ def migrate(
         target: the server and the namespace to copy to. The dead-letter policy of a queue is
             copied if its dead-letter queue is copied too.
         queues: the names of the queues; None is all listed queues.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: source and target are the same, or have different numbers of cells.
@@ -119,13 +119,13 @@ def migrate(
         before = _compute_checksums(originals)
         total = sum(number for number, _ in before.values())
         counts = f"{format_count(len(names), 'queue')}, {format_count(total)}"
-        tell(Progress("migrate", f"copying {counts}"))
+        tell(JobProgress("migrate", f"copying {counts}"))
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
         originals.write.format("rsmq").options(**sink_options).mode("append").save()
         for (_, server), attributes in zip(pairs, all_attributes, strict=True):
             for name in names:
                 server.run(restore_totals(server.namespace.queue(name), attributes[name]))
-        tell(Progress("migrate", "comparing", total))
+        tell(JobProgress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(**target.options(**reading))
         copied = reader.load().select("queue", *_COMPARED_COLUMNS)
         after = _compute_checksums(
@@ -150,7 +150,7 @@ def _describe_cells(queues: Queues) -> str:
 
 
 def _copy_queues(
-    source: Server, target: Server, names: Sequence[str]
+    source: SparkServer, target: SparkServer, names: Sequence[str]
 ) -> dict[str, QueueAttributes]:
     """Create the queues of a cell at the target; return their attributes at the source, by name."""
     all_attributes = {name: _read_attributes(source, name) for name in names}
@@ -175,7 +175,7 @@ def _copy_queues(
     return all_attributes
 
 
-def _read_attributes(server: Server, name: str) -> QueueAttributes:
+def _read_attributes(server: SparkServer, name: str) -> QueueAttributes:
     with server.naming_cell():
         return server.rsmq.get_queue_attributes(name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """
     The progress of a job.
 
@@ -33,10 +33,10 @@ class Progress:
     lost: int = 0
 
 
-ProgressCallback = Callable[[Progress], object]
+ProgressCallback = Callable[[JobProgress], object]
 
 
-def ignore_progress(_: Progress) -> None:
+def ignore_progress(_: JobProgress) -> None:
     """Do nothing: the default progress callback."""
 
 
@@ -65,7 +65,7 @@ class StreamCount:
             self.batches += 1
             backlog = offset.get("backlog")
             self._report_progress(
-                Progress(
+                JobProgress(
                     self._job,
                     f"batch {batch}",
                     self.messages,

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
-from rsmq.spark.connections import Server, get_servers
+from rsmq.spark.connections import SparkServer, get_servers
 from rsmq.wire.keys import DEFAULT_NS
 
 #: The most processors that are counted over Spark Connect.
@@ -96,7 +96,7 @@ class Queues:
         """
         return parse_connection_options(self.options())
 
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[SparkServer]:
         """
         Return the server of each cell, or the only one, with the connections of this process.
 

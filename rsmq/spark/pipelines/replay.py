@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connections import get_home
-from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
+from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.write.write_decision import is_written
 
@@ -68,7 +68,7 @@ def replay(
             queue; False sends new messages.
         create: True creates missing queues.
         write_id: a name under which this replay is done only once, however often it is run.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: the kind is unknown, the date is not a day, or a column is missing.
@@ -103,7 +103,7 @@ def replay(
         messageFormat=None if "message" in rows.columns else "json",
         queueColumn="queue" if queue is None else None,
     )
-    tell(Progress("replay", "sending"))
+    tell(JobProgress("replay", "sending"))
     frame.write.format("rsmq").options(**options).mode("append").save()
     return Replayed(int(observation.get["number"]))
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.printable import format_count
 from rsmq.spark.pipelines.dead_letters import count_dead_letters
-from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
+from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.tables import Rows, collect_rows
 
@@ -23,7 +23,7 @@ MAX_RECEIVE_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class QueueReport:
     """
     The figures of queues at one moment.
 
@@ -60,7 +60,7 @@ def report(
     path: str | None = None,
     html: str | None = None,
     tell: ProgressCallback = ignore_progress,
-) -> Report:
+) -> QueueReport:
     """
     Return figures of queues; change nothing.
 
@@ -71,12 +71,12 @@ def report(
         path: a folder on this machine for the tables as Parquet and for plots as PNG; None writes
             no files.
         html: a file on this machine for the tables and the plots as one page; None writes none.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
     """
     names = at.list_names() if queues is None else join_names(queues).split(",")
     if not names:
-        return Report((), (), (), (), (), (), ())
-    tell(Progress("report", f"reading {format_count(len(names), 'queue')}"))
+        return QueueReport((), (), (), (), (), (), ())
+    tell(JobProgress("report", f"reading {format_count(len(names), 'queue')}"))
     options = at.options(
         subscribe=",".join(names), bodyType="binary", numPartitions=count_partitions(spark)
     )
@@ -106,12 +106,12 @@ def report(
     results |= count_dead_letters(spark, at, names)
     files: list[str] = []
     if path is not None:
-        tell(Progress("report", "drawing"))
+        tell(JobProgress("report", "drawing"))
         files += _write_files(Path(path), results)
     if html is not None:
-        tell(Progress("report", "writing the page"))
+        tell(JobProgress("report", "writing the page"))
         files.append(_write_page(Path(html), at, results, datetime.fromtimestamp(now_seconds, UTC)))
-    return Report(**results, files=tuple(files))
+    return QueueReport(**results, files=tuple(files))
 
 
 _AGE_PERCENTILES = (0.5, 0.9, 0.99, 1.0)

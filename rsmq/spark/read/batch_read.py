@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
-from rsmq.spark.connections import Server, get_server
+from rsmq.spark.connections import SparkServer, get_server
 from rsmq.spark.read.message_fetch import MessageFetch, PendingMessages, Wanted
 from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.read.record_batch import (
@@ -239,7 +239,7 @@ class SnapshotReader(DataSourceReader):
         ]
 
     def _select(
-        self, server: Server, queue: str, now_ms: int, members: list[bytes]
+        self, server: SparkServer, queue: str, now_ms: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         """Return the ids and the scores that options and filters select among the members."""
         ids, scores = members[::2], array("d", map(float, members[1::2]))
@@ -288,7 +288,9 @@ class SnapshotReader(DataSourceReader):
         with server.naming_cell():
             yield from self._read(server, partition)
 
-    def _read(self, server: Server, partition: SnapshotPartition | ScanPartition) -> Iterator[Any]:
+    def _read(
+        self, server: SparkServer, partition: SnapshotPartition | ScanPartition
+    ) -> Iterator[Any]:
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
         fetch = self._make_fetch(server, keys, is_mixed=isinstance(partition, ScanPartition))
@@ -303,7 +305,7 @@ class SnapshotReader(DataSourceReader):
 
     def _fetch_columns(
         self,
-        server: Server,
+        server: SparkServer,
         keys: QueueKeys,
         fetch: MessageFetch,
         parts: Iterator[tuple[list[bytes], array[float] | None]],
@@ -348,7 +350,7 @@ class SnapshotReader(DataSourceReader):
                 ahead[0].abandon()
 
     def _scan(
-        self, server: Server, keys: QueueKeys, partition: ScanPartition
+        self, server: SparkServer, keys: QueueKeys, partition: ScanPartition
     ) -> Iterator[tuple[list[bytes], array[float] | None]]:
         """
         Yield the ids of a shard that options and filters select, each once, and their scores.
@@ -377,7 +379,7 @@ class SnapshotReader(DataSourceReader):
                 reason = "another server has taken over, or the server was started again"
                 raise ScanBroken(partition.queue, reason)
 
-    def _make_fetch(self, server: Server, keys: QueueKeys, *, is_mixed: bool) -> MessageFetch:
+    def _make_fetch(self, server: SparkServer, keys: QueueKeys, *, is_mixed: bool) -> MessageFetch:
         """Return a reader of what the schema and the options need of messages."""
         names = set(self._schema.fieldNames())
         wanted = Wanted(
@@ -433,7 +435,7 @@ class PushdownReader(SnapshotReader):
 
 
 def _take_snapshot(
-    server: Server, queues: list[QueueKeys]
+    server: SparkServer, queues: list[QueueKeys]
 ) -> list[tuple[QueueKeys, int, list[bytes]]]:
     """
     Return, for each queue, the server's time in ms, and ids and scores in turn; atomic.
@@ -458,7 +460,7 @@ def _take_snapshot(
 
 
 def _look_up(
-    server: Server, queues: list[QueueKeys], ids: set[str]
+    server: SparkServer, queues: list[QueueKeys], ids: set[str]
 ) -> list[tuple[QueueKeys, int, list[bytes]]]:
     """Return the same as ``_take_snapshot`` for some ids; atomic."""
     prefix = server.id_prefix.decode()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.operations.reading import count_fitting
-from rsmq.spark.connections import Server
+from rsmq.spark.connections import SparkServer
 from rsmq.spark.read.field_request import pack_fields
 from rsmq.spark.read.pending_request import PendingRequest
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
@@ -72,7 +72,13 @@ class MessageFetch:
     """
 
     def __init__(
-        self, server: Server, keys: QueueKeys, wanted: Wanted, max_bytes: int, *, is_mixed: bool
+        self,
+        server: SparkServer,
+        keys: QueueKeys,
+        wanted: Wanted,
+        max_bytes: int,
+        *,
+        is_mixed: bool,
     ) -> None:
         """
         Read nothing yet.

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rsmq.spark.stream.in_flight_batches import Lease
+    from rsmq.spark.stream.in_flight_batches import BatchLease
 
 
 class BatchDelay:
@@ -37,7 +37,7 @@ class BatchDelay:
         self._ends_at = time.monotonic() + self._max_seconds
         self._is_active = self._min_messages > 1
 
-    def must_wait(self, lease: Lease) -> bool:
+    def must_wait(self, lease: BatchLease) -> bool:
         """
         Return whether the next batch must wait; block for 0.05 seconds at most.
 

@@ -18,7 +18,7 @@ from rsmq.spark.operations.batches import (
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.stream.batch_records import BatchRecords
-from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.heartbeat import LeaseHeartbeat
 from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.stream_queues import StreamQueues
 
@@ -31,7 +31,7 @@ class BatchParts:
         records: BatchRecords,
         queues: StreamQueues,
         holder: LeaseHolder,
-        heartbeat: Heartbeat,
+        heartbeat: LeaseHeartbeat,
         *,
         source: SourceOptions,
         options: StreamOptions,

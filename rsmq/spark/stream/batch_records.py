@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-from rsmq.spark.connections import PlacedQueue, Server
+from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
 
 
@@ -22,7 +22,7 @@ class BatchRecords:
         query: the name of the query, for all its queues.
     """
 
-    def __init__(self, servers: Sequence[Server], lease: str, query: str) -> None:
+    def __init__(self, servers: Sequence[SparkServer], lease: str, query: str) -> None:
         """
         Read nothing.
 
@@ -35,7 +35,7 @@ class BatchRecords:
         self.lease = lease
         self.query = query
 
-    def read_acknowledged(self, server: Server) -> tuple[int, bytes | None]:
+    def read_acknowledged(self, server: SparkServer) -> tuple[int, bytes | None]:
         """Return the number of the last batch that was acknowledged, or 0; and the holder."""
         with server.naming_cell():
             stored = server.raw.hget(server.namespace.acknowledged, self.query)

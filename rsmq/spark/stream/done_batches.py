@@ -13,14 +13,14 @@ from rsmq.spark.connections import PlacedQueue
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.stream.acknowledgement import acknowledge_parts
 from rsmq.spark.stream.batch_records import BatchRecords
-from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.heartbeat import LeaseHeartbeat
 from rsmq.spark.stream.lease_holder import LeaseHolder
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Tally:
+class AcknowledgedCounts:
     """
     Counts of messages since this process began.
 
@@ -58,7 +58,9 @@ class BatchAcknowledgement:
         pending: a batch that a thread acknowledges, or has failed to acknowledge.
     """
 
-    def __init__(self, records: BatchRecords, holder: LeaseHolder, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self, records: BatchRecords, holder: LeaseHolder, heartbeat: LeaseHeartbeat
+    ) -> None:
         """
         Acknowledge nothing.
 
@@ -67,7 +69,7 @@ class BatchAcknowledgement:
             holder: this process as the holder of the lease.
             heartbeat: extends the batches in flight.
         """
-        self.tally = Tally()
+        self.tally = AcknowledgedCounts()
         self.last: int | None = None
         self.pending: DoneBatch | None = None
         self._records = records

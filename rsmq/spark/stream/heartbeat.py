@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import CellFailed, RSMQError
-from rsmq.spark.connections import PlacedQueue, Server
+from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import Batch, extend_leased, keep_acknowledged
 from rsmq.spark.read.source_options import StreamOptions
 from rsmq.spark.stream import lease_holder
@@ -21,7 +21,7 @@ from rsmq.spark.stream.lease_holder import LeaseHolder
 log = logging.getLogger(__name__)
 
 
-class Heartbeat:
+class LeaseHeartbeat:
     """
     A thread that extends the parts in flight, and renews a named lease.
 
@@ -31,7 +31,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        servers: Sequence[Server],
+        servers: Sequence[SparkServer],
         lease: str,
         query: str,
         holder: LeaseHolder,
@@ -161,7 +161,7 @@ class Heartbeat:
                 (number, *part) for number, parts in self._in_flight.items() for part in parts
             ]
         failure: Exception | None = None
-        failed: set[Server] = set()
+        failed: set[SparkServer] = set()
         for number, queue, part in in_flight:
             # It may be acknowledged meanwhile.
             if number not in self._in_flight or queue.server in failed:

@@ -26,7 +26,7 @@ from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.stream.batch_parts import BatchParts
 from rsmq.spark.stream.batch_records import BatchRecords
 from rsmq.spark.stream.done_batches import BatchAcknowledgement, DoneBatch
-from rsmq.spark.stream.heartbeat import Heartbeat
+from rsmq.spark.stream.heartbeat import LeaseHeartbeat
 from rsmq.spark.stream.idle_wait import IdleWait
 from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.next_batch import NextBatch
@@ -39,7 +39,7 @@ from rsmq.wire.refusals import make_batch_acknowledged
 log = logging.getLogger(__name__)
 
 
-class Lease:
+class BatchLease:
     """
     The lease of a stream: receives, extends and acknowledges its batches.
 
@@ -90,7 +90,7 @@ class Lease:
             sigterm.sleep,
             is_named=options.consumer_group is not None,
         )
-        self.heartbeat = Heartbeat(servers, name, query, self.holder, options)
+        self.heartbeat = LeaseHeartbeat(servers, name, query, self.holder, options)
         self.acknowledgement = BatchAcknowledgement(self._records, self.holder, self.heartbeat)
         dead_letters = options.dead_letters
         self.queues = StreamQueues(

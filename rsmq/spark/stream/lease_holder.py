@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
-from rsmq.spark.connections import PlacedQueue, Server
+from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import (
     acquire_lease,
     release_lease,
@@ -40,7 +40,7 @@ class LeaseHolder:
 
     def __init__(
         self,
-        servers: Sequence[Server],
+        servers: Sequence[SparkServer],
         lease: str,
         query: str,
         lifetime: float,
@@ -158,7 +158,7 @@ class LeaseHolder:
 
     def release(self) -> None:
         """Release a named lease, so that a successor need not wait for the end of its time."""
-        failed: set[Server] = set()
+        failed: set[SparkServer] = set()
         for queue in self._tried_queues:
             if queue.server in failed:
                 continue

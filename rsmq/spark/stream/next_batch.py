@@ -9,7 +9,7 @@ from enum import Enum, auto
 from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 
 
-class State(Enum):
+class NextBatchState(Enum):
     """The state of the next batch."""
 
     UNKNOWN = auto()  # it may have to wait for messages, so it is not received ahead
@@ -30,14 +30,14 @@ class NextBatch:
     """
 
     def __init__(self) -> None:
-        self.state = State.UNKNOWN
+        self.state = NextBatchState.UNKNOWN
         self._number = 0
         self._limits = BatchLimits()
         self._batch: BatchFill | None = None
 
     def expect(self, number: int, limits: BatchLimits) -> None:
         """Note that the batch before was full, with the limits of that one."""
-        self._change(State.EXPECTED, number)
+        self._change(NextBatchState.EXPECTED, number)
         self._limits = limits
 
     def start(self, number: int) -> BatchLimits | None:
@@ -46,32 +46,32 @@ class NextBatch:
 
         It is not if it was started before: Spark may plan the batch before it several times.
         """
-        if self.state is not State.EXPECTED:
+        if self.state is not NextBatchState.EXPECTED:
             return None
         if self._number != number:
-            self._change(State.UNKNOWN)
+            self._change(NextBatchState.UNKNOWN)
             return None
-        self._change(State.STARTED, number)
+        self._change(NextBatchState.STARTED, number)
         return self._limits
 
     def note_received(self, batch: BatchFill) -> None:
         """Note that the batch was received ahead."""
-        self._change(State.RECEIVED, batch.number)
+        self._change(NextBatchState.RECEIVED, batch.number)
         self._batch = batch
 
     def is_received(self, number: int) -> bool:
         """Return whether the batch of this number was received ahead."""
-        return self.state is State.RECEIVED and self._number == number
+        return self.state is NextBatchState.RECEIVED and self._number == number
 
     def take(self, number: int) -> BatchFill | None:
         """Return the batch of this number if it was received ahead; forget what is known."""
         batch = self._batch if self.is_received(number) else None
-        self._change(State.UNKNOWN)
+        self._change(NextBatchState.UNKNOWN)
         return batch
 
     def take_back(self, number: int) -> None:
         """Note that Spark does not get the offset of a batch that was taken."""
-        self._change(State.TAKEN_BACK, number)
+        self._change(NextBatchState.TAKEN_BACK, number)
 
     def take_unlogged(self) -> int | None:
         """
@@ -79,10 +79,10 @@ class NextBatch:
 
         None if there is none. Forget what is known.
         """
-        unlogged = {State.STARTED, State.RECEIVED, State.TAKEN_BACK}
+        unlogged = {NextBatchState.STARTED, NextBatchState.RECEIVED, NextBatchState.TAKEN_BACK}
         number = self._number if self.state in unlogged else None
-        self._change(State.UNKNOWN)
+        self._change(NextBatchState.UNKNOWN)
         return number
 
-    def _change(self, state: State, number: int = 0) -> None:
+    def _change(self, state: NextBatchState, number: int = 0) -> None:
         self.state, self._number, self._batch = state, number, None

@@ -31,7 +31,7 @@ from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.backlog import Backlog, read_backlog
 from rsmq.spark.stream.batch_delay import BatchDelay
 from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.in_flight_batches import Lease
+from rsmq.spark.stream.in_flight_batches import BatchLease
 from rsmq.spark.stream.leased_messages import read_leased_messages
 from rsmq.spark.stream.offsets import check_offset, make_offset
 from rsmq.spark.stream.sigterm import SigtermHandler
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reset()
 
     def _reset(self) -> None:
-        self._lease: Lease | None = None
+        self._lease: BatchLease | None = None
         self._new_name: str | None = None
         self._is_first_start: bool | None = None  # not known yet
         self._planned: int | None = None
@@ -109,14 +109,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source, self._options, self._schema = state
         self._reset()
 
-    def _get_lease(self, name: str) -> Lease:
+    def _get_lease(self, name: str) -> BatchLease:
         if self._lease is None or self._lease.name != name:
             if self._options.dead_letters is not None:
                 self._require([self._options.dead_letters.queue])
             if self._lease is not None:
                 self._lease.stop()
             self._sigterm.install()
-            self._lease = Lease(name, self._source, self._options, self._sigterm)
+            self._lease = BatchLease(name, self._source, self._options, self._sigterm)
             try:
                 self._lease.start(is_new=name == self._new_name)
             except Exception:
@@ -136,8 +136,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Return the offset after which a query without a checkpoint starts.
 
-        With a consumer group, that is the result of ``Lease.find_start``; else batch 0 of a new
-        lease.
+        With a consumer group, that is the result of ``BatchLease.find_start``; else batch 0 of a
+        new lease.
         """
         if self._is_first_start is None:
             self._is_first_start = True

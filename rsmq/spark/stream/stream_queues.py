@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rsmq.spark.connections import (
     PlacedQueue,
-    Server,
+    SparkServer,
     find_placed_queue,
     make_label,
     make_queue_not_found,
@@ -28,7 +28,7 @@ class StreamQueues:
 
     def __init__(
         self,
-        servers: Sequence[Server],
+        servers: Sequence[SparkServer],
         source: SourceOptions,
         dead_letter_queue: str | None,
         note_listed: Callable[[list[PlacedQueue]], None],

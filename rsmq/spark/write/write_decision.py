@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgpack
 
 from rsmq.errors import BatchLost, CheckpointSetBack
-from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_home
+from rsmq.spark.connections import PlacedQueue, SparkServer, find_placed_queue, get_home
 from rsmq.spark.operations.staged_writes import (
     Decision,
     check_staged,
@@ -23,7 +23,7 @@ from rsmq.spark.write.sink_options import SinkOptions
 _UNNAMED_WRITE_RETENTION_SECONDS = 3600.0
 
 
-def is_written(home: Server, write: str, batch: int) -> bool:
+def is_written(home: SparkServer, write: str, batch: int) -> bool:
     """
     Return whether a batch of a write is done already: then Spark repeats it after a crash.
 
@@ -47,7 +47,7 @@ def make_checkpoint_set_back(write: str, batch: int, last: int) -> CheckpointSet
     return CheckpointSetBack(f"query {write}", batch, last, "written", "")
 
 
-def read_last_batch(home: Server, write: str) -> tuple[int, bool]:
+def read_last_batch(home: SparkServer, write: str) -> tuple[int, bool]:
     """
     Return the last batch of a write that was done or decided, and whether it is not done yet.
 
@@ -107,7 +107,7 @@ def publish(
 
 
 def _decide(
-    options: SinkOptions, home: Server, write: str, batch: int, decision: Decision
+    options: SinkOptions, home: SparkServer, write: str, batch: int, decision: Decision
 ) -> tuple[int, Decision | None] | None:
     """
     Store the decision of a batch, unless one is stored; see ``decide_write``.
@@ -138,7 +138,9 @@ def _make_batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
     )
 
 
-def delete_if_decided(home: Server, queue: PlacedQueue, write: str, batch: int, part: str) -> bool:
+def delete_if_decided(
+    home: SparkServer, queue: PlacedQueue, write: str, batch: int, part: str
+) -> bool:
     """
     Delete a part that was staged in another cell than ``home``, if its batch is decided already.
 

@@ -19,7 +19,7 @@ from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
 from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.asyncio_.pool_caller import AsyncPoolCaller
-from rsmq.transport.asyncio_.router import AsyncRouter
+from rsmq.transport.asyncio_.router import AsyncServerRouter
 from rsmq.transport.commands import (
     routing_key,
 )
@@ -83,7 +83,7 @@ class AsyncRoutedCaller(RetryingCaller):
         super().__init__(
             origin, None, timeout_of_connections(group.connection_class, group.options)
         )
-        self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
+        self._router = AsyncServerRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
 
     def describe(self) -> str:
         return self._router.describe()

@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.operations.confirmation import DISK_COMMANDS, Confirmation, check_disk
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.asyncio_.multiplexed import (
     MultiplexedConnection,
     NotSent,
@@ -90,7 +90,7 @@ class _Call:
             return True
         broken = confirmed if _is_broken(confirmed) else demotion_error(self.operation, confirmed)
         if broken is not None:
-            if self.operation.retry is Retry.NEVER:  # it has run, and must not run again
+            if self.operation.retry is RetryClass.NEVER:  # it has run, and must not run again
                 self.outcome.set_result((reply, CONNECTION_BROKE))
             else:
                 self.outcome.set_exception(broken)

@@ -49,7 +49,7 @@ class NotSent(RedisConnectionError):
     """The connection was closed before any part of the command was sent."""
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """The state of a connection: which calls may use it."""
 
     OPEN = "open"  # all calls
@@ -120,7 +120,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def __init__(self, connection: Any) -> None:
         """Take over the socket of a connection that redis-py has opened in the running loop."""
-        self.state = State.OPEN
+        self.state = ConnectionState.OPEN
         self._loop = asyncio.get_running_loop()
         self._reader = make_reader(connection, _INCOMPLETE)
         self._timeout = connection.socket_timeout
@@ -168,7 +168,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         Raises:
             NotSent: the connection is closed.
         """
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             raise NotSent("Connection is closed.")
         request = Request(self._loop, commands)
         try:
@@ -188,21 +188,21 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def retire(self) -> None:
         """Accept no new calls; close when the calls that use the connection have ended."""
-        if self.state is State.OPEN:
-            self.state = State.RETIRED
+        if self.state is ConnectionState.OPEN:
+            self.state = ConnectionState.RETIRED
         self.close_if_unused()
 
     def start_closing(self) -> None:
         """Close the connection when its calls have ended, at the latest after the grace period."""
         self.retire()
-        if self.state is not State.CLOSED and self._closing_timer is None:
+        if self.state is not ConnectionState.CLOSED and self._closing_timer is None:
             self._closing_timer = self._loop.call_later(
                 INTERRUPTION_GRACE_SECONDS, self.close, ClientClosed()
             )
 
     def close_if_unused(self) -> None:
         """Close the connection if it is retired and no call uses it."""
-        if self.state is State.RETIRED and not self.calls:
+        if self.state is ConnectionState.RETIRED and not self.calls:
             self.close()
 
     def close(self, error: Exception | None = None) -> None:
@@ -213,10 +213,10 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
             error: the error of these calls. Unsent data is dropped if there is an error, or if the
                 buffer of the transport was too small for the data; else it is still sent.
         """
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
         try:
-            self.state = State.CLOSED
+            self.state = ConnectionState.CLOSED
             if error is None and not self._unsent and not self._waiting:
                 self._writer.close()
             else:  # close() would first wait until all data is sent
@@ -296,7 +296,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         try:
             self._is_flush_scheduled = False
-            if self._is_write_paused or self.state is State.CLOSED:
+            if self._is_write_paused or self.state is ConnectionState.CLOSED:
                 return  # resume_writing calls this again
             with DeferredSignals():  # see signals.py
                 self._write()
@@ -396,7 +396,7 @@ class ReconnectingConnection:
     def get_open(self, *, check: bool) -> MultiplexedConnection | None:
         """Return the open connection as ``get`` does; None if it must be opened."""
         connection = self._current
-        if connection is None or connection.state is not State.OPEN:
+        if connection is None or connection.state is not ConnectionState.OPEN:
             return None
         if check and connection.is_broken:
             connection.close()
@@ -441,9 +441,9 @@ class ReconnectingConnection:
             await connection.connect()
             if not self._is_closing:  # redis-py may have swallowed the cancellation
                 opened = MultiplexedConnection(connection)
-                self._connections = {
-                    opened, *(each for each in self._connections if each.state is not State.CLOSED)
-                }  # fmt: skip
+                closed = ConnectionState.CLOSED
+                others = (each for each in self._connections if each.state is not closed)
+                self._connections = {opened, *others}
                 self._current = opened
         finally:
             await connection.disconnect(nowait=True)  # does nothing without the detached socket

@@ -21,11 +21,11 @@ from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo
 from rsmq.transport.asyncio_.group_commit import GroupCommit
 from rsmq.transport.asyncio_.multiplexed import (
+    ConnectionState,
     MultiplexedConnection,
     NotSent,
     ReconnectingConnection,
     Request,
-    State,
 )
 from rsmq.transport.body_limit import LIMIT_COMMAND, OwnConnections, body_limit
 from rsmq.transport.commands import (
@@ -147,7 +147,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
             raise
         finally:
             connection.calls -= 1
-            if connection.state is not State.OPEN:
+            if connection.state is not ConnectionState.OPEN:
                 connection.close_if_unused()
 
     async def _exchange_large(

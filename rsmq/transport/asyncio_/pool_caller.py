@@ -17,7 +17,7 @@ from rsmq.operations.confirmation import (
     check_disk,
     raise_unconfirmed,
 )
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo, read_reply
 from rsmq.transport.asyncio_.multiplexed import (
@@ -186,7 +186,7 @@ async def _call_confirmed(
             wait = confirmation.command(min(left, longest))
             confirmed = (await _transact(connection, [wait]))[0]
     except (RedisConnectionError, RedisTimeoutError):
-        if operation.retry is not Retry.NEVER:
+        if operation.retry is not RetryClass.NEVER:
             raise
         return script_reply(replies), CONNECTION_BROKE
     if error := demotion_error(operation, confirmed):

@@ -30,7 +30,7 @@ class _Closable(Protocol):
 C = TypeVar("C", bound=_Closable)
 
 
-class AsyncRouter(Generic[C]):
+class AsyncServerRouter(Generic[C]):
     """
     The callers of each server of a group, by key.
 

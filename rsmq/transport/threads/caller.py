@@ -21,7 +21,7 @@ from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
 from rsmq.operations.confirmation import Confirmation, raise_unconfirmed
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
 from rsmq.transport.commands import (
     asking_commands,
@@ -58,7 +58,7 @@ from rsmq.transport.threads.pools import (
     PooledConnections,
     ThreadConnections,
 )
-from rsmq.transport.threads.router import MakeProvider, Router
+from rsmq.transport.threads.router import MakeProvider, ServerRouter
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerPool, group_from_cluster, group_from_pool
 from rsmq.transport.url import is_group_url, parse_group_url
@@ -69,7 +69,7 @@ from rsmq.wire.limits import check_body_size
 T = TypeVar("T")
 
 _NO_REPLY = object()
-_ALWAYS = Retry.ALWAYS  # saves the lookup of an attribute in each call
+_ALWAYS = RetryClass.ALWAYS  # saves the lookup of an attribute in each call
 
 
 class Caller(Protocol):
@@ -340,7 +340,7 @@ class RoutedCaller(PoolCaller):
 
     _follows_redirects = True
 
-    def __init__(self, router: Router, origin: Origin) -> None:
+    def __init__(self, router: ServerRouter, origin: Origin) -> None:
         self.origin = origin
         self.server_options = None
         self._retry_deadline = origin.retry_deadline
@@ -388,7 +388,7 @@ def caller_from_client(
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
         group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
-        return RoutedCaller(Router(group, _thread_connections), origin)
+        return RoutedCaller(ServerRouter(group, _thread_connections), origin)
     if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
         return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), origin)
     raise InvalidFormat(
@@ -446,7 +446,7 @@ def _routed_caller_from_url(
     )
     has_limit = "max_connections" in options or "max_connections=" in url
     return RoutedCaller(
-        Router(
+        ServerRouter(
             group_from_pool(parts, pool),
             _limited_connections(pool.max_connections) if has_limit else _thread_connections,
         ),

@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.operations.confirmation import DISK_COMMANDS, Confirmation, check_disk
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error
 from rsmq.transport.threads.pools import ConnectionProvider
@@ -88,7 +88,7 @@ def call_confirmed(
             wait = confirmation.command(min(left, longest_wait))
             confirmed = transact(connection, [wait])[0]
     except (RedisConnectionError, RedisTimeoutError):
-        if operation.retry is not Retry.NEVER:
+        if operation.retry is not RetryClass.NEVER:
             raise
         connection.disconnect()
         return script_reply(replies), CONNECTION_BROKE

@@ -28,7 +28,7 @@ MakeProvider: TypeAlias = Callable[
 ]
 
 
-class Router:
+class ServerRouter:
     """
     The connections to each server of a group, by key.
 

@@ -10,11 +10,11 @@ from typing import Any
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker.outcome import RemoteError
 from rsmq.worker.state.error_reader import add_origin, make_error
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.lane import Lease
 
 
-def describe_failure(failure: Failure) -> dict[str, Any]:
+def describe_failure(failure: HandlerFailure) -> dict[str, Any]:
     """Return the description of a failure."""
     return {
         "kind": failure.kind,

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from rsmq.errors import TooManyHungCalls
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.operations import Group, settle_messages
+from rsmq.worker.operations import Settlement, settle_messages
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.run.executor import Executor
@@ -105,8 +105,8 @@ class Heartbeat:
             by_count.setdefault(lease.count, []).append(lease)
         lane, cell = queue.lane, queue.cell
         ms = round(lane.vt * 1000)
-        groups: list[Group] = [
-            Group(queue.keys, "extend", count, [(lease.id, ms) for lease in of_count])
+        groups: list[Settlement] = [
+            Settlement(queue.keys, "extend", count, [(lease.id, ms) for lease in of_count])
             for count, of_count in by_count.items()
         ]
         sent_at = time.monotonic()

@@ -17,7 +17,7 @@ from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Defer, HandlerTimedOut
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import SingleJob
 from rsmq.worker.state.lane import Job, Lease
 from rsmq.worker.state.message_state import RUNNING
@@ -231,6 +231,6 @@ def _reject_unrun_result(result: Any, remedy: str) -> None:
         )
 
 
-def get_failure(job: Job, lease: Lease) -> Failure | None:
+def get_failure(job: Job, lease: Lease) -> HandlerFailure | None:
     """Return the failure of a message: its own, or that of its call."""
     return lease.failure if lease.failure is not None else job.failure

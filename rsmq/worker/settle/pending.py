@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from rsmq.worker.outcome import Outcome
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.lane import CellQueue, Lane, Lease
 
 
@@ -27,7 +27,7 @@ class Decision:
     queue: CellQueue
     lease: Lease
     outcome: Outcome
-    failure: Failure
+    failure: HandlerFailure
 
 
 class Kind(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from rsmq.worker.operations import Group, Receipt, count_unbegun, settle_messages
+from rsmq.worker.operations import Receipt, Settlement, count_unbegun, settle_messages
 from rsmq.worker.settle.settler import MESSAGES_PER_STEP
 from rsmq.worker.state.lane import Cell
 
@@ -44,9 +44,11 @@ def release_receipts(
                 earlier = rsmq.run(count_unbegun(keys, [id for id, _ in step]))
                 for (id, count), number in zip(step, earlier, strict=True):
                     groups.setdefault(count, []).append((id, number + 1))
-            settled = [Group(keys, action, count, ids) for count, ids in groups.items()]
+            settled = [Settlement(keys, action, count, ids) for count, ids in groups.items()]
             if hidden_ms:
-                settled += [Group(keys, "hide", count, [(id, hidden_ms)]) for id, count in step]
+                settled += [
+                    Settlement(keys, "hide", count, [(id, hidden_ms)]) for id, count in step
+                ]
             results = rsmq.run(settle_messages(cell.identity, settled))
             released += results[: len(step)].count(b"1")
     return released

@@ -22,7 +22,7 @@ from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import (
-    Group,
+    Settlement,
     dead_letter_messages,
     settle_messages,
 )
@@ -48,7 +48,7 @@ from rsmq.worker.settle.pending import (
     PendingWrites,
 )
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import SingleJob
 from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane, Lease
 from rsmq.worker.state.message_state import (
@@ -154,7 +154,7 @@ class Settler:
         kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
         self._add(kind, lease)
 
-    def decide_failure(self, queue: CellQueue, lease: Lease, failure: Failure) -> None:
+    def decide_failure(self, queue: CellQueue, lease: Lease, failure: HandlerFailure) -> None:
         """Decide the outcome of a message that could not be handled."""
         if change_message(lease, DECIDE):
             if failure.kind == "defer":
@@ -163,7 +163,7 @@ class Settler:
             self.add_decision(queue, lease, outcome, failure)
 
     def add_decision(
-        self, queue: CellQueue, lease: Lease, outcome: Outcome, failure: Failure
+        self, queue: CellQueue, lease: Lease, outcome: Outcome, failure: HandlerFailure
     ) -> None:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
         lease.failure = failure
@@ -264,7 +264,7 @@ class Settler:
                 writes.settlements.remove(kind, len(items))
                 self._finish_write(kind, items, results)
 
-    def _make_group(self, kind: Kind, items: list[Any]) -> Group:
+    def _make_group(self, kind: Kind, items: list[Any]) -> Settlement:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
         ids: list[Any]
         lane = kind.queue.lane
@@ -289,9 +289,9 @@ class Settler:
             ids = [lease.id for lease in leases]
             if kind.action == "unbegun":
                 ids = [(lease.id, lease.unbegun + 1) for lease in leases]
-        return Group(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
+        return Settlement(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
 
-    def _write_groups(self, cell: Cell, groups: list[Group]) -> list[bytes]:
+    def _write_groups(self, cell: Cell, groups: list[Settlement]) -> list[bytes]:
         """
         Write groups in one call, or one by one if a queue is broken. Return the digits of each.
         """
@@ -485,7 +485,7 @@ def _create_target(kind: DeadLetterKind) -> str | None:
     return None
 
 
-def _limit_deferrals(queue: CellQueue, lease: Lease, failure: Failure) -> Failure:
+def _limit_deferrals(queue: CellQueue, lease: Lease, failure: HandlerFailure) -> HandlerFailure:
     """Return the failure of a message, or another one if it was deferred too often."""
     seconds = queue.cell.seconds_since(lease.first_received_ms)
     if queue.lane.policy.may_defer(lease.unbegun, seconds, free=FREE_DEFERRALS):
@@ -510,7 +510,7 @@ def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
     return not lane.policy.may_defer(lease.unbegun, seconds)
 
 
-def _describe(failure: Failure) -> str:
+def _describe(failure: HandlerFailure) -> str:
     """Return type and text of the exception, as they are stored."""
     return f"{failure.cause_name}: {failure.cause_text}"
 

@@ -25,7 +25,7 @@ from rsmq.worker.outcome import (
     Unroutable,
     Withdrawn,
 )
-from rsmq.worker.state.failure import Failure, FailureKind
+from rsmq.worker.state.failure import FailureKind, HandlerFailure
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def read_error(error: BaseException, policy: Policy | None = None) -> Failure:
+def read_error(error: BaseException, policy: Policy | None = None) -> HandlerFailure:
     """
     Return an exception of a handler as plain data.
 
@@ -80,7 +80,7 @@ def read_error(error: BaseException, policy: Policy | None = None) -> Failure:
         return _Reader(error).read(policy)
     except BaseException:  # noqa: BLE001 - such as HandlerTimedOut of a signal handler
         name = _name_of(type(error))
-        return Failure("failed", RemoteError.create(name, "", is_final=False), name, "")
+        return HandlerFailure("failed", RemoteError.create(name, "", is_final=False), name, "")
 
 
 class _Reader:
@@ -102,7 +102,7 @@ class _Reader:
             self.has_failed = True
             return default
 
-    def read(self, policy: Policy | None) -> Failure:
+    def read(self, policy: Policy | None) -> HandlerFailure:
         """See ``read_error``."""
         error, kind = self._error, _find_kind(type(self._error))
         name, text = _name_of(type(error)), self.text(kind)
@@ -121,7 +121,7 @@ class _Reader:
                 fields = self._get(_read_fields, fields)
         trace = "" if kind in _WITHOUT_TRACEBACK else self._get(_read_traceback, "")
         self._get(_check_reading, None)
-        failure = Failure(
+        failure = HandlerFailure(
             kind, error, name, text, notes, after, is_final, cause_name, cause_text, trace, fields
         )
         return self._replace_error(failure) if self.has_failed else failure
@@ -134,7 +134,7 @@ class _Reader:
         self.has_failed = True  # the text has a class of its own
         return str.__getitem__(text, slice(_MAX_CHARACTERS)) if issubclass(type(text), str) else ""
 
-    def _replace_error(self, failure: Failure) -> Failure:
+    def _replace_error(self, failure: HandlerFailure) -> HandlerFailure:
         """Return the failure with an exception that can be read."""
         if not failure.traceback:
             frames = "".join(traceback.format_tb(_traceback_of(self._error)))
@@ -206,8 +206,8 @@ def make_error(
         kind: the class that decides the outcome; not "not_decodable".
         name: the name of the class of the other exception.
         text: its text.
-        after: see ``Failure``.
-        is_final: see ``Failure``.
+        after: see ``HandlerFailure``.
+        is_final: see ``HandlerFailure``.
     """
     if kind == "retry":
         return Retry(text, after=after)

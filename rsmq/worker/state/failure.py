@@ -19,7 +19,7 @@ _MAX_TEXT_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Failure:
+class HandlerFailure:
     """
     The exception of a handler as plain data.
 
@@ -52,7 +52,7 @@ class Failure:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def summarize(failure: Failure) -> str:
+def summarize(failure: HandlerFailure) -> str:
     """Return a failure as one line."""
     text = " ".join(failure.text.split())
     text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"

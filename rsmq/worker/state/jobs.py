@@ -13,7 +13,7 @@ from typing import Any
 from rsmq.codecs import Codec
 from rsmq.worker.delivery import Delivery, make_delivery
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.lane import CellQueue, Lease
 from rsmq.worker.state.message_state import (
     CALL_ABANDONED,
@@ -31,7 +31,7 @@ class _Deliverable:
 
     __slots__ = ()
 
-    failure: Failure | None
+    failure: HandlerFailure | None
 
     @property
     def attempt(self: Lease) -> int:
@@ -124,7 +124,7 @@ class SingleJob(_Deliverable):
         self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.failure: Failure | None = None
+        self.failure: HandlerFailure | None = None
         self.task: Any = None
 
     @property
@@ -165,7 +165,7 @@ class BatchMessage(_Deliverable):
         self.expires_at = single.expires_at
         self.unbegun = single.unbegun
         self.state = READY
-        self.failure: Failure | None = None
+        self.failure: HandlerFailure | None = None
 
     @property
     def job(self) -> BatchJob:
@@ -201,7 +201,7 @@ class BatchJob:
         self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.failure: Failure | None = None
+        self.failure: HandlerFailure | None = None
         self.task: Any = None
         self._leases = [BatchMessage(self, single) for single in singles]
 

@@ -23,7 +23,7 @@ from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.operations import Identity
 from rsmq.worker.outcome import Policy
-from rsmq.worker.state.failure import Failure
+from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.message_state import READY, CallState, MessageState
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
@@ -384,7 +384,7 @@ class Job(Protocol):
     received_at: float
     started_at: float | None
     ended_at: float | None
-    failure: Failure | None
+    failure: HandlerFailure | None
     call_state: CallState
     task: Any
     is_urgent: bool
