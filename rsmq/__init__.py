@@ -32,6 +32,7 @@ __all__ = [
     "CellsMismatch",
     "ClientClosed",
     "Codec",
+    "Confirm",
     "DeadLetterReason",
     "ExecutorEnded",
     "InvalidFormat",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         WorkerReplaced,
     )
     from rsmq.model import DeadLetterReason, Message, MessageCounts, QueueAttributes, StoredMessage
+    from rsmq.operations.confirmation import Confirm
     from rsmq.pyrsmq import RedisSMQ
 else:
     #: The module of each name. It is imported when the name is used first, so that ``import rsmq``
@@ -140,6 +142,7 @@ else:
                 "QueueAttributes",
                 "StoredMessage",
             ),
+            "rsmq.operations.confirmation": ("Confirm",),
             "rsmq.pyrsmq": ("RedisSMQ",),
         }.items()
         for name in names

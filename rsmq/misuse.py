@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 Method = TypeVar("Method", bound=Callable[..., None])
 
 
+class UnexpectedArgument(TypeError):
+    """The error of a method that finds wrong keyword arguments among its ``**old``."""
+
+
 def explain_arguments(init: Method) -> Method:
     """Add to the errors about wrong arguments of a client's constructor how to connect."""
 
@@ -20,7 +24,8 @@ def explain_arguments(init: Method) -> Method:
             init(self, *args, **options)
         except TypeError as error:
             trace = error.__traceback__
-            if trace is None or trace.tb_next is not None:  # not about the arguments of this call
+            is_of_this_call = trace is not None and trace.tb_next is None
+            if not is_of_this_call and not isinstance(error, UnexpectedArgument):
                 raise
             name = type(self).__name__
             raise TypeError(

@@ -6,7 +6,7 @@ The synchronous client of a set of cells, ``Cells``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from rsmq._sync.cell_client import CellClient
 from rsmq._sync.connect import callers_from_clients, callers_from_urls
@@ -35,8 +35,8 @@ from rsmq.operations.batches import (
     receive_leased,
     receive_messages,
 )
-from rsmq.operations.confirmation import DEFAULT_REPLICA_TIMEOUT
 from rsmq.operations.messages import delete_processed
+from rsmq.operations.old_confirmation import choose_confirm, take_old
 from rsmq.operations.replies import ReceivedMessages
 from rsmq.transport.retry import check_deadline
 from rsmq.wire.cells import check_set, join_id, join_ids, name_of_cell, split_id
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from redis.cluster import RedisCluster
 
     from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations.confirmation import Confirm
+    from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.transport.threads.caller import Caller
 
 T = TypeVar("T")
@@ -105,9 +107,8 @@ class Cells(OnlyWith):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> None:
         """
         Use existing clients of redis-py; close() leaves them open.
@@ -121,18 +122,15 @@ class Cells(OnlyWith):
                 cell.
             strict_names: as for ``RSMQ``.
             retry_deadline: as for ``RSMQ``.
-            min_replicas: as for ``RSMQ``.
-            replica_timeout: as for ``RSMQ``.
-            fsync: as for ``RSMQ``.
+            confirm: as for ``RSMQ``.
 
         Raises:
             InvalidFormat: an argument is not of a supported kind, ns has braces, or the number of
                 clients is neither 1 nor that of the cells.
             InvalidValue: a number is out of range.
         """
-        self._use_settings(
-            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
-        )
+        copies = choose_confirm(confirm, old, None)
+        self._use_settings(cells, ns, codec, realtime, strict_names, copies)
         deadline = check_deadline(retry_deadline)
         self._open(callers_from_clients(client, self._names, deadline))
 
@@ -147,9 +145,7 @@ class Cells(OnlyWith):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
         **options: Any,
     ) -> Self:
         """
@@ -165,9 +161,7 @@ class Cells(OnlyWith):
             realtime: as for the constructor.
             strict_names: as for the constructor.
             retry_deadline: as for the constructor.
-            min_replicas: as for the constructor.
-            replica_timeout: as for the constructor.
-            fsync: as for the constructor.
+            confirm: as for the constructor.
             options: as for ``RSMQ.from_url``, for all URLs.
 
         Raises:
@@ -176,9 +170,8 @@ class Cells(OnlyWith):
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
-        self._use_settings(
-            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
-        )
+        copies = choose_confirm(confirm, take_old(options), None)
+        self._use_settings(cells, ns, codec, realtime, strict_names, copies)
         deadline = check_deadline(retry_deadline)
         self._open(callers_from_urls(url, self._names, deadline, options))
         return self
@@ -190,9 +183,7 @@ class Cells(OnlyWith):
         codec: Codec,
         realtime: bool,  # noqa: FBT001
         strict_names: bool,  # noqa: FBT001
-        min_replicas: int,
-        replica_timeout: float | timedelta,
-        fsync: bool,  # noqa: FBT001
+        confirm: Confirm,
     ) -> None:
         self._ns, self._number = check_set(ns, cells)
         self._names = [name_of_cell(self._ns, index) for index in range(self._number)]
@@ -200,13 +191,17 @@ class Cells(OnlyWith):
             "codec": codec,
             "realtime": realtime,
             "strict_names": strict_names,
-            "min_replicas": min_replicas,
-            "replica_timeout": replica_timeout,
-            "fsync": fsync,
+            "confirm": confirm,
         }
 
     def _open(self, callers: Sequence[Caller]) -> None:
         self._engine = CellEngine(callers, self._names, self._settings)
+
+    def _confirm_for(self, confirm: Confirm | None, old: OldConfirmation) -> Confirm | None:
+        """Return the copies that a call waits for; None for those of this client."""
+        if confirm is None and not old:
+            return None
+        return choose_confirm(confirm, old, self._settings["confirm"])
 
     @property
     def engine(self) -> CellEngine:
@@ -391,10 +386,9 @@ class Cells(OnlyWith):
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> str:
         """
         Add a message to a queue, in one cell. One round trip.
@@ -412,9 +406,7 @@ class Cells(OnlyWith):
                 cells, the same dedup_id counts as another one.
             dedup_window: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
-            min_replicas: as for ``RSMQ.send_message``.
-            replica_timeout: as for ``RSMQ.send_message``.
-            fsync: as for ``RSMQ.send_message``.
+            confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
 
         Returns:
@@ -424,6 +416,7 @@ class Cells(OnlyWith):
             InvalidFormat: key is not such a text; or as ``RSMQ.send_message``, which has the
                 other errors too.
         """
+        copies = self._confirm_for(confirm, old)
         cell, id = self._send(
             choose_cell(self._number, key, (dedup_id,)),
             lambda client: client.send_message(
@@ -435,9 +428,7 @@ class Cells(OnlyWith):
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -455,10 +446,9 @@ class Cells(OnlyWith):
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none. They all go to one cell.
@@ -474,9 +464,7 @@ class Cells(OnlyWith):
                 all belong to one cell.
             dedup_window: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
-            min_replicas: as for ``RSMQ.send_messages``.
-            replica_timeout: as for ``RSMQ.send_messages``.
-            fsync: as for ``RSMQ.send_messages``.
+            confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
 
         Returns:
@@ -486,6 +474,7 @@ class Cells(OnlyWith):
             InvalidFormat: key is not a str; the dedup_ids belong to several cells; or as
                 ``RSMQ.send_messages``, which has the other errors too.
         """
+        copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         cell, ids = self._send(
@@ -499,9 +488,7 @@ class Cells(OnlyWith):
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -516,10 +503,9 @@ class Cells(OnlyWith):
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> dict[str, str]:
         """
         Add a message to each of several queues, in one cell: to all of them, or to none.
@@ -531,9 +517,7 @@ class Cells(OnlyWith):
             delay: as for ``RSMQ.publish``.
             deliver_at: as for ``RSMQ.publish``.
             codec: as for ``RSMQ.publish``.
-            min_replicas: as for ``RSMQ.publish``.
-            replica_timeout: as for ``RSMQ.publish``.
-            fsync: as for ``RSMQ.publish``.
+            confirm: as for ``RSMQ.publish``.
             timeout: as for ``RSMQ.publish``.
 
         Returns:
@@ -543,6 +527,7 @@ class Cells(OnlyWith):
             InvalidFormat: key is not a str; or as ``RSMQ.publish``, which has the other
                 errors too.
         """
+        copies = self._confirm_for(confirm, old)
         qnames = self._engine.queues(qnames).names
         cell, ids = self._send(
             choose_cell(self._number, key, None),
@@ -552,9 +537,7 @@ class Cells(OnlyWith):
                 delay=delay,
                 deliver_at=deliver_at,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -934,9 +917,8 @@ class Cells(OnlyWith):
         destination: str,
         ids: Iterable[str] | None = None,
         *,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Move messages to another queue of their cell. One atomic step for each of their cells.
@@ -945,9 +927,7 @@ class Cells(OnlyWith):
             messages: messages that were received from these cells; or the name of their queue.
             destination: as for ``RSMQ.move_messages``.
             ids: with a queue's name: their ids, as for ``delete_messages``.
-            min_replicas: as for ``RSMQ.move_messages``.
-            replica_timeout: as for ``RSMQ.move_messages``.
-            fsync: as for ``RSMQ.move_messages``.
+            confirm: as for ``RSMQ.move_messages``.
 
         Returns:
             The ids that were moved, with the numbers of their cells.
@@ -956,16 +936,12 @@ class Cells(OnlyWith):
             PartlyDone: some cells can't be reached.
             NotReplicated: the messages are moved, and some cells have not confirmed it in time.
         """
+        copies = self._confirm_for(confirm, old)
         return self._change(
             messages,
             ids,
             lambda client, of_cell, *of_ids: client.move_messages(
-                of_cell,
-                destination,
-                *of_ids,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                of_cell, destination, *of_ids, confirm=copies
             ),
         )
 
@@ -1211,9 +1187,8 @@ class Cells(OnlyWith):
         ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[tuple[str, str]]:
         """
         Send dead letters again as new messages, each in its cell.
@@ -1223,9 +1198,7 @@ class Cells(OnlyWith):
             destination: as for ``RSMQ.redrive_messages``.
             ids: as for ``RSMQ.redrive_messages``, with or without the numbers of their cells.
             max_messages: the maximum number of messages in all cells, from 1; None means all.
-            min_replicas: as for ``RSMQ.redrive_messages``.
-            replica_timeout: as for ``RSMQ.redrive_messages``.
-            fsync: as for ``RSMQ.redrive_messages``.
+            confirm: as for ``RSMQ.redrive_messages``.
 
         Returns:
             For each message its old and its new id, with the numbers of their cells.
@@ -1236,18 +1209,14 @@ class Cells(OnlyWith):
             NotReplicated: as for ``RSMQ.redrive_messages``; the cells after the one that was
                 not confirmed in time were not called.
         """
-        copies: Any = {
-            "min_replicas": min_replicas,
-            "replica_timeout": replica_timeout,
-            "fsync": fsync,
-        }
+        copies = self._confirm_for(confirm, old)
         if max_messages is not None:
             check_whole_number("max_messages", max_messages, 1, 10**9)
         if isinstance(dead_letter_queue, str) and ids is None:
             return self._engine.up_to(
                 max_messages,
                 lambda client, number: client.redrive_messages(
-                    dead_letter_queue, destination, max_messages=number, **copies
+                    dead_letter_queue, destination, max_messages=number, confirm=copies
                 ),
                 lambda cell, pair: (join_id(cell, pair[0]), join_id(cell, pair[1])),
             )
@@ -1258,7 +1227,7 @@ class Cells(OnlyWith):
 
         def redrive(client: CellClient, of_cell: Any, *of_ids: list[str]) -> list[str]:
             try:
-                pairs = client.redrive_messages(of_cell, destination, *of_ids, **copies)
+                pairs = client.redrive_messages(of_cell, destination, *of_ids, confirm=copies)
             except NotReplicated as error:
                 error.result = [id for pair in error.result for id in pair]
                 raise

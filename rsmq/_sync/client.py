@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
 from rsmq._sync.consuming import Consumer, Processing
 from rsmq.codecs import TEXT, Codec, check_codec
-from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show
+from rsmq.errors import ClientClosed, RSMQError
 from rsmq.misuse import OnlyWith, explain_arguments
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
 from rsmq.operations.batches import ReceiveInSteps
-from rsmq.operations.confirmation import (
-    DEFAULT_REPLICA_TIMEOUT,
-    Confirmation,
-    check_confirmation,
-)
+from rsmq.operations.confirmation import copies_of
 from rsmq.operations.lost_replies import LostReplies
+from rsmq.operations.old_confirmation import choose_confirm, take_old
 from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import TimeLimit, start_time_limit
 from rsmq.transport.origin import Origin
@@ -55,6 +52,8 @@ if TYPE_CHECKING:
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
+    from rsmq.operations.confirmation import Confirm
+    from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
@@ -114,9 +113,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> None: ...
     @overload
     def __init__(
@@ -128,9 +126,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> None: ...
     @explain_arguments
     def __init__(
@@ -142,9 +139,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> None:
         """
         Use an existing client. Its decode_responses and protocol version don't matter.
@@ -160,21 +156,17 @@ class RSMQ(OnlyWith, Generic[B_co]):
             retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries, and only
                 ``socket_timeout`` ends a call. The default is 5, or 30 with Redis Cluster and
                 Sentinel.
-            min_replicas: the number of replicas, 0 to 100, that must have confirmed the changes of
-                a send, publish, move or redrive before it returns; else it raises NotReplicated.
-            replica_timeout: how long such a call waits for them after its script has run: seconds,
-                0.001 to 60.
-            fsync: if True, the primary and these replicas must have written the changes to disk
-                (needs Redis 7.2 and appendonly yes).
+            confirm: the copies of its changes that a send, publish, move or redrive waits for, as
+                in ``Confirm(replicas=1)``; without them it raises NotReplicated. None waits for
+                none.
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: client, ns, codec or fsync is not of a supported kind.
-            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
-                of range.
+            InvalidFormat: client, ns, codec or confirm is not of a supported kind.
+            InvalidValue: retry_deadline is not a number, or is out of range.
         """
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
-        self._require_copies(min_replicas, replica_timeout, fsync)
+        self._use_confirm(choose_confirm(confirm, old, None))
         deadline = check_deadline(retry_deadline)
         self._use_caller(caller_from_client(client, self._namespace, deadline))
 
@@ -189,9 +181,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
         **options: Any,
     ) -> RSMQ[str]: ...
     @overload
@@ -205,9 +195,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
         **options: Any,
     ) -> RSMQ[D]: ...
     @classmethod
@@ -220,9 +208,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
         **options: Any,
     ) -> RSMQ[Any]:
         """
@@ -239,9 +225,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             realtime: as for the constructor.
             strict_names: as for the constructor.
             retry_deadline: as for the constructor.
-            min_replicas: as for the constructor.
-            replica_timeout: as for the constructor.
-            fsync: as for the constructor.
+            confirm: as for the constructor.
             options: redis-py's, such as ``username``, ``password``, ``ssl_ca_certs`` or
                 ``socket_timeout`` (seconds without any progress, default 5; a large batch on a
                 slow link may take longer). With ``max_connections`` the threads share a pool of
@@ -253,14 +237,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: url, options, ns, codec or fsync is not of a supported kind.
-            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
-                of range.
+            InvalidFormat: url, options, ns, codec or confirm is not of a supported kind.
+            InvalidValue: retry_deadline is not a number, or is out of range.
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
-        self._require_copies(min_replicas, replica_timeout, fsync)
+        self._use_confirm(choose_confirm(confirm, take_old(options), None))
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
@@ -281,34 +264,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
         self._closed = False
         self._losses = LostReplies()
 
-    def _require_copies(self, min_replicas: int, replica_timeout: Seconds, fsync: bool) -> None:  # noqa: FBT001
+    def _use_confirm(self, confirm: Confirm) -> None:
         """Set the copies that calls wait for by default."""
-        self._copies: dict[str, Any] = {
-            "min_replicas": min_replicas,
-            "replica_timeout": replica_timeout,
-            "fsync": fsync,
-        }
-        self._confirmation = check_confirmation(**self._copies)
+        self._confirm = confirm
+        self._copies = copies_of(confirm)
 
-    def _confirmation_for(
-        self,
-        min_replicas: int | None,
-        replica_timeout: Seconds | None,
-        fsync: bool | None,  # noqa: FBT001
-    ) -> Confirmation | None:
-        """Return what a call waits for: its own values, or those of the client."""
-        if min_replicas is None and replica_timeout is None and fsync is None:
-            return self._confirmation
-        own = {"min_replicas": min_replicas, "replica_timeout": replica_timeout, "fsync": fsync}
-        changed = {name: value for name, value in own.items() if value is not None}
-        confirmation = check_confirmation(**{**self._copies, **changed})
-        if confirmation is None and set(changed) == {"replica_timeout"}:
-            raise InvalidFormat(
-                "replica_timeout",
-                value=show(replica_timeout),
-                hint="It needs min_replicas or fsync.",
-            )
-        return confirmation
+    def _confirm_for(self, confirm: Confirm | None, old: OldConfirmation) -> Confirm | None:
+        """Return the copies that a call waits for: its own, or those of the client."""
+        if confirm is None and not old:
+            return self._copies
+        return copies_of(choose_confirm(confirm, old, self._confirm))
 
     def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
         """Return the time limit of a call that begins now."""
@@ -647,10 +612,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> str:
         """
         Add a message to a queue.
@@ -677,19 +641,17 @@ class RSMQ(OnlyWith, Generic[B_co]):
             dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
                 than retry_deadline, so that the last retry falls within the window.
             codec: the codec of this call; None uses the client's.
-            min_replicas: as for the constructor; None uses the client's.
-            replica_timeout: as for the constructor; None uses the client's.
-            fsync: as for the constructor; None uses the client's.
+            confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
-                connecting; it replaces the retry_deadline of the client. A replica_timeout is
-                added to it.
+                connecting; it replaces the retry_deadline of the client. The timeout of
+                confirm is added to it.
 
         Returns:
             The message's id.
 
         Raises:
             NotReplicated: it has run, and too few replicas have confirmed it in time.
-            NotPossible: fsync is set, and the server can't say what is on disk.
+            NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
                 str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
@@ -715,7 +677,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                confirmation=self._confirm_for(confirm, old),
                 limit=self._limit_for(timeout),
             )
         )
@@ -731,10 +693,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none.
@@ -755,9 +716,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             dedup_ids: for each body a deduplication id as for send_message, or None.
             dedup_window: as for send_message.
             codec: the codec of this call; None uses the client's.
-            min_replicas: as for the constructor; None uses the client's.
-            replica_timeout: as for the constructor; None uses the client's.
-            fsync: as for the constructor; None uses the client's.
+            confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
 
         Returns:
@@ -766,7 +725,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Raises:
             NotReplicated: it has run, and too few replicas have confirmed it in time.
-            NotPossible: fsync is set, and the server can't say what is on disk.
+            NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
                 str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
@@ -792,7 +751,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                confirmation=self._confirm_for(confirm, old),
                 limit=self._limit_for(timeout),
             )
         )
@@ -805,10 +764,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> dict[str, str]:
         """
         Add a message to each of several queues: to all of them, or to none.
@@ -822,9 +780,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             delay: seconds until it is visible, as for send_message; None uses each queue's delay.
             deliver_at: when it becomes visible, as for send_message.
             codec: the codec of this call; None uses the client's.
-            min_replicas: as for the constructor; None uses the client's.
-            replica_timeout: as for the constructor; None uses the client's.
-            fsync: as for the constructor; None uses the client's.
+            confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
 
         Returns:
@@ -832,7 +788,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Raises:
             NotReplicated: it has run, and too few replicas have confirmed it in time.
-            NotPossible: fsync is set, and the server can't say what is on disk.
+            NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: a name is None or empty, or qnames is empty.
             InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
                 aware datetime, or both delay and deliver_at are set.
@@ -852,7 +808,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 deliver_at=deliver_at,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                confirmation=self._confirm_for(confirm, old),
                 limit=self._limit_for(timeout),
             )
         )
@@ -1691,9 +1647,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[tuple[str, str]]:
         """
         Send dead letters again as new messages, when the cause of their failure is repaired.
@@ -1715,9 +1670,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 redriven even if they are in flight.
             max_messages: the maximum number of messages, from 1; None means all. Only without
                 messages and ids.
-            min_replicas: as for the constructor; None uses the client's.
-            replica_timeout: as for the constructor; None uses the client's.
-            fsync: as for the constructor; None uses the client's.
+            confirm: as for the constructor; None uses the client's.
 
         Returns:
             For each message that was redriven its old and its new id, in order, by destination; an
@@ -1726,7 +1679,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Raises:
             NotReplicated: too few replicas have confirmed a step in time. ``result`` has the
                 messages up to this step; the others are left in the dead-letter queue.
-            NotPossible: fsync is set, and the server can't say what is on disk.
+            NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: a name or id is empty, or dead_letter_queue is None; or destination is
                 None, a message has no reason that names its queue, and no queue or more than one
                 has such a policy.
@@ -1743,7 +1696,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 destination,
                 ids,
                 max_messages=max_messages,
-                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
+                confirmation=self._confirm_for(confirm, old),
             )
         )
 
@@ -1754,9 +1707,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         /,
         destination: str,
         *,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]: ...
     @overload
     def move_messages(
@@ -1766,9 +1718,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         destination: str,
         ids: Iterable[str],
         *,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]: ...
     def move_messages(
         self,
@@ -1777,9 +1728,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         destination: str,
         ids: Iterable[str] | None = None,
         *,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Move messages to another queue, with their ids and counters.
@@ -1794,16 +1744,14 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 messages are moved even if they are in flight.
             destination: the name of the queue that receives the messages.
             ids: each as for delete_message.
-            min_replicas: as for the constructor; None uses the client's.
-            replica_timeout: as for the constructor; None uses the client's.
-            fsync: as for the constructor; None uses the client's.
+            confirm: as for the constructor; None uses the client's.
 
         Returns:
             The ids that were moved, queue by queue in the order of the argument.
 
         Raises:
             NotReplicated: it has run, and too few replicas have confirmed it in time.
-            NotPossible: fsync is set, and the server can't say what is on disk.
+            NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: a name or id is None or empty.
             InvalidFormat: a name or id has other characters, an argument has the wrong type, or
                 source and destination are the same.
@@ -1816,7 +1764,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 messages,
                 destination,
                 ids,
-                self._confirmation_for(min_replicas, replica_timeout, fsync),
+                self._confirm_for(confirm, old),
             )
         )
 

@@ -56,9 +56,7 @@ class AsyncCellClient(AsyncRSMQ[Any]):
             realtime=settings["realtime"],
             strict_names=settings["strict_names"],
         )
-        self._require_copies(
-            settings["min_replicas"], settings["replica_timeout"], settings["fsync"]
-        )
+        self._use_confirm(settings["confirm"])
         self._use_caller(caller)
         self.message_class: type[CellMessage[Any]] = class_of(cell)
         self._own_deadline = retry_deadline

@@ -5,7 +5,7 @@ The asyncio client of a set of cells, ``AsyncCells``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from rsmq.cells.cell_client import AsyncCellClient
 from rsmq.cells.connect import async_callers_from_clients, async_callers_from_urls
@@ -34,8 +34,8 @@ from rsmq.operations.batches import (
     receive_leased,
     receive_messages,
 )
-from rsmq.operations.confirmation import DEFAULT_REPLICA_TIMEOUT
 from rsmq.operations.messages import delete_processed
+from rsmq.operations.old_confirmation import choose_confirm, take_old
 from rsmq.operations.replies import ReceivedMessages
 from rsmq.transport.retry import check_deadline
 from rsmq.wire.cells import check_set, join_id, join_ids, name_of_cell, split_id
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations.confirmation import Confirm
+    from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.transport.asyncio_.caller import AsyncCaller
 
 T = TypeVar("T")
@@ -104,9 +106,8 @@ class AsyncCells(OnlyAsyncWith):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> None:
         """
         Use existing clients of redis-py; close() leaves them open.
@@ -120,18 +121,15 @@ class AsyncCells(OnlyAsyncWith):
                 cell.
             strict_names: as for ``AsyncRSMQ``.
             retry_deadline: as for ``AsyncRSMQ``.
-            min_replicas: as for ``AsyncRSMQ``.
-            replica_timeout: as for ``AsyncRSMQ``.
-            fsync: as for ``AsyncRSMQ``.
+            confirm: as for ``AsyncRSMQ``.
 
         Raises:
             InvalidFormat: an argument is not of a supported kind, ns has braces, or the number of
                 clients is neither 1 nor that of the cells.
             InvalidValue: a number is out of range.
         """
-        self._use_settings(
-            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
-        )
+        copies = choose_confirm(confirm, old, None)
+        self._use_settings(cells, ns, codec, realtime, strict_names, copies)
         deadline = check_deadline(retry_deadline)
         self._open(async_callers_from_clients(client, self._names, deadline))
 
@@ -146,9 +144,7 @@ class AsyncCells(OnlyAsyncWith):
         realtime: bool = False,
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
-        min_replicas: int = 0,
-        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
-        fsync: bool = False,
+        confirm: Confirm | None = None,
         **options: Any,
     ) -> Self:
         """
@@ -164,9 +160,7 @@ class AsyncCells(OnlyAsyncWith):
             realtime: as for the constructor.
             strict_names: as for the constructor.
             retry_deadline: as for the constructor.
-            min_replicas: as for the constructor.
-            replica_timeout: as for the constructor.
-            fsync: as for the constructor.
+            confirm: as for the constructor.
             options: as for ``AsyncRSMQ.from_url``, for all URLs.
 
         Raises:
@@ -175,9 +169,8 @@ class AsyncCells(OnlyAsyncWith):
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
-        self._use_settings(
-            cells, ns, codec, realtime, strict_names, min_replicas, replica_timeout, fsync
-        )
+        copies = choose_confirm(confirm, take_old(options), None)
+        self._use_settings(cells, ns, codec, realtime, strict_names, copies)
         deadline = check_deadline(retry_deadline)
         self._open(async_callers_from_urls(url, self._names, deadline, options))
         return self
@@ -189,9 +182,7 @@ class AsyncCells(OnlyAsyncWith):
         codec: Codec,
         realtime: bool,  # noqa: FBT001
         strict_names: bool,  # noqa: FBT001
-        min_replicas: int,
-        replica_timeout: float | timedelta,
-        fsync: bool,  # noqa: FBT001
+        confirm: Confirm,
     ) -> None:
         self._ns, self._number = check_set(ns, cells)
         self._names = [name_of_cell(self._ns, index) for index in range(self._number)]
@@ -199,13 +190,17 @@ class AsyncCells(OnlyAsyncWith):
             "codec": codec,
             "realtime": realtime,
             "strict_names": strict_names,
-            "min_replicas": min_replicas,
-            "replica_timeout": replica_timeout,
-            "fsync": fsync,
+            "confirm": confirm,
         }
 
     def _open(self, callers: Sequence[AsyncCaller]) -> None:
         self._engine = AsyncCellEngine(callers, self._names, self._settings)
+
+    def _confirm_for(self, confirm: Confirm | None, old: OldConfirmation) -> Confirm | None:
+        """Return the copies that a call waits for; None for those of this client."""
+        if confirm is None and not old:
+            return None
+        return choose_confirm(confirm, old, self._settings["confirm"])
 
     @property
     def engine(self) -> AsyncCellEngine:
@@ -392,10 +387,9 @@ class AsyncCells(OnlyAsyncWith):
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> str:
         """
         Add a message to a queue, in one cell. One round trip.
@@ -413,9 +407,7 @@ class AsyncCells(OnlyAsyncWith):
                 cells, the same dedup_id counts as another one.
             dedup_window: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
-            min_replicas: as for ``AsyncRSMQ.send_message``.
-            replica_timeout: as for ``AsyncRSMQ.send_message``.
-            fsync: as for ``AsyncRSMQ.send_message``.
+            confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
 
         Returns:
@@ -425,6 +417,7 @@ class AsyncCells(OnlyAsyncWith):
             InvalidFormat: key is not such a text; or as ``AsyncRSMQ.send_message``, which has the
                 other errors too.
         """
+        copies = self._confirm_for(confirm, old)
         cell, id = await self._send(
             choose_cell(self._number, key, (dedup_id,)),
             lambda client: client.send_message(
@@ -436,9 +429,7 @@ class AsyncCells(OnlyAsyncWith):
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -456,10 +447,9 @@ class AsyncCells(OnlyAsyncWith):
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none. They all go to one cell.
@@ -475,9 +465,7 @@ class AsyncCells(OnlyAsyncWith):
                 all belong to one cell.
             dedup_window: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
-            min_replicas: as for ``AsyncRSMQ.send_messages``.
-            replica_timeout: as for ``AsyncRSMQ.send_messages``.
-            fsync: as for ``AsyncRSMQ.send_messages``.
+            confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
 
         Returns:
@@ -487,6 +475,7 @@ class AsyncCells(OnlyAsyncWith):
             InvalidFormat: key is not a str; the dedup_ids belong to several cells; or as
                 ``AsyncRSMQ.send_messages``, which has the other errors too.
         """
+        copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         cell, ids = await self._send(
@@ -500,9 +489,7 @@ class AsyncCells(OnlyAsyncWith):
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -517,10 +504,9 @@ class AsyncCells(OnlyAsyncWith):
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
         codec: Codec | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> dict[str, str]:
         """
         Add a message to each of several queues, in one cell: to all of them, or to none.
@@ -532,9 +518,7 @@ class AsyncCells(OnlyAsyncWith):
             delay: as for ``AsyncRSMQ.publish``.
             deliver_at: as for ``AsyncRSMQ.publish``.
             codec: as for ``AsyncRSMQ.publish``.
-            min_replicas: as for ``AsyncRSMQ.publish``.
-            replica_timeout: as for ``AsyncRSMQ.publish``.
-            fsync: as for ``AsyncRSMQ.publish``.
+            confirm: as for ``AsyncRSMQ.publish``.
             timeout: as for ``AsyncRSMQ.publish``.
 
         Returns:
@@ -544,6 +528,7 @@ class AsyncCells(OnlyAsyncWith):
             InvalidFormat: key is not a str; or as ``AsyncRSMQ.publish``, which has the other
                 errors too.
         """
+        copies = self._confirm_for(confirm, old)
         qnames = self._engine.queues(qnames).names
         cell, ids = await self._send(
             choose_cell(self._number, key, None),
@@ -553,9 +538,7 @@ class AsyncCells(OnlyAsyncWith):
                 delay=delay,
                 deliver_at=deliver_at,
                 codec=codec,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                confirm=copies,
             ),
             timeout,
         )
@@ -937,9 +920,8 @@ class AsyncCells(OnlyAsyncWith):
         destination: str,
         ids: Iterable[str] | None = None,
         *,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Move messages to another queue of their cell. One atomic step for each of their cells.
@@ -948,9 +930,7 @@ class AsyncCells(OnlyAsyncWith):
             messages: messages that were received from these cells; or the name of their queue.
             destination: as for ``AsyncRSMQ.move_messages``.
             ids: with a queue's name: their ids, as for ``delete_messages``.
-            min_replicas: as for ``AsyncRSMQ.move_messages``.
-            replica_timeout: as for ``AsyncRSMQ.move_messages``.
-            fsync: as for ``AsyncRSMQ.move_messages``.
+            confirm: as for ``AsyncRSMQ.move_messages``.
 
         Returns:
             The ids that were moved, with the numbers of their cells.
@@ -959,16 +939,12 @@ class AsyncCells(OnlyAsyncWith):
             PartlyDone: some cells can't be reached.
             NotReplicated: the messages are moved, and some cells have not confirmed it in time.
         """
+        copies = self._confirm_for(confirm, old)
         return await self._change(
             messages,
             ids,
             lambda client, of_cell, *of_ids: client.move_messages(
-                of_cell,
-                destination,
-                *of_ids,
-                min_replicas=min_replicas,
-                replica_timeout=replica_timeout,
-                fsync=fsync,
+                of_cell, destination, *of_ids, confirm=copies
             ),
         )
 
@@ -1216,9 +1192,8 @@ class AsyncCells(OnlyAsyncWith):
         ids: Iterable[str] | None = None,
         *,
         max_messages: int | None = None,
-        min_replicas: int | None = None,
-        replica_timeout: float | timedelta | None = None,
-        fsync: bool | None = None,
+        confirm: Confirm | None = None,
+        **old: Unpack[OldConfirmation],
     ) -> list[tuple[str, str]]:
         """
         Send dead letters again as new messages, each in its cell.
@@ -1228,9 +1203,7 @@ class AsyncCells(OnlyAsyncWith):
             destination: as for ``AsyncRSMQ.redrive_messages``.
             ids: as for ``AsyncRSMQ.redrive_messages``, with or without the numbers of their cells.
             max_messages: the maximum number of messages in all cells, from 1; None means all.
-            min_replicas: as for ``AsyncRSMQ.redrive_messages``.
-            replica_timeout: as for ``AsyncRSMQ.redrive_messages``.
-            fsync: as for ``AsyncRSMQ.redrive_messages``.
+            confirm: as for ``AsyncRSMQ.redrive_messages``.
 
         Returns:
             For each message its old and its new id, with the numbers of their cells.
@@ -1241,18 +1214,14 @@ class AsyncCells(OnlyAsyncWith):
             NotReplicated: as for ``AsyncRSMQ.redrive_messages``; the cells after the one that was
                 not confirmed in time were not called.
         """
-        copies: Any = {
-            "min_replicas": min_replicas,
-            "replica_timeout": replica_timeout,
-            "fsync": fsync,
-        }
+        copies = self._confirm_for(confirm, old)
         if max_messages is not None:
             check_whole_number("max_messages", max_messages, 1, 10**9)
         if isinstance(dead_letter_queue, str) and ids is None:
             return await self._engine.up_to(
                 max_messages,
                 lambda client, number: client.redrive_messages(
-                    dead_letter_queue, destination, max_messages=number, **copies
+                    dead_letter_queue, destination, max_messages=number, confirm=copies
                 ),
                 lambda cell, pair: (join_id(cell, pair[0]), join_id(cell, pair[1])),
             )
@@ -1263,7 +1232,7 @@ class AsyncCells(OnlyAsyncWith):
 
         async def redrive(client: AsyncCellClient, of_cell: Any, *of_ids: list[str]) -> list[str]:
             try:
-                pairs = await client.redrive_messages(of_cell, destination, *of_ids, **copies)
+                pairs = await client.redrive_messages(of_cell, destination, *of_ids, confirm=copies)
             except NotReplicated as error:
                 error.result = [id for pair in error.result for id in pair]
                 raise

@@ -5,98 +5,111 @@ Confirmation: the copies on replicas and on disk that a call waits for after its
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rsmq.errors import InvalidFormat, NotPossible, NotReplicated, show
-from rsmq.wire.limits import Seconds, check_duration, check_whole_number, to_seconds
+from rsmq.wire.limits import check_duration, check_whole_number, to_seconds
 
-DEFAULT_REPLICA_TIMEOUT = 1.0
+if TYPE_CHECKING:
+    from datetime import timedelta
 
+_DEFAULT_TIMEOUT_SECONDS = 1.0
 _MAX_REPLICAS = 100
 _MAX_TIMEOUT_SECONDS = 60
 _WAITAOF_VERSION = (7, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+@dataclass(frozen=True, slots=True, init=False)
+class Confirm:
     """
-    The copies that a call waits for.
+    The copies of its changes that a call waits for; without them in time it raises NotReplicated.
+
+    ``Confirm()`` waits for none: as the argument of a call, it replaces the copies of the client.
 
     Attributes:
-        replicas: the number of replicas that must have the changes.
-        timeout: how long to wait for them, seconds.
-        fsync: whether the primary and these replicas must have written the changes to disk.
+        replicas: the number of replicas, 0 to 100, that must have confirmed the changes.
+        timeout: how long the call waits for them after its script has run: seconds, 0.001 to 60.
+        fsync: whether the primary and these replicas must have written the changes to disk
+            (needs Redis 7.2 and appendonly yes).
     """
 
     replicas: int
     timeout: float
     fsync: bool
 
-    def command(self, seconds: float) -> tuple[bytes, ...]:
+    def __init__(
+        self,
+        *,
+        replicas: int | None = None,
+        timeout: float | timedelta = _DEFAULT_TIMEOUT_SECONDS,
+        fsync: bool = False,
+    ) -> None:
         """
-        Return the command that waits for the changes of a connection.
+        Check the values.
 
         Args:
-            seconds: how long it waits at most.
+            replicas: see the class; None is 0.
+            timeout: seconds, or a timedelta; see the class.
+            fsync: see the class.
+
+        Raises:
+            InvalidValue: replicas or timeout is out of range.
+            InvalidFormat: fsync is not a bool; or there is a timeout, and nothing to wait for.
         """
-        milliseconds = b"%d" % max(1, round(seconds * 1000))
-        if self.fsync:
-            return (b"WAITAOF", b"1", b"%d" % self.replicas, milliseconds)
-        return (b"WAIT", b"%d" % self.replicas, milliseconds)
-
-    def missing_from(self, reply: Any) -> str | None:
-        """
-        Return what a reply to the command lacks, as a text; None if it has all.
-
-        Args:
-            reply: the reply; an exception if the command failed.
-        """
-        if isinstance(reply, Exception):
-            return f"not confirmed, because the server answered: {reply}"
-        on_disk, replicas = reply if self.fsync else (1, reply)
-        missing = []
-        if replicas < self.replicas:
-            where = "written to disk by" if self.fsync else "confirmed by"
-            missing.append(f"{where} {replicas} of {self.replicas} replicas")
-        if not on_disk:
-            missing.append("not written to disk by the primary")
-        return " and ".join(missing) or None
-
-    def can_be_confirmed(self, reply: Any) -> bool:
-        """
-        Return whether the command may be sent again, because a reply to it lacks something.
-
-        A server that rejects the command rejects it again: the user has no right for it, for
-        example, or the server is not the primary any more.
-
-        Args:
-            reply: the reply; an exception if the command failed.
-        """
-        return not isinstance(reply, Exception) and self.missing_from(reply) is not None
+        if not isinstance(fsync, bool):
+            raise InvalidFormat("fsync", value=show(fsync), hint="Pass True or False.")
+        if timeout != _DEFAULT_TIMEOUT_SECONDS and replicas is None and not fsync:
+            raise InvalidFormat("timeout", value=timeout, hint="It needs replicas or fsync.")
+        values = {
+            "replicas": check_whole_number("replicas", replicas or 0, 0, _MAX_REPLICAS),
+            "timeout": check_duration("timeout", to_seconds(timeout), 0.001, _MAX_TIMEOUT_SECONDS),
+            "fsync": fsync,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # the class is frozen
 
 
-def check_confirmation(
-    min_replicas: object, replica_timeout: Seconds, fsync: object
-) -> Confirmation | None:
+def copies_of(confirm: Confirm) -> Confirm | None:
+    """Return the copies to wait for; None if there are none."""
+    return confirm if confirm.replicas or confirm.fsync else None
+
+
+def wait_command(confirm: Confirm, seconds: float) -> tuple[bytes, ...]:
+    """Return the command that waits, so many seconds at most, for changes of its connection."""
+    milliseconds = b"%d" % max(1, round(seconds * 1000))
+    if confirm.fsync:
+        return (b"WAITAOF", b"1", b"%d" % confirm.replicas, milliseconds)
+    return (b"WAIT", b"%d" % confirm.replicas, milliseconds)
+
+
+def missing_copies(confirm: Confirm, reply: Any) -> str | None:
     """
-    Check the copies that a call waits for, and return them; None if it waits for none.
+    Return which copies a reply to the command lacks, as a text; None if it has all.
 
     Args:
-        min_replicas: the number of replicas, 0 to 100.
-        replica_timeout: seconds, 0.001 to 60.
-        fsync: whether the changes must be on disk.
-
-    Raises:
-        InvalidValue: min_replicas or replica_timeout is out of range.
-        InvalidFormat: fsync is not a bool.
+        confirm: the copies.
+        reply: an exception if the command failed.
     """
-    replicas = check_whole_number("min_replicas", min_replicas, 0, _MAX_REPLICAS)
-    timeout = check_duration(
-        "replica_timeout", to_seconds(replica_timeout), 0.001, _MAX_TIMEOUT_SECONDS
-    )
-    if not isinstance(fsync, bool):
-        raise InvalidFormat("fsync", value=show(fsync), hint="Pass True or False.")
-    return Confirmation(replicas, timeout, fsync) if replicas or fsync else None
+    if isinstance(reply, Exception):
+        return f"not confirmed, because the server answered: {reply}"
+    on_disk, replicas = reply if confirm.fsync else (1, reply)
+    missing = []
+    if replicas < confirm.replicas:
+        where = "written to disk by" if confirm.fsync else "confirmed by"
+        missing.append(f"{where} {replicas} of {confirm.replicas} replicas")
+    if not on_disk:
+        missing.append("not written to disk by the primary")
+    return " and ".join(missing) or None
+
+
+def can_be_confirmed(confirm: Confirm, reply: Any) -> bool:
+    """
+    Return whether the command may be sent again, because a reply to it lacks copies.
+
+    A server that rejects the command rejects it again: the user has no right for it, for
+    example, or the server is not the primary any more.
+    """
+    return not isinstance(reply, Exception) and missing_copies(confirm, reply) is not None
 
 
 #: The commands whose replies ``check_disk`` needs.
@@ -136,7 +149,7 @@ def check_disk(replies: list[Any]) -> None:
         )
 
 
-def raise_unconfirmed(result: Any, confirmation: Confirmation, missing: str) -> None:
+def raise_unconfirmed(result: Any, confirm: Confirm, missing: str) -> None:
     """
     Raise the error of a call that ran, and was not confirmed in time.
 
@@ -145,10 +158,10 @@ def raise_unconfirmed(result: Any, confirmation: Confirmation, missing: str) -> 
 
     Args:
         result: the result of the call.
-        confirmation: the copies that it waited for.
+        confirm: the copies that it waited for.
         missing: what is missing.
     """
     changes = result[1] if isinstance(result, tuple) else result  # of a step of a redrive
     if not changes:
         return
-    raise NotReplicated(result, missing, confirmation.timeout)
+    raise NotReplicated(result, missing, confirm.timeout)

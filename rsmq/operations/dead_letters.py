@@ -22,7 +22,7 @@ from rsmq.errors import (
 from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes, StoredMessage
 from rsmq.operations.arguments import Receipts, check_batch, digits
-from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
@@ -112,7 +112,7 @@ def redrive_messages(
     ids: Iterable[str] | None = None,
     *,
     max_messages: int | None = None,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
 ) -> Steps[list[tuple[str, str]]]:
     """Send dead letters as new messages; the result is for each its old and its new id."""
     limit = None
@@ -178,7 +178,7 @@ class _Redrive:
     target: QueueKeys | None
     chosen: list[_Chosen] | None
     limit: int | None
-    confirmation: Confirmation | None
+    confirmation: Confirm | None
 
     def run(self, redriven: list[tuple[str, str]]) -> Steps[None]:
         """Redrive the messages, and add the old and the new id of each."""
@@ -406,7 +406,7 @@ def move_messages(
     messages: Iterable[Message] | str,
     destination: str,
     ids: Any,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
 ) -> Operation[list[str]]:
     """Move messages to another queue by receipts or bare ids; the result is the ids moved."""
     receipts = Receipts(namespace, messages, ids)

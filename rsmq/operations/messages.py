@@ -22,7 +22,7 @@ from rsmq.operations.arguments import (
     resolve_message,
 )
 from rsmq.operations.batches import release_messages
-from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
@@ -59,7 +59,7 @@ def send_message(
     dedup_id: str | None = None,
     dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[str]:
     """Add a message to a queue; the result is its id."""

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from rsmq.lua.load import Script
-from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.confirmation import Confirm
 from rsmq.operations.time_limit import TimeLimit
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Operation(Generic[T]):
     undo: Callable[[T], Operation[Any] | None] | None = None
     prelude: tuple[tuple[bytes, ...], ...] | None = None
     fallback: Operation[T] | None = None
-    confirmation: Confirmation | None = None
+    confirmation: Confirm | None = None
     packed: tuple[bytes, ...] | None = None
     retry_deadline: float | None = None
     limit: TimeLimit | None = None

@@ -20,7 +20,7 @@ from rsmq.operations.arguments import (
     encode_delay,
     resolve_queues,
 )
-from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
@@ -53,7 +53,7 @@ def send_messages(
     dedup_window: Seconds,
     codec: Codec,
     realtime: bool,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
     """Add messages to a queue, in order; the result is their ids."""
@@ -100,7 +100,7 @@ def publish(
     deliver_at: datetime | None,
     codec: Codec,
     realtime: bool,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[dict[str, str]]:
     """Add a message to each of several queues, or to none; the result is the ids by queue."""
@@ -130,7 +130,7 @@ def send_raws(
     largest: int,
     delay: bytes,
     channel: bytes,
-    confirmation: Confirmation | None = None,
+    confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
     """
@@ -160,7 +160,7 @@ def send_deduplicated(
     channel: bytes,
     dedup: tuple[bytes, bytes],
     *,
-    confirmation: Confirmation | None,
+    confirmation: Confirm | None,
     limit: TimeLimit | None,
 ) -> Operation[str]:
     """
@@ -223,7 +223,7 @@ class _Batch:
     largest: bytes
     delay: bytes
     channel: bytes
-    confirmation: Confirmation | None
+    confirmation: Confirm | None
     limit: TimeLimit | None
 
     def large_body(self) -> int:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from rsmq import RSMQ, AsyncRSMQ, NotReplicated
+from rsmq import RSMQ, AsyncRSMQ, Confirm, NotReplicated
 from scripts.benchmark.figures import percentile
 from scripts.benchmark.scale_calls import NS, compare_tasks, compare_threads
 from scripts.benchmark.scale_cells import compare_cells, keep_ledger
@@ -72,7 +72,7 @@ async def send_confirmed(rsmq: AsyncRSMQ) -> None:
     """Send messages that wait for a replica, until cancelled."""
     while True:
         try:
-            await rsmq.send_message("q", "x", min_replicas=1, replica_timeout=0.5)
+            await rsmq.send_message("q", "x", confirm=Confirm(replicas=1, timeout=0.5))
         except NotReplicated:
             await asyncio.sleep(0)
 

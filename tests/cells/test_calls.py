@@ -14,6 +14,7 @@ from rsmq import (
     BYTES,
     CellsMismatch,
     ClientClosed,
+    Confirm,
     InvalidFormat,
     InvalidValue,
     NotReplicated,
@@ -127,13 +128,13 @@ def test_batches_with_deduplication_ids_of_several_cells_are_refused(place, cell
     assert {cell_of(id) for id in ids} == {3}
 
 
-@pytest.mark.parametrize("min_replicas", [0, 1])
+@pytest.mark.parametrize("replicas", [0, 1])
 @pytest.mark.parametrize("is_batch", [False, True])
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("dedup_id", [None, "d"])
-def test_every_combination_of_a_send(place, cells, dedup_id, key, is_batch, min_replicas):
+def test_every_combination_of_a_send(place, cells, dedup_id, key, is_batch, replicas):
     """The server has no replica, so a confirmed send is stored, and raises with the ids."""
-    options = {"key": key, "min_replicas": min_replicas, "replica_timeout": 0.01}
+    options = {"key": key, "confirm": Confirm(replicas=replicas, timeout=0.01)}
 
     def send():
         try:
@@ -142,7 +143,7 @@ def test_every_combination_of_a_send(place, cells, dedup_id, key, is_batch, min_
                 return cells.send_messages("q", ["a", "b"], dedup_ids=dedup_ids, **options)
             return [cells.send_message("q", "a", dedup_id=dedup_id, **options)]
         except NotReplicated as error:
-            assert min_replicas
+            assert replicas
             return error.result if is_batch else [error.result]
 
     first, second = send(), send()
@@ -556,7 +557,7 @@ def test_moves_that_are_not_confirmed(place, cells, number):
     sent = [cells.send_message("q", "x") for _ in range(number)]
     messages = cells.receive_messages("q", 10)
     with pytest.raises(NotReplicated) as caught:
-        cells.move_messages(messages, "other", min_replicas=1, replica_timeout=0.01)
+        cells.move_messages(messages, "other", confirm=Confirm(replicas=1, timeout=0.01))
     assert sorted(caught.value.result) == sorted(sent)
     stored = {join_id(cell, id) for cell, ids in enumerate(place.bodies("other")) for id in ids}
     assert stored == set(sent)
@@ -568,7 +569,7 @@ def test_a_move_that_is_not_confirmed_while_a_cell_has_no_queue(place, cells):
     messages = cells.receive_messages("q", 10)
     place.raw.delete(f"{place.cell(4)}:other:Q")
     with pytest.raises(PartlyDone, match="not in 4 of 6") as caught:
-        cells.move_messages(messages, "other", min_replicas=1, replica_timeout=0.01)
+        cells.move_messages(messages, "other", confirm=Confirm(replicas=1, timeout=0.01))
     assert sorted(caught.value.result) == sorted(id for id in sent if cell_of(id) != 4)
     assert caught.value.__notes__ == [
         "Stored, but not confirmed by replicas, in these cells: "
@@ -582,9 +583,9 @@ def test_a_redrive_passes_over_cells_without_dead_letters(place, cells):
     key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 3)
     id = cells.send_message("dead", "x", key=key)
     with pytest.raises(NotReplicated, match="1 message redriven") as caught:
-        cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
+        cells.redrive_messages("dead", "q", confirm=Confirm(replicas=1, timeout=0.01))
     assert [old for old, _ in caught.value.result] == [id]
-    assert cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01) == []
+    assert cells.redrive_messages("dead", "q", confirm=Confirm(replicas=1, timeout=0.01)) == []
 
 
 def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
@@ -592,7 +593,7 @@ def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
     for _ in range(12):
         cells.send_message("dead", "x")
     with pytest.raises(NotReplicated, match="2 messages redriven; redrive again") as caught:
-        cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
+        cells.redrive_messages("dead", "q", confirm=Confirm(replicas=1, timeout=0.01))
     assert [len(of_cell) for of_cell in place.bodies("q")] == [2, 0, 0, 0, 0, 0]
     assert [len(of_cell) for of_cell in place.bodies("dead")] == [0, 2, 2, 2, 2, 2]
     stored = {join_id(0, id) for id in place.bodies("q")[0]}

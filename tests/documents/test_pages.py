@@ -24,6 +24,10 @@ NOT_RUN = {
     ("start.md", INSTALL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
     ("servers.md", "from rsmq import RSMQ"): "needs several servers; test_servers_page.py runs it",
+    (
+        "servers.md",
+        "from rsmq import RSMQ, Confirm",
+    ): "needs a replica; test_servers_page.py runs it",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",

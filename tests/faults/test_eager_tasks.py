@@ -9,7 +9,7 @@ from asyncio import tasks as asyncio_tasks
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq import AsyncRSMQ
+from rsmq import AsyncRSMQ, Confirm
 from tests.servers import Server, redis_7
 
 
@@ -97,7 +97,7 @@ def test_a_client_works_after_a_failed_connect_over_a_unix_socket(run, stopped):
                 for each in await asyncio.gather(*calls, return_exceptions=True):
                     assert isinstance(each, redis_errors.ConnectionError)
                 with pytest.raises(redis_errors.ConnectionError):
-                    await client.send_message("q", "m", min_replicas=1)
+                    await client.send_message("q", "m", confirm=Confirm(replicas=1))
             await asyncio.to_thread(stopped.start)
             await client.create_queue("q")
             id = await client.send_message("q", "m")

@@ -9,7 +9,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from rsmq import BYTES, RSMQ, AsyncRSMQ, MessageTooLong, NotReplicated
+from rsmq import BYTES, RSMQ, AsyncRSMQ, Confirm, MessageTooLong, NotReplicated
 from rsmq.transport.asyncio_ import multiplexed
 from tests.servers import Server, redis_7
 
@@ -22,7 +22,7 @@ SENDS = {
     "dedup_id": lambda client: client.send_message("q", TOO_LARGE, dedup_id="d"),
     "send_messages": lambda client: client.send_messages("q", [TOO_LARGE, b"small"]),
     "publish": lambda client: client.publish(["q"], TOO_LARGE),
-    "confirmed": lambda client: client.send_message("q", TOO_LARGE, min_replicas=1),
+    "confirmed": lambda client: client.send_message("q", TOO_LARGE, confirm=Confirm(replicas=1)),
 }
 
 
@@ -123,7 +123,9 @@ def test_large_bodies_are_sent_on_connections_of_their_own_which_are_closed(serv
         async with AsyncRSMQ.from_url(server.url, ns=ns, codec=BYTES, client_name=name) as client:
             await client.create_queue("q", maxsize=-1)
             calls = [client.send_message("q", TOO_LARGE) for _ in range(3)]
-            calls.append(client.send_message("q", TOO_LARGE, min_replicas=1, replica_timeout=0.01))
+            calls.append(
+                client.send_message("q", TOO_LARGE, confirm=Confirm(replicas=1, timeout=0.01))
+            )
             *ids, unconfirmed = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(unconfirmed, NotReplicated)
             assert await client.send_message("q", b"small")
@@ -162,7 +164,9 @@ def test_the_connection_of_a_large_body_is_freed_when_it_is_closed(
                     await client.send_message("q", TOO_LARGE)
                     continue
                 with pytest.raises(NotReplicated):
-                    await client.send_message("q", TOO_LARGE, min_replicas=1, replica_timeout=0.01)
+                    await client.send_message(
+                        "q", TOO_LARGE, confirm=Confirm(replicas=1, timeout=0.01)
+                    )
             for _ in range(200):
                 gc.collect()
                 if alive() == 1:

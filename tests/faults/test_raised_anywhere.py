@@ -11,7 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from rsmq import RSMQ, AsyncRSMQ, ClientClosed, NotReplicated
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Confirm, NotReplicated
 from rsmq.transport import commands
 from rsmq.transport.asyncio_ import (
     attempts,
@@ -149,7 +149,7 @@ AROUND = tuple(
 
 @pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
 @pytest.mark.parametrize(
-    "options", [{}, {"min_replicas": 1, "replica_timeout": 0.001}], ids=["plain", "confirmed"]
+    "options", [{}, {"confirm": Confirm(replicas=1, timeout=0.001)}], ids=["plain", "confirmed"]
 )
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "handed in"])
 def test_each_call_gets_its_own_reply_or_an_error_above_the_connection(

@@ -1,14 +1,16 @@
-"""Calls that wait for replicas and disks: min_replicas=, replica_timeout= and fsync=."""
+"""Calls that wait for replicas and disks: confirm=."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import math
+import pickle
 import random
 import threading
 from collections import Counter
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 import redis
@@ -17,12 +19,14 @@ import redis.asyncio
 from rsmq import (
     RSMQ,
     AsyncRSMQ,
+    Confirm,
     InvalidFormat,
     InvalidValue,
     NotPossible,
     NotReplicated,
 )
-from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.confirmation import wait_command
+from rsmq.transport.asyncio_ import group_commit
 from tests.blocking import Blocking
 from tests.engines import engine_path, installed_engine_path
 from tests.expect import refused
@@ -45,7 +49,7 @@ class Place:
         self.kind = kind
         self._runner = asyncio.Runner() if "asyncio" in kind else None
         self._closing = []
-        self.rsmq = self.client(min_replicas=1)
+        self.rsmq = self.client(confirm=Confirm(replicas=1))
 
     @property
     def url(self):
@@ -154,7 +158,7 @@ def test_confirmed_call_returns_its_result(place, name):
 @pytest.mark.parametrize("name", WRITES)
 def test_call_that_no_replica_confirms_raises_what_it_has_stored(place, name):
     with frozen_replica(place), pytest.raises(NotReplicated) as caught:
-        WRITES[name](place.rsmq, replica_timeout=0.05)
+        WRITES[name](place.rsmq, confirm=Confirm(replicas=1, timeout=0.05))
 
     stored = place.bodies()
     assert len(stored) == (2 if "messages" in name else 1)
@@ -174,10 +178,10 @@ def test_call_that_no_replica_confirms_raises_what_it_has_stored(place, name):
 
 def test_a_redrive_ends_with_the_first_step_that_is_not_confirmed(place):
     for _ in range(3):
-        place.rsmq.send_messages("other", ["x"] * 500, min_replicas=0)
+        place.rsmq.send_messages("other", ["x"] * 500, confirm=Confirm())
     redriven = "1,000 messages redriven"
     with frozen_replica(place), pytest.raises(NotReplicated, match=redriven) as caught:
-        place.rsmq.redrive_messages("other", "q", replica_timeout=0.05)
+        place.rsmq.redrive_messages("other", "q", confirm=Confirm(replicas=1, timeout=0.05))
 
     assert len(caught.value.result) == len(place.bodies()) == 1000
     assert len(place.bodies("other")) == 500
@@ -188,14 +192,14 @@ def test_move_and_redrive_are_confirmed(place):
 
     assert place.rsmq.move_messages("q", "other", ids[:2]) == ids[:2]
     with frozen_replica(place), pytest.raises(NotReplicated) as caught:
-        place.rsmq.move_messages("q", "other", ids[2:], replica_timeout=0.05)
+        place.rsmq.move_messages("q", "other", ids[2:], confirm=Confirm(replicas=1, timeout=0.05))
     assert caught.value.result == ids[2:]
     assert place.bodies("other") == [b"a", b"b", b"c"]
 
     redriven = place.rsmq.redrive_messages("other", "q", max_messages=1)
     assert [old for old, _ in redriven] == ids[:1]
     with frozen_replica(place), pytest.raises(NotReplicated) as caught:
-        place.rsmq.redrive_messages("other", "q", replica_timeout=0.05)
+        place.rsmq.redrive_messages("other", "q", confirm=Confirm(replicas=1, timeout=0.05))
     assert [old for old, _ in caught.value.result] == ids[1:]
     assert place.bodies("q") == [b"a", b"b", b"c"]
     assert place.bodies("other") == []
@@ -205,17 +209,27 @@ def test_calls_that_change_nothing_need_no_confirmation(place):
     """Even if earlier changes of their connection are not confirmed."""
     with frozen_replica(place):
         with pytest.raises(NotReplicated):
-            place.rsmq.send_message("q", "a", replica_timeout=0.05)
-        assert place.rsmq.move_messages("q", "other", ["a" * 32], replica_timeout=0.05) == []
-        assert place.rsmq.redrive_messages("other", "q", replica_timeout=0.05) == []
+            place.rsmq.send_message("q", "a", confirm=Confirm(replicas=1, timeout=0.05))
+        assert (
+            place.rsmq.move_messages(
+                "q", "other", ["a" * 32], confirm=Confirm(replicas=1, timeout=0.05)
+            )
+            == []
+        )
+        assert (
+            place.rsmq.redrive_messages("other", "q", confirm=Confirm(replicas=1, timeout=0.05))
+            == []
+        )
 
 
 def test_repeated_dedup_id_is_not_confirmed_by_a_replica_that_lacks_the_message(place):
     with frozen_replica(place):
         for _ in range(3):
             with pytest.raises(NotReplicated) as caught:
-                place.rsmq.send_message("q", "a", dedup_id="1", replica_timeout=0.05)
-        other = place.client(min_replicas=1, replica_timeout=0.05)
+                place.rsmq.send_message(
+                    "q", "a", dedup_id="1", confirm=Confirm(replicas=1, timeout=0.05)
+                )
+        other = place.client(confirm=Confirm(replicas=1, timeout=0.05))
         with pytest.raises(NotReplicated):  # on a connection that has written nothing
             other.send_message("q", "a", dedup_id="1")
 
@@ -245,7 +259,7 @@ def test_a_rejected_wait_is_not_repeated(place):
     place.group.primary.ask("ACL", "SETUSER", "default", "-wait")
     try:
         with pytest.raises(NotReplicated, match=r"server answered: .*permission") as caught:
-            place.rsmq.send_message("q", "a", replica_timeout=50)
+            place.rsmq.send_message("q", "a", confirm=Confirm(replicas=1, timeout=50))
     finally:
         place.group.primary.ask("ACL", "SETUSER", "default", "+@all")
 
@@ -258,20 +272,20 @@ def test_settings_of_a_call_replace_those_of_the_client(place):
     plain = place.client()
     before = calls_of("wait", place.group)
     plain.send_message("q", "a")
-    place.rsmq.send_message("q", "b", min_replicas=0)
+    place.rsmq.send_message("q", "b", confirm=Confirm())
     assert calls_of("wait", place.group) == before
 
-    plain.send_message("q", "c", min_replicas=1)
+    plain.send_message("q", "c", confirm=Confirm(replicas=1))
     assert calls_of("wait", place.group) > before
     with pytest.raises(NotReplicated):
-        plain.send_message("q", "d", min_replicas=2, replica_timeout=0.05)
+        plain.send_message("q", "d", confirm=Confirm(replicas=2, timeout=0.05))
     assert place.bodies() == [b"a", b"b", b"c", b"d"]
 
 
 def test_other_calls_have_no_such_setting(place):
     for call in (
-        lambda: place.rsmq.receive_message("q", min_replicas=1),
-        lambda: place.rsmq.delete_message("q", "a" * 32, min_replicas=1),
+        lambda: place.rsmq.receive_message("q", confirm=Confirm(replicas=1)),
+        lambda: place.rsmq.delete_message("q", "a" * 32, confirm=Confirm(replicas=1)),
         lambda: place.rsmq.purge_queue("q", fsync=True),
     ):
         with pytest.raises(TypeError):
@@ -281,22 +295,34 @@ def test_other_calls_have_no_such_setting(place):
 @pytest.mark.parametrize(
     ("kind", "options", "text"),
     [
-        (InvalidValue, {"min_replicas": -1}, "min_replicas must be between 0 and 100"),
-        (InvalidValue, {"min_replicas": 101}, "min_replicas must be between 0 and 100"),
-        (InvalidValue, {"min_replicas": "1"}, "min_replicas must be between 0 and 100"),
-        (InvalidValue, {"replica_timeout": 0}, "replica_timeout must be between 0.001 and 60"),
-        (InvalidValue, {"replica_timeout": 61}, "replica_timeout must be between 0.001 and 60"),
+        (InvalidValue, {"replicas": -1}, "replicas must be between 0 and 100"),
+        (InvalidValue, {"replicas": 101}, "replicas must be between 0 and 100"),
+        (InvalidValue, {"replicas": "1"}, "replicas must be between 0 and 100"),
+        (InvalidValue, {"replicas": 1, "timeout": 0}, "timeout must be between 0.001 and 60"),
+        (InvalidValue, {"replicas": 1, "timeout": 61}, "timeout must be between 0.001 and 60"),
         (InvalidFormat, {"fsync": 1}, "Invalid fsync format"),
+        (InvalidFormat, {"timeout": 5}, "Invalid timeout format"),
     ],
 )
-def test_wrong_settings_are_refused_and_change_nothing(sentinels, kind, options, text):
-    with RSMQ.from_url(sentinels.url, ns="wrong") as rsmq:
-        with refused(kind, text):
-            rsmq.send_message("q", "a", **options)
-        with refused(InvalidFormat, "Invalid replica_timeout format"):
-            rsmq.send_message("q", "a", replica_timeout=1)
+def test_wrong_copies_are_refused(kind, options, text):
     with refused(kind, text):
-        RSMQ.from_url(sentinels.url, ns="wrong", **options)
+        Confirm(**options)
+
+
+def test_copies_are_a_plain_value():
+    copies = Confirm(replicas=2, timeout=timedelta(seconds=3))
+
+    assert (copies.replicas, copies.timeout, copies.fsync) == (2, 3.0, False)
+    assert copies == pickle.loads(pickle.dumps(copies)) == Confirm(replicas=2, timeout=3)
+    assert Confirm(replicas=0, timeout=3) != Confirm() == Confirm(replicas=0)
+
+
+def test_wrong_confirm_is_refused_and_changes_nothing(sentinels):
+    text = "Invalid confirm format"
+    with RSMQ.from_url(sentinels.url, ns="wrong") as rsmq, refused(InvalidFormat, text):
+        rsmq.send_message("q", "a", confirm=1)
+    with refused(InvalidFormat, text):
+        RSMQ.from_url(sentinels.url, ns="wrong", confirm=1)
     with sentinels.raw() as raw:
         assert raw.keys("wrong*") == []
 
@@ -305,7 +331,9 @@ def test_concurrent_calls_of_an_event_loop_wait_together(sentinels):
     sentinels.heal()
 
     async def send():
-        async with AsyncRSMQ.from_url(sentinels.url, ns="together", min_replicas=1) as rsmq:
+        async with AsyncRSMQ.from_url(
+            sentinels.url, ns="together", confirm=Confirm(replicas=1)
+        ) as rsmq:
             await rsmq.create_queue("q")
             before = calls_of("wait", sentinels)
             ids = await asyncio.gather(*(rsmq.send_message("q", "a") for _ in range(500)))
@@ -324,14 +352,14 @@ def test_call_that_waits_blocks_no_other(sentinels):
         async with AsyncRSMQ.from_url(sentinels.url, ns="beside") as rsmq:
             await rsmq.create_queue("q")
             confirmed = asyncio.ensure_future(
-                rsmq.send_message("q", "a", min_replicas=2, replica_timeout=50)
+                rsmq.send_message("q", "a", confirm=Confirm(replicas=2, timeout=50))
             )
             while not await rsmq.get_queue_attributes("q"):
                 await asyncio.sleep(0.01)
             for _ in range(300):
                 await rsmq.count_messages("q")
             # Another confirmed call is sent between two commands that wait.
-            await rsmq.send_message("q", "b", min_replicas=1, replica_timeout=50)
+            await rsmq.send_message("q", "b", confirm=Confirm(replicas=1, timeout=50))
             assert not confirmed.done()
             confirmed.cancel()
 
@@ -348,7 +376,7 @@ def test_program_that_cancels_all_other_tasks_ends_confirmed_calls(sentinels, se
         async with AsyncRSMQ.from_url(sentinels.url, ns=ns) as rsmq:
             await rsmq.create_queue("q")
             send = asyncio.ensure_future(
-                rsmq.send_message("q", "a", min_replicas=2, replica_timeout=50)
+                rsmq.send_message("q", "a", confirm=Confirm(replicas=2, timeout=50))
             )
             while not (await rsmq.get_queue_attributes("q")).messages:
                 await asyncio.sleep(0.01)
@@ -378,7 +406,9 @@ def test_connection_that_breaks_while_a_call_waits(sentinels, dedup_id):
 
         def send():
             try:
-                rsmq.send_message("q", "a", min_replicas=1, replica_timeout=3, dedup_id=dedup_id)
+                rsmq.send_message(
+                    "q", "a", confirm=Confirm(replicas=1, timeout=3), dedup_id=dedup_id
+                )
             except NotReplicated as error:
                 caught.append(error)
 
@@ -423,14 +453,14 @@ def test_fsync_waits_for_the_disk(disk_server, mode):
     url = f"redis://127.0.0.1:{disk_server.port}/0"
 
     async def send():
-        async with AsyncRSMQ.from_url(url, ns=mode, fsync=True) as rsmq:
+        async with AsyncRSMQ.from_url(url, ns=mode, confirm=Confirm(fsync=True)) as rsmq:
             await rsmq.create_queue("q")
             return await asyncio.gather(*(rsmq.send_message("q", "a") for _ in range(20)))
 
     if mode == "asyncio":
         ids = asyncio.run(send())
     else:
-        with RSMQ.from_url(url, ns=mode, fsync=True) as rsmq:
+        with RSMQ.from_url(url, ns=mode, confirm=Confirm(fsync=True)) as rsmq:
             rsmq.create_queue("q")
             ids = [rsmq.send_message("q", "a") for _ in range(20)]
 
@@ -457,7 +487,7 @@ def test_fsync_is_refused_before_anything_is_sent(disk_server, sentinels, engine
             rsmq = RSMQ.from_url(url, ns="disk")
         rsmq.create_queue("q", exist_ok=True)
         with refused(NotPossible, text):
-            rsmq.send_message("q", "a", fsync=True)
+            rsmq.send_message("q", "a", confirm=Confirm(fsync=True))
         assert rsmq.count_messages("q").visible == 0
         rsmq.close()
         runner.close()
@@ -499,7 +529,7 @@ def _lose_primary(group, chance, total_sent, total_lost):
             # The last ones are more than the socket buffers hold, from which the replica would
             # still read them.
             kind = chance.choice(list(sent)) if number < 120 else "plain"
-            copies = {"min_replicas": 1, "replica_timeout": 0.02} if kind == "confirmed" else {}
+            copies = {"confirm": Confirm(replicas=1, timeout=0.02)} if kind == "confirmed" else {}
             body = f"{number}:{'x' * 200_000}"
             try:
                 rsmq.send_message("q", body, **copies)
@@ -520,22 +550,21 @@ def _lose_primary(group, chance, total_sent, total_lost):
 def test_the_wait_for_replicas_is_as_long_as_asked(server, monkeypatch):
     """The calls of an event loop wait in steps; together these take no longer."""
     asked = []
-    command = Confirmation.command
 
-    def record(self, seconds):
+    def record(confirm, seconds):
         asked.append(seconds)
-        return command(self, seconds)
+        return wait_command(confirm, seconds)
 
-    monkeypatch.setattr(Confirmation, "command", record)
+    monkeypatch.setattr(group_commit, "wait_command", record)
 
     async def send():
         async with AsyncRSMQ.from_url(server.url, ns="waits") as rsmq:
             await rsmq.create_queue("q")
             with pytest.raises(NotReplicated):
-                await rsmq.send_message("q", "a", min_replicas=1, replica_timeout=0.25)
+                await rsmq.send_message("q", "a", confirm=Confirm(replicas=1, timeout=0.25))
             asked.clear()
             with pytest.raises(NotReplicated):
-                await rsmq.send_message("q", "b", min_replicas=1, replica_timeout=0.25)
+                await rsmq.send_message("q", "b", confirm=Confirm(replicas=1, timeout=0.25))
             assert sum(asked) < 0.35
             await rsmq.delete_queue("q")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rsmq import RSMQ, Cells, NotReplicated
+from rsmq import RSMQ, Cells, Confirm, NotReplicated
 from rsmq.doctor import examine
 from rsmq.doctor.operations import examine_rights
 from rsmq.worker import Worker, list_workers
@@ -94,12 +94,12 @@ def test_producer_that_waits_for_replicas_needs_wait(sentinels, log_in):
         admin.create_queue("q", exist_ok=True)
     # The user is one of the primary. The Sentinels are asked without a user.
     url = log_in([sentinels.primary], sentinels.url, ns, f"{PRODUCER} +role +wait")
-    with RSMQ.from_url(url, ns=ns, min_replicas=1) as rsmq:
+    with RSMQ.from_url(url, ns=ns, confirm=Confirm(replicas=1)) as rsmq:
         assert rsmq.send_message("q", "a")
 
     url = log_in([sentinels.primary], sentinels.url, ns, PRODUCER)
     refused = pytest.raises(NotReplicated, match="not confirmed, because the server answered")
-    with RSMQ.from_url(url, ns=ns, min_replicas=1, replica_timeout=0.01) as rsmq, refused:
+    with RSMQ.from_url(url, ns=ns, confirm=Confirm(replicas=1, timeout=0.01)) as rsmq, refused:
         rsmq.send_message("q", "a")
 
 
@@ -176,7 +176,7 @@ def test_consumers_of_cells_on_a_cluster_need_their_records(cluster, log_in):
         keys = "{rights-c.*"
         url = log_in(cluster.nodes, cluster.url, "", rules, keys)
         with Cells.from_url(url, ns="rights-c", cells=3) as cells:
-            id = cells.send_message("q", "a", min_replicas=1, replica_timeout=10)
+            id = cells.send_message("q", "a", confirm=Confirm(replicas=1, timeout=10))
             message = cells.receive_message("q", wait=10, vt=0)
             assert message.id == id
             assert cells.receive_messages("q", 5) == []

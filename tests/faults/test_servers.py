@@ -22,6 +22,7 @@ from rsmq import (
     RSMQ,
     TEXT,
     AsyncRSMQ,
+    Confirm,
     InvalidValue,
     MessageTooLong,
     NotReplicated,
@@ -741,7 +742,7 @@ def test_a_call_of_a_hung_server_logs_a_warning_before_it_ends(hung, caplog, mon
 SENDS = [
     lambda rsmq, **options: rsmq.send_message("q", "m", **options),
     lambda rsmq, **options: rsmq.send_message("q", "m", dedup_id="d", **options),
-    lambda rsmq, **options: rsmq.send_message("q", "m", min_replicas=1, replica_timeout=0.1,
+    lambda rsmq, **options: rsmq.send_message("q", "m", confirm=Confirm(replicas=1, timeout=0.1),
                                               **options),
     lambda rsmq, **options: rsmq.send_messages("q", ["m", "n"], **options),
     lambda rsmq, **options: rsmq.send_messages("q", ["m" * 10_000] * 2, **options),

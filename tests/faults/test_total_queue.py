@@ -39,11 +39,13 @@ _GROWTH_BYTES = 2000
 class Fleet:
     """The processes of a run, which write ledgers into a folder."""
 
-    def __init__(self, group, folder, min_replicas, consumers, seed):
+    def __init__(self, group, folder, confirmed_replicas, consumers, seed):
         self.processes = []
         self._paths = [folder / f"producer{number}.jsonl" for number in range(len(_PRODUCERS))]
         for path, kind in zip(self._paths, _PRODUCERS, strict=True):
-            self._start("producer", group.url, _NS, path, kind, min_replicas, f"{seed} {path.stem}")
+            self._start(
+                "producer", group.url, _NS, path, kind, confirmed_replicas, f"{seed} {path.stem}"
+            )
         self.producers = list(self.processes)
         for number in range(consumers):
             self._start("consumer", group.url, _NS, folder / f"consumer{number}.jsonl")
@@ -140,11 +142,13 @@ FAULTS = (
 
 @pytest.mark.timeout(scaled(180, 3600))
 @pytest.mark.parametrize(
-    ("replicas", "min_replicas", "consumers"),
+    ("replicas", "confirmed_replicas", "consumers"),
     # Without consumers all messages are left: then no message that is lost was received before.
     [(1, 1, 2), *([(1, 1, 0), (2, 2, 2), (2, 2, 0), (2, 1, 0)] if SOAK else [])],
 )
-def test_ledgers_agree_with_the_queue_after_failovers(tmp_path, replicas, min_replicas, consumers):
+def test_ledgers_agree_with_the_queue_after_failovers(
+    tmp_path, replicas, confirmed_replicas, consumers
+):
     seed = os.environ.get("RSMQ_SOAK_SEED", "1")
     chance = random.Random(seed)
     faults = [chance.choice(FAULTS) for _ in range(scaled(1, 20))]
@@ -158,7 +162,7 @@ def test_ledgers_agree_with_the_queue_after_failovers(tmp_path, replicas, min_re
             busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             cleanup.callback(busy.wait)
             cleanup.callback(busy.kill)
-        fleet = Fleet(group, tmp_path, min_replicas, consumers, seed)
+        fleet = Fleet(group, tmp_path, confirmed_replicas, consumers, seed)
         cleanup.callback(fleet.kill)
         for fault in faults:
             fleet.wait_until_all_send()
@@ -174,7 +178,7 @@ def test_ledgers_agree_with_the_queue_after_failovers(tmp_path, replicas, min_re
     print(f"seed {seed}, {dict(Counter(each.__name__ for each in faults))}: {json.dumps(numbers)}")
 
     # One that is confirmed by a part of the replicas can be lost: see docs/servers.md.
-    assert report["confirmed messages lost"] == [] or min_replicas < replicas
+    assert report["confirmed messages lost"] == [] or confirmed_replicas < replicas
     assert report["left twice"] == 0
     # Received from an old primary, and again from the new one, to which the send was repeated.
     assert report["seen twice"].keys() <= {DEDUPLICATED}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rsmq import RSMQ, NotReplicated
+from rsmq import RSMQ, Confirm, NotReplicated
 from tests.crowd import Namespace
 from tests.engines import engine_path, installed_engine_path
 from tests.nodes import Node, are_in_step, wait_until
@@ -92,7 +92,7 @@ def test_a_message_may_be_received_from_the_old_primary_and_again_from_the_new_o
         await client.send_message("q", "warm")
         is_connected.set()
         is_replaced.wait()
-        options = {"dedup_id": "1", "min_replicas": 1, "replica_timeout": 50}
+        options = {"dedup_id": "1", "confirm": Confirm(replicas=1, timeout=50)}
         sent.append(await client.send_message("q", "a", **options))
 
     is_connected, is_replaced = threading.Event(), threading.Event()
@@ -120,12 +120,12 @@ def test_a_message_may_be_received_from_the_old_primary_and_again_from_the_new_o
 def test_a_call_that_is_not_confirmed_moves_its_client_to_the_new_primary(place, sentinels):
     client = place.open_client()
     client.send_message("q", "warm")
-    client.send_message("q", "warm", min_replicas=1)
+    client.send_message("q", "warm", confirm=Confirm(replicas=1))
     with replaced_primary(sentinels) as old:
         new = sentinels.primary
         before = raw_ids(old, place.ns)
         with pytest.raises(NotReplicated):
-            client.send_message("q", "a", dedup_id="1", min_replicas=1, replica_timeout=0.05)
+            client.send_message("q", "a", dedup_id="1", confirm=Confirm(replicas=1, timeout=0.05))
         id = client.send_message("q", "a", dedup_id="1")
 
         assert raw_ids(new, place.ns) == [*before, id]
@@ -156,11 +156,11 @@ def test_a_message_that_one_of_two_replicas_has_is_lost_if_the_other_takes_over(
     old, replica, new = servers
     with RSMQ.from_url(f"redis://127.0.0.1:{old.port}/0", ns="two") as rsmq:
         rsmq.create_queue("q")
-        both = rsmq.send_message("q", "a", min_replicas=2, replica_timeout=50)
+        both = rsmq.send_message("q", "a", confirm=Confirm(replicas=2, timeout=50))
         new.ask("REPLICAOF", "NO", "ONE")
-        one = rsmq.send_message("q", "b", min_replicas=1, replica_timeout=50)
+        one = rsmq.send_message("q", "b", confirm=Confirm(replicas=1, timeout=50))
         with pytest.raises(NotReplicated) as caught:
-            rsmq.send_message("q", "c", min_replicas=2, replica_timeout=0.05)
+            rsmq.send_message("q", "c", confirm=Confirm(replicas=2, timeout=0.05))
     assert raw_ids(old, "two") == [both, one, caught.value.result]
     for node in (replica, old):
         follow(node, new)
@@ -173,7 +173,7 @@ def test_a_message_is_lost_if_its_primary_restarts_without_it_before_a_replica_t
     primary, replica, other = servers
     with RSMQ.from_url(f"redis://127.0.0.1:{primary.port}/0", ns="two") as rsmq:
         rsmq.create_queue("q")
-        id = rsmq.send_message("q", "a", min_replicas=2, replica_timeout=50)
+        id = rsmq.send_message("q", "a", confirm=Confirm(replicas=2, timeout=50))
     assert raw_ids(replica, "two") == raw_ids(other, "two") == [id]
     primary.restart()  # without its data
     wait_until(lambda: are_in_step(primary, [replica, other]))
@@ -196,7 +196,7 @@ def test_a_message_that_is_on_the_disk_of_its_primary_survives_a_restart():
         follow(replica, primary)
         with RSMQ.from_url(f"redis://127.0.0.1:{primary.port}/0", ns="two") as rsmq:
             rsmq.create_queue("q")
-            id = rsmq.send_message("q", "a", min_replicas=1, fsync=True, replica_timeout=50)
+            id = rsmq.send_message("q", "a", confirm=Confirm(replicas=1, timeout=50, fsync=True))
         primary.restart()
         wait_until(lambda: are_in_step(primary, [replica]))
         for node in nodes:

@@ -21,7 +21,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq import RSMQ, AsyncRSMQ, NotReplicated
+from rsmq import RSMQ, AsyncRSMQ, Confirm, NotReplicated
 from tests.crowd import AwaitedClient
 from tests.total_queue.ledger import LedgerFile
 
@@ -41,11 +41,11 @@ class Producer:
         stops: whether it ends.
     """
 
-    def __init__(self, ledger: LedgerFile, name: str, min_replicas: int, seed: str) -> None:
+    def __init__(self, ledger: LedgerFile, name: str, replicas: int, seed: str) -> None:
         self.stops = False
         self._ledger = ledger
         self._name = name
-        self._min_replicas = min_replicas
+        self._replicas = replicas
         self._seed = seed
 
     def stop(self, *_: object) -> None:
@@ -62,7 +62,7 @@ class Producer:
             body = f"{self._name}-{task}-{number}"
             options: dict[str, Any] = {}
             if promise is not PLAIN:
-                options["min_replicas"] = self._min_replicas
+                options["confirm"] = Confirm(replicas=self._replicas)
             if promise is DEDUPLICATED:
                 options["dedup_id"] = body
             for _ in range(_MAX_CALLS if promise is DEDUPLICATED else 1):
@@ -93,9 +93,9 @@ async def _send(
         return None, f"{type(error).__name__}: {error}"
 
 
-def main(url: str, ns: str, path: str, kind: str, min_replicas: str, seed: str) -> None:
+def main(url: str, ns: str, path: str, kind: str, replicas: str, seed: str) -> None:
     """Send until SIGTERM."""
-    producer = Producer(LedgerFile(Path(path)), Path(path).stem, int(min_replicas), seed)
+    producer = Producer(LedgerFile(Path(path)), Path(path).stem, int(replicas), seed)
     signal.signal(signal.SIGTERM, producer.stop)
     if kind == "asyncio":
         asyncio.run(producer.run_tasks(partial(AsyncRSMQ.from_url, url, ns=ns)))

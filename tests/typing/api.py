@@ -6,7 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from rsmq import JSON, RSMQ, AsyncRSMQ, Message, MessageCounts, QueueAttributes, StoredMessage
+from rsmq import (
+    JSON,
+    RSMQ,
+    AsyncRSMQ,
+    Confirm,
+    Message,
+    MessageCounts,
+    QueueAttributes,
+    StoredMessage,
+)
 from rsmq.worker import Delivery, Worker, event_payload, exponential
 
 
@@ -57,6 +66,16 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.send_message("q", "m", timeout=2.0), str)
     assert_type(rsmq.send_messages("q", ["m"], timeout=minute), list[str])
     rsmq.send_message("q", "m", timeout="2")  # type: ignore[arg-type]
+    copies = Confirm(replicas=1, timeout=minute, fsync=True)
+    assert_type(copies.timeout, float)
+    assert_type(rsmq.send_message("q", "m", confirm=copies), str)
+    assert_type(rsmq.move_messages("q", "p", ["id"], confirm=copies), list[str])
+    rsmq.send_message("q", "m", confirm=1)  # type: ignore[arg-type]
+    # The old arguments of confirm.
+    assert_type(rsmq.send_message("q", "m", min_replicas=1, replica_timeout=minute), str)
+    assert_type(rsmq.move_messages("q", "p", ["id"], fsync=True), list[str])
+    rsmq.send_message("q", "m", min_replicas="1")  # type: ignore[arg-type]
+    rsmq.send_message("q", "m", replicas=1)  # type: ignore[call-arg]
     rsmq.send_message("q", "m", deliver_at=minute)  # type: ignore[arg-type]
     with rsmq.consume(["q", "p"], wait=minute, batch=5) as messages:
         for each in messages:

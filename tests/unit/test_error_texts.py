@@ -321,7 +321,7 @@ def test_a_common_mistake_shows_the_way_out(queues, mistake):
     ("arguments", "options", "fault"),
     [
         ((), {}, "missing 1 required positional argument: 'client'"),
-        ((), {"host": "redis"}, "got an unexpected keyword argument 'host'"),
+        ((redis.Redis(),), {"host": "redis"}, "got an unexpected keyword argument 'host'"),
         ((redis.Redis(), "rsmq"), {}, "takes 2 positional arguments but 3 were given"),
     ],
 )

@@ -17,7 +17,14 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from rsmq.operations.confirmation import DISK_COMMANDS, Confirmation, check_disk
+from rsmq.operations.confirmation import (
+    DISK_COMMANDS,
+    Confirm,
+    can_be_confirmed,
+    check_disk,
+    missing_copies,
+    wait_command,
+)
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.asyncio_.multiplexed import (
     MultiplexedConnection,
@@ -49,7 +56,7 @@ class _Call:
     """
 
     operation: Operation[Any]
-    confirmation: Confirmation
+    confirmation: Confirm
     is_asking: bool
     outcome: asyncio.Future[tuple[Any, str | None]]
     with_script: bool = False
@@ -95,9 +102,9 @@ class _Call:
             else:
                 self.outcome.set_exception(broken)
             return True
-        if self.confirmation.can_be_confirmed(confirmed) and now < self.until:
+        if can_be_confirmed(self.confirmation, confirmed) and now < self.until:
             return False
-        self.outcome.set_result((reply, self.confirmation.missing_from(confirmed)))
+        self.outcome.set_result((reply, missing_copies(self.confirmation, confirmed)))
         return True
 
 
@@ -119,7 +126,7 @@ class GroupCommit:
         self._has_disk_checked = False
 
     async def call(
-        self, operation: Operation[Any], confirmation: Confirmation, *, is_asking: bool
+        self, operation: Operation[Any], confirmation: Confirm, *, is_asking: bool
     ) -> tuple[Any, str | None]:
         """
         Run an operation, and wait for its confirmation.
@@ -229,9 +236,8 @@ class GroupCommit:
                     each.confirmation.timeout if each.replies is None else each.until - now
                     for each in calls
                 )
-                replicas = max(each.confirmation.replicas for each in calls)
-                largest = Confirmation(replicas, seconds, fsync)
-                waits[fsync] = largest.command(min(seconds, self._longest_wait))
+                most = max((each.confirmation for each in calls), key=lambda each: each.replicas)
+                waits[fsync] = wait_command(most, min(seconds, self._longest_wait))
         return waits
 
     def _fail_all(self, error: Exception) -> None:

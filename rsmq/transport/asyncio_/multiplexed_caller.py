@@ -12,10 +12,7 @@ from typing import Any, TypeVar
 from redis.exceptions import AskError, NoScriptError, ResponseError
 
 from rsmq.errors import ClientClosed, NotPossible
-from rsmq.operations.confirmation import (
-    Confirmation,
-    raise_unconfirmed,
-)
+from rsmq.operations.confirmation import Confirm, raise_unconfirmed
 from rsmq.operations.operation import Operation
 from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo
@@ -169,7 +166,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
     async def _commit(
         self,
         operation: Operation[Any],
-        confirmation: Confirmation,
+        confirmation: Confirm,
         guard: CancellationGuard,
         redirect: AskError | None,
         own: GroupCommit | None,

@@ -14,8 +14,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.operations.confirmation import (
     DISK_COMMANDS,
+    can_be_confirmed,
     check_disk,
+    missing_copies,
     raise_unconfirmed,
+    wait_command,
 )
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.asyncio_.attempts import RetryingCaller
@@ -170,7 +173,7 @@ async def _call_confirmed(
     confirmation = operation.confirmation
     assert confirmation is not None  # noqa: S101 - for type checkers
     loop = asyncio.get_running_loop()
-    wait = confirmation.command(min(confirmation.timeout, longest))
+    wait = wait_command(confirmation, min(confirmation.timeout, longest))
     for has_script in (False, True):
         commands = call_commands(operation, is_asking=False, with_script=has_script)
         await connection.send_packed_command(connection.pack_commands([*commands, wait]))
@@ -182,8 +185,8 @@ async def _call_confirmed(
     try:
         confirmed = await _read(connection)
         reply = script_reply(replies)
-        while confirmation.can_be_confirmed(confirmed) and (left := until - loop.time()) > 0:
-            wait = confirmation.command(min(left, longest))
+        while can_be_confirmed(confirmation, confirmed) and (left := until - loop.time()) > 0:
+            wait = wait_command(confirmation, min(left, longest))
             confirmed = (await _transact(connection, [wait]))[0]
     except (RedisConnectionError, RedisTimeoutError):
         if operation.retry is not RetryClass.NEVER:
@@ -191,7 +194,7 @@ async def _call_confirmed(
         return script_reply(replies), CONNECTION_BROKE
     if error := demotion_error(operation, confirmed):
         raise error
-    return reply, confirmation.missing_from(confirmed)
+    return reply, missing_copies(confirmation, confirmed)
 
 
 async def _call(

@@ -20,7 +20,7 @@ from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, NotReplicated, RSMQError, show_type
-from rsmq.operations.confirmation import Confirmation, raise_unconfirmed
+from rsmq.operations.confirmation import Confirm, raise_unconfirmed
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.body_limit import LIMIT_COMMAND, body_limit
 from rsmq.transport.commands import (
@@ -471,7 +471,7 @@ def _limited_connections(max_connections: int) -> MakeProvider:
 
 
 def _raise_unconfirmed(
-    connections: ConnectionProvider, result: Any, confirmation: Confirmation, missing: str
+    connections: ConnectionProvider, result: Any, confirmation: Confirm, missing: str
 ) -> None:
     try:
         raise_unconfirmed(result, confirmation, missing)

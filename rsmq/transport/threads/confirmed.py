@@ -14,7 +14,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from rsmq.operations.confirmation import DISK_COMMANDS, Confirmation, check_disk
+from rsmq.operations.confirmation import (
+    DISK_COMMANDS,
+    Confirm,
+    can_be_confirmed,
+    check_disk,
+    missing_copies,
+    wait_command,
+)
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error
@@ -38,7 +45,7 @@ def read_replies(connection: Any, number: int) -> list[Any]:
     return replies
 
 
-def prepare(connections: ConnectionProvider, connection: Any, confirmation: Confirmation) -> None:
+def prepare(connections: ConnectionProvider, connection: Any, confirmation: Confirm) -> None:
     """
     Check, once for each server, that it can confirm what a call waits for.
 
@@ -72,7 +79,7 @@ def call_confirmed(
     """
     confirmation = operation.confirmation
     assert confirmation is not None  # noqa: S101 - for type checkers
-    wait = confirmation.command(min(confirmation.timeout, longest_wait))
+    wait = wait_command(confirmation, min(confirmation.timeout, longest_wait))
     for has_script in (False, True):
         commands = call_commands(operation, is_asking=is_asking, with_script=has_script)
         connection.send_packed_command(connection.pack_commands([*commands, wait]))
@@ -84,8 +91,8 @@ def call_confirmed(
     try:
         confirmed = read_replies(connection, 1)[0]
         reply = script_reply(replies)
-        while confirmation.can_be_confirmed(confirmed) and (left := until - time.monotonic()) > 0:
-            wait = confirmation.command(min(left, longest_wait))
+        while can_be_confirmed(confirmation, confirmed) and (left := until - time.monotonic()) > 0:
+            wait = wait_command(confirmation, min(left, longest_wait))
             confirmed = transact(connection, [wait])[0]
     except (RedisConnectionError, RedisTimeoutError):
         if operation.retry is not RetryClass.NEVER:
@@ -94,4 +101,4 @@ def call_confirmed(
         return script_reply(replies), CONNECTION_BROKE
     if error := demotion_error(operation, confirmed):
         raise error
-    return reply, confirmation.missing_from(confirmed)
+    return reply, missing_copies(confirmation, confirmed)

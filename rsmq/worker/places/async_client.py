@@ -55,7 +55,7 @@ class AsyncClient(Generic[B_co]):
             "realtime": first.realtime,
             "strict_names": first.namespace.strict_names,
             "retry_deadline": first.origin.retry_deadline,
-            **first._copies,  # noqa: SLF001 - a setting of the client, like the others
+            "confirm": first._confirm,  # noqa: SLF001 - a setting of the client, like the others
         }
         if isinstance(rsmq, Cells):
             settings |= {"ns": name_of_set(first.namespace.name), "cells": len(clients)}
