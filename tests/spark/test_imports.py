@@ -37,19 +37,19 @@ def test_the_import_of_the_data_source_leaves_connections_and_arrow_out():
     assert unwanted.isdisjoint(loaded)
 
 
-@pytest.mark.parametrize("module", ["batch_read", "stream", "sink"])
+@pytest.mark.parametrize("module", ["read.batch_read", "stream.reader", "write.sink"])
 def test_a_task_imports_what_it_needs_only(module):
     loaded = run_python(f"import sys, rsmq.spark.{module}\nprint(*sys.modules)").split()
 
-    others = {"batch_read", "stream", "sink", "cells_of_process"} - {module}
+    others = {"read.batch_read", "stream.reader", "write.sink", "cells_of_process"} - {module}
     assert {f"rsmq.spark.{name}" for name in others}.isdisjoint(loaded)
     assert "rsmq._sync.cells" not in loaded
 
 
 def test_the_listener_is_imported_by_name():
-    names = "AcknowledgeListener, acknowledgement, register"
     text = run_python(
-        f"from rsmq.spark import {names}\n"
+        "from rsmq.spark import AcknowledgeListener, register\n"
+        "from rsmq.spark.stream import acknowledgement\n"
         "print(AcknowledgeListener is acknowledgement.AcknowledgeListener)"
     )
     assert text == "True\n"

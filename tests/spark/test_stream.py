@@ -19,14 +19,9 @@ from rsmq.errors import LeaseTakenOver
 from rsmq.spark import AcknowledgeListener, BatchLost, CheckpointSetBack, InvalidOption, connections
 from rsmq.spark.operations import batches as operations
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
+from rsmq.spark.stream import acknowledgement, batch_parts, lease_holder, stream_queues
 from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.reader import (
-    acknowledgement,
-    batch_parts,
-    group_parts,
-    lease_holder,
-    stream_queues,
-)
+from rsmq.spark.stream.reader import group_parts
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
