@@ -1,12 +1,44 @@
 """
 The meaning of a failed attempt: which error is raised, and whether to try again.
 
-Without I/O; only ``FailedAttempts`` reads the clock. There are three kinds of failures:
+Without I/O; only ``FailedAttempts`` reads the clock.
 
-- Nothing ran (refused, loading, read-only, out of connections): retried until the deadline.
-- Ambiguous (the connection broke after the command was sent): retried if the retry class of the
-  operation permits it.
-- Any other: raised at once.
+A call is one script, which Redis runs completely or not at all. So after a failure there is one
+question: has it run? Three kinds of failures answer it:
+
+- Nothing ran: nothing was sent, or the server refused it for the moment (loading, read-only, too
+  many clients). It is tried again until the deadline, whatever the operation does.
+- Ambiguous: the connection broke, or no reply came in time, after something may have been sent. The
+  script has run, will run, or never will, and no one can tell.
+- Final: the server has replied with any other error. It is raised at once; a refusal of the script
+  (``QUEUENOTFOUND ...``) as an error of this library.
+
+After an ambiguous failure the *retry class* of the operation decides: what would a second run do?
+
+- ALWAYS: nothing more. Reads; deletes and changes by a receipt, which names a receive count, so
+  that a message that another consumer has received since stays as it is; sends with a dedup_id.
+- ONCE: it costs something, and loses nothing. The messages of a receive whose reply is lost stay
+  hidden until their visibility timeout ends. One more attempt is worth that, an endless row is not.
+- NEVER: it would store a message twice, or lose one. A send without a dedup_id; a pop; a purge or a
+  deletion of a queue, which might hit what another client has made since. The caller gets the error
+  and decides.
+
+A further attempt knows that it is one. Its reply is read by ``parse_retried`` if an earlier attempt
+may have run: a delete that finds no message then has probably succeeded before. For the same reason
+an idle connection is checked before it is used for an operation that is not ALWAYS, or that has a
+``parse_retried`` (``needs_check``): a failure on a connection that broke an hour ago would be
+ambiguous without need.
+
+``plan_retries`` is a generator that yields a pause or an attempt, and receives the errors of
+attempts by ``throw``. So callers with threads and with asyncio share all decisions, and only sleep
+and send. The first attempt is outside of it, because most calls make no second one.
+
+Some of it is ugly. Redis says much only in the text of an error, in words that differ by version,
+and redis-py removes the code from some texts and raises a class for it (``code_of``). An operation
+may be replaced between two attempts: by ``fallback`` where a user has no right to MULTI, and by
+``after_lost_reply``, because a reply that was too large is lost again unless the next receive asks
+for less. And MOVED, ASK and NOREPLICAS are final on one server, but on a cluster they lead to the
+next attempt: ``follows_redirects`` tells the two apart.
 """
 
 from __future__ import annotations

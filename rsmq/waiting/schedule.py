@@ -1,18 +1,34 @@
 """
 The schedule of waiting receives: which waiter is woken next, and when. Without I/O or clock.
 
-The rules:
+A waiting receive sends nothing while there is nothing to receive. One connection of its client
+tracks the queues: a server that reads a key on such a connection reports the next change of that
+key, once. So each report must be followed by another read, or the queue is silent forever. For each
+queue, the schedule knows one of these:
 
-- Of the waiters of a queue, one is woken at a time. A woken waiter leaves the schedule. If its
-  receive is empty, it is added again. If it receives a message, the queue changes, and the server
-  reports the change.
-- If the server reports changes, a queue is read when its first waiter is added, and after each
-  change. The reply contains the time at which the first message is due. The read also makes the
-  server report the next change, so that no change is missed. The result stays valid until the next
-  reported change, whichever waiters are added and removed.
-- A change that is reported before the reply to a read needs no further read: on one connection, the
-  server reports a change before it replies to a later command.
-- If the last read found the queue empty, any change is a new message: one waiter is woken at once.
+- Not read: the server reports nothing. It becomes awaited when the first waiter is added.
+- Awaited: a read is requested, and its reply has not arrived. A change that is reported meanwhile
+  needs no further read: the server reports it before it replies to a later command.
+- Read: the queue was empty, or its first message is due at a known time. This is valid until the
+  next report, whichever waiters are added and removed.
+- Read planned: it has changed, and the read is put off. ``wake_at`` is then the time of the read.
+
+A report makes a queue not read, and the rules below say what is next. ``tracking.py`` sends reads
+and passes replies and reports on, ``watcher_state.py`` decides when, and ``threads.py`` and
+``asyncio_.py`` carry it out.
+
+Why it does not wake all waiters of a queue: one message would run the script of every process that
+waits. So of the waiters of a queue, one is woken at a time. It leaves the schedule, and is added
+again if its receive is empty. If it receives a message, the queue changes, and the report decides
+about the next one. If it does neither, the next one is woken after PATIENCE_SECONDS. A waiter of
+several queues may receive from any of them, so its receive also wakes the next waiter of each that
+has a message.
+
+Several processes do not know of each other, and the server reports to all of them. These rules
+keep most of them quiet:
+
+- If the last read found the queue empty, any change is a new message: one waiter is woken at once,
+  without a read before.
 - A miss is a wake-up for a message that another process received. After a miss, a change wakes no
   waiter before a read has found a message that is due. After more misses, the read is made after a
   random pause, at most the longest of MISS_PAUSE_SECONDS, and so is a wake-up for a message that
@@ -21,9 +37,15 @@ The rules:
 - If a waiter receives nothing although a message was due (another consumer was faster, or the id
   has no body yet), the next waiter is woken after a pause that grows to half a second, or at the
   next change.
-- Every 15 to 30 seconds a waiter is woken without a reason, in case that a report was lost. In a
-  set of cells it looks at one cell, chosen at random.
-- If the server does not report changes, waiters poll the queue, less and less often.
+
+Two nets are below all this. Every 15 to 30 seconds a waiter is woken without a reason, in case that
+a report was lost; in a set of cells it looks at one cell, chosen at random. And while the server
+does not report changes, waiters poll, less and less often.
+
+Some of it is ugly. A read concerns one queue, but a waiter may wait for thousands, so each of its
+steps loops over them. A planned wake-up that is replaced stays in the heap, and is recognized by
+its time. And watchers of cells collect in ``due`` which queues have messages, without a waiter: a
+second use of the same reads, in the same class.
 """
 
 from __future__ import annotations

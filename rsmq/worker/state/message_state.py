@@ -1,8 +1,43 @@
 """
 The states of a message in flight and of a handler call, and the transitions between them. Pure.
 
-An event that has no transition in the present state changes nothing. So a lost lease, the end of a
-call and a decision of the worker may happen in any order: the first one decides.
+There are two machines. A message goes from READY over RUNNING and SETTLING to SETTLED; its call
+goes from WAITING over RUNNING to ENDED. They are two because a batch is one call for several
+messages, whose leases can be lost one by one, and because a worker can stop waiting for a call
+(ABANDONED) and still settle its messages. ``RunQueue`` begins a call and its messages in one step.
+
+Several threads send events: the loop of the worker, which decides outcomes, writes them and finds
+lost leases; the threads and tasks of handlers, which begin and end calls; and any thread that asks
+whether a lease is over. So events may come in any order. One that has no transition in the present
+state changes nothing: the first one decides. For example, a call exceeds its max_runtime, and the
+worker abandons it and decides that its message has failed. If the handler returns after all, its
+call is ABANDONED, which END does not change, and the loop ignores its result. If the handler was
+first, it is ABANDON that changes nothing. Callers of ``change_message`` and ``change_call`` look at
+the result where it matters which was first.
+
+The end of a visibility timeout decides little by itself. Only Redis knows whether another consumer
+has received the message since, and each write names the receive count that it is for. So a message
+that is still RUNNING gets the outcome of its handler even if that comes late, unless Redis replies
+that it was received again. It is different if the end of the timeout has had an effect here:
+
+- LATE: it was over when the call began, so the handler is not called with this message.
+- EXPIRED: the handler has asked, or its child process has learned of it, or its task is cancelled
+  for it. The handler may have stopped in the middle, so the worker does not trust its result,
+  neither a return nor an exception.
+
+From both there is only one way, LOST: another consumer will receive the message, or has. A message
+whose lease can't be extended because its server fails is LOST too when its timeout ends.
+
+SETTLING lasts until Redis has replied. During an outage the outcome is kept and written again, and
+the handler is not called again. Meanwhile the heartbeat extends the lease as before, which may find
+that it is lost; the write of the outcome may find that too. SETTLED and LOST are final.
+
+Some of it is ugly. A call that has ended in its thread stays RUNNING until the thread frees its
+slot, so ``ended_at`` is a third part of the state, and code that looks for running calls looks at
+both. Nor is a place in ``CellQueue.in_flight`` a state: a message leaves it when it is SETTLED or
+LOST, but one that is released before its call began leaves it at once. And a handler in a child
+process has a copy of both machines there, which learns of new expiry times and of LOST from the
+worker; the worker receives how it ended, and decides.
 """
 
 from __future__ import annotations
