@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
+from rsmq.cells.one_cell import AsyncOneCell
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
@@ -405,6 +406,21 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         It may contain a password.
         """
         return self._caller.origin
+
+    @property
+    def cells(self) -> tuple[AsyncRSMQ[B_co], ...]:
+        """
+        The client itself, as the only one: a plain client is a set of one cell.
+
+        A program that works with ``AsyncCells`` too makes a call in each namespace by a loop over
+        ``cells``. The number of a cell is its place here.
+        """
+        return (self,)
+
+    @property
+    def engine(self) -> AsyncOneCell[AsyncRSMQ[B_co]]:
+        """The only cell and the rules of calls to it, for extensions; as ``AsyncCells.engine``."""
+        return AsyncOneCell(self, self._namespace.name)
 
     @property
     def watcher(self) -> AsyncWatcher:

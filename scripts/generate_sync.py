@@ -31,6 +31,7 @@ NAMES = {
     "AsyncLook": "Look",
     "AsyncLookedAt": "LookedAt",
     "AsyncMembership": "Membership",
+    "AsyncOneCell": "OneCell",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
     "AsyncWatcher": "Watcher",
@@ -59,6 +60,7 @@ SOURCES = {
         f"rsmq.cells.{name}": name
         for name in (
             "cells", "cell_client", "connect", "engine", "every_cell", "look", "membership",
+            "one_cell",
         )
     },
 }  # fmt: skip

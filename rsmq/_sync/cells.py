@@ -209,12 +209,12 @@ class Cells(OnlyWith):
         return self._engine
 
     @property
-    def cells(self) -> Sequence[CellClient]:
+    def cells(self) -> tuple[CellClient, ...]:
         """
         The client of each cell, for calls that concern one cell alone.
 
         Their ids and messages are without the number of the cell. They are closed with this
-        client.
+        client. An ``RSMQ`` has ``cells`` too: itself, as the only one.
         """
         return tuple(self._engine.clients)
 

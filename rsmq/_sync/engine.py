@@ -29,6 +29,7 @@ from rsmq.transport.threads.caller import Caller
 from rsmq.transport.threads.interruption import deferred_signals, finish, pause
 from rsmq.waiting.cells.queues import CellQueues
 from rsmq.waiting.cells.threads import CellWatchers
+from rsmq.wire.cells import name_of_set
 from rsmq.wire.limits import Seconds, check_wait
 
 T = TypeVar("T")
@@ -95,6 +96,15 @@ class CellEngine(EveryCell):
         if qnames.__class__ is str:
             return self._queues_of_one(qnames)
         return self._resolve_queues(qnames)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments of ``from_url`` that name the queues: ``ns`` and ``cells``."""
+        return {"ns": name_of_set(self._namespaces[0].name), "cells": self.number}
+
+    def message_class(self, cell: int) -> type[CellMessage[Any]]:
+        """Return the class of the messages of a cell."""
+        return self.clients[cell].message_class
 
     def next_cell(self) -> int:
         """Return the cell whose turn it is."""
@@ -292,6 +302,10 @@ class CellEngine(EveryCell):
         caller = self._callers[cell]
         return id(caller), caller.address_of(self._namespaces[cell].queues)
 
+    def note_failure(self) -> None:
+        """Note that a call failed: the cells may be on other servers now."""
+        self.watchers.note_failure()
+
     def _forget_failure(self, cell: int) -> None:
         if self._failures:
             self._failures.forget(self.server_of(cell))
@@ -299,7 +313,7 @@ class CellEngine(EveryCell):
     def _note_failure(self, cell: int, error: Exception) -> None:
         if not is_limited_to_keys(error):  # other cells of the server may have no error
             self._failures.note(self.server_of(cell), error)
-        self.watchers.note_failure()
+        self.note_failure()
 
     def release(self, messages: Sequence[Message]) -> None:
         """Release received messages, also if the task is cancelled again; errors are ignored."""

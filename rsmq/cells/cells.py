@@ -208,12 +208,12 @@ class AsyncCells(OnlyAsyncWith):
         return self._engine
 
     @property
-    def cells(self) -> Sequence[AsyncCellClient]:
+    def cells(self) -> tuple[AsyncCellClient, ...]:
         """
         The client of each cell, for calls that concern one cell alone.
 
         Their ids and messages are without the number of the cell. They are closed with this
-        client.
+        client. An ``AsyncRSMQ`` has ``cells`` too: itself, as the only one.
         """
         return tuple(self._engine.clients)
 

@@ -28,6 +28,7 @@ from rsmq.transport.asyncio_.interruption import deferred_signals, finish, pause
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.waiting.cells.asyncio_ import AsyncCellWatchers
 from rsmq.waiting.cells.queues import CellQueues
+from rsmq.wire.cells import name_of_set
 from rsmq.wire.limits import Seconds, check_wait
 
 T = TypeVar("T")
@@ -94,6 +95,15 @@ class AsyncCellEngine(AsyncEveryCell):
         if qnames.__class__ is str:
             return self._queues_of_one(qnames)
         return self._resolve_queues(qnames)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments of ``from_url`` that name the queues: ``ns`` and ``cells``."""
+        return {"ns": name_of_set(self._namespaces[0].name), "cells": self.number}
+
+    def message_class(self, cell: int) -> type[CellMessage[Any]]:
+        """Return the class of the messages of a cell."""
+        return self.clients[cell].message_class
 
     def next_cell(self) -> int:
         """Return the cell whose turn it is."""
@@ -291,6 +301,10 @@ class AsyncCellEngine(AsyncEveryCell):
         caller = self._callers[cell]
         return id(caller), caller.address_of(self._namespaces[cell].queues)
 
+    def note_failure(self) -> None:
+        """Note that a call failed: the cells may be on other servers now."""
+        self.watchers.note_failure()
+
     def _forget_failure(self, cell: int) -> None:
         if self._failures:
             self._failures.forget(self.server_of(cell))
@@ -298,7 +312,7 @@ class AsyncCellEngine(AsyncEveryCell):
     def _note_failure(self, cell: int, error: Exception) -> None:
         if not is_limited_to_keys(error):  # other cells of the server may have no error
             self._failures.note(self.server_of(cell), error)
-        self.watchers.note_failure()
+        self.note_failure()
 
     async def release(self, messages: Sequence[Message]) -> None:
         """Release received messages, also if the task is cancelled again; errors are ignored."""

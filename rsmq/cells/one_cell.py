@@ -1,0 +1,59 @@
+"""
+A plain client as a set of one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from rsmq.model import Message
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class AsyncOneCell(Generic[C]):
+    """
+    The calls of a plain client, as ``AsyncCellEngine`` makes them in the cells of a set.
+
+    It adds no command and no check to a call, and no number to an id.
+
+    Attributes:
+        number: the number of cells.
+        clients: the client, as the only one.
+    """
+
+    number = 1
+
+    def __init__(self, client: C, ns: str) -> None:
+        self.clients: tuple[C, ...] = (client,)
+        self._ns = ns
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments of ``from_url`` that name the queues: ``ns``."""
+        return {"ns": self._ns}
+
+    def message_class(self, cell: int) -> type[Message[Any]]:  # noqa: ARG002 - there is only one
+        """Return the class of received messages."""
+        return Message
+
+    async def client(self, cell: int) -> C:
+        """Return the client."""
+        return self.clients[cell]
+
+    async def prompt_client(self, cell: int) -> C:
+        """Return the client, which retries: no other cell can do the call."""
+        return self.clients[cell]
+
+    async def by_cell(self, call: Callable[[C], Awaitable[T]]) -> dict[int, T]:
+        """Make a call with the client, and return its result by the number of the cell."""
+        return {0: await call(self.clients[0])}
+
+    def server_of(self, cell: int) -> Hashable:  # noqa: ARG002 - there is only one
+        """Return the same value for every cell."""
+        return None
+
+    def note_failure(self) -> None:
+        """Do nothing: there is no other server."""
