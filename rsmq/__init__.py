@@ -19,47 +19,6 @@ TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BYTES",
-    "JSON",
-    "MSGPACK",
-    "RSMQ",
-    "TEXT",
-    "AsyncCells",
-    "AsyncRSMQ",
-    "BodyNotDecodable",
-    "Cells",
-    "CellsMismatch",
-    "ClientClosed",
-    "Codec",
-    "Confirm",
-    "DeadLetterReason",
-    "ExecutorEnded",
-    "InvalidFormat",
-    "InvalidValue",
-    "Message",
-    "MessageCounts",
-    "MessageNotString",
-    "MessageTooLong",
-    "MissingExtra",
-    "MissingParameter",
-    "NoAttributeSupplied",
-    "NotEmptyInTime",
-    "NotPossible",
-    "NotReplicated",
-    "PartlyDone",
-    "QueueAttributes",
-    "QueueExists",
-    "QueueNotFound",
-    "RSMQError",
-    "RedisSMQ",
-    "ReplyLost",
-    "StoredMessage",
-    "TooManyHungCalls",
-    "WorkerExists",
-    "WorkerReplaced",
-]
-
 # PyRSMQ installs its modules into the same folder. Only it has this one.
 if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa: PTH110, PTH118, PTH120 - pathlib takes time
     raise ImportError(
@@ -68,38 +27,44 @@ if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa:
     )
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
-    from rsmq._sync.client import RSMQ
-    from rsmq.aio import AsyncRSMQ
-    from rsmq.cells.cells import AsyncCells
-    from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
-    from rsmq.errors import (
-        BodyNotDecodable,
-        CellsMismatch,
-        ClientClosed,
-        ExecutorEnded,
-        InvalidFormat,
-        InvalidValue,
-        MessageNotString,
-        MessageTooLong,
-        MissingExtra,
-        MissingParameter,
-        NoAttributeSupplied,
-        NotEmptyInTime,
-        NotPossible,
-        NotReplicated,
-        PartlyDone,
-        QueueExists,
-        QueueNotFound,
-        ReplyLost,
-        RSMQError,
-        TooManyHungCalls,
-        WorkerExists,
-        WorkerReplaced,
-    )
-    from rsmq.model import DeadLetterReason, Message, MessageCounts, QueueAttributes, StoredMessage
-    from rsmq.operations.confirmation import Confirm
-    from rsmq.pyrsmq import RedisSMQ
+    from rsmq._sync.cells import Cells as Cells
+    from rsmq._sync.client import RSMQ as RSMQ
+    from rsmq.aio import AsyncRSMQ as AsyncRSMQ
+    from rsmq.cells.cells import AsyncCells as AsyncCells
+    from rsmq.codecs import BYTES as BYTES
+    from rsmq.codecs import JSON as JSON
+    from rsmq.codecs import MSGPACK as MSGPACK
+    from rsmq.codecs import TEXT as TEXT
+    from rsmq.codecs import Codec as Codec
+    from rsmq.errors import BodyNotDecodable as BodyNotDecodable
+    from rsmq.errors import CellsMismatch as CellsMismatch
+    from rsmq.errors import ClientClosed as ClientClosed
+    from rsmq.errors import ExecutorEnded as ExecutorEnded
+    from rsmq.errors import InvalidFormat as InvalidFormat
+    from rsmq.errors import InvalidValue as InvalidValue
+    from rsmq.errors import MessageNotString as MessageNotString
+    from rsmq.errors import MessageTooLong as MessageTooLong
+    from rsmq.errors import MissingExtra as MissingExtra
+    from rsmq.errors import MissingParameter as MissingParameter
+    from rsmq.errors import NoAttributeSupplied as NoAttributeSupplied
+    from rsmq.errors import NotEmptyInTime as NotEmptyInTime
+    from rsmq.errors import NotPossible as NotPossible
+    from rsmq.errors import NotReplicated as NotReplicated
+    from rsmq.errors import PartlyDone as PartlyDone
+    from rsmq.errors import QueueExists as QueueExists
+    from rsmq.errors import QueueNotFound as QueueNotFound
+    from rsmq.errors import ReplyLost as ReplyLost
+    from rsmq.errors import RSMQError as RSMQError
+    from rsmq.errors import TooManyHungCalls as TooManyHungCalls
+    from rsmq.errors import WorkerExists as WorkerExists
+    from rsmq.errors import WorkerReplaced as WorkerReplaced
+    from rsmq.model import DeadLetterReason as DeadLetterReason
+    from rsmq.model import Message as Message
+    from rsmq.model import MessageCounts as MessageCounts
+    from rsmq.model import QueueAttributes as QueueAttributes
+    from rsmq.model import StoredMessage as StoredMessage
+    from rsmq.operations.confirmation import Confirm as Confirm
+    from rsmq.pyrsmq import RedisSMQ as RedisSMQ
 else:
     #: The module of each name. It is imported when the name is used first, so that ``import rsmq``
     #: takes no time.
@@ -147,6 +112,7 @@ else:
         }.items()
         for name in names
     }
+    __all__ = list(_MODULES)
     _PACKAGES = frozenset({"aio", "client", "codecs", "errors", "model", "operations", "pyrsmq"})
 
     def __getattr__(name: str) -> object:

@@ -86,11 +86,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rsmq.doctor.cell_examination import examine_cells
-    from rsmq.doctor.cell_repairs import repair_cells
-    from rsmq.doctor.examination import examine
-    from rsmq.doctor.finding import Finding, Report
-    from rsmq.doctor.repairer import Repair, repair
+    from rsmq.doctor.cell_examination import examine_cells as examine_cells
+    from rsmq.doctor.cell_repairs import repair_cells as repair_cells
+    from rsmq.doctor.examination import examine as examine
+    from rsmq.doctor.finding import Finding as Finding
+    from rsmq.doctor.finding import Report as Report
+    from rsmq.doctor.repairer import Repair as Repair
+    from rsmq.doctor.repairer import repair as repair
 else:
     # Imported at their first use: the program's completion needs only the catalogue.
     _MODULES = {
@@ -102,6 +104,7 @@ else:
         "repair": "rsmq.doctor.repairer",
         "repair_cells": "rsmq.doctor.cell_repairs",
     }
+    __all__ = list(_MODULES)
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
@@ -111,6 +114,3 @@ else:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_MODULES})
-
-
-__all__ = ["Finding", "Repair", "Report", "examine", "examine_cells", "repair", "repair_cells"]
