@@ -7,7 +7,7 @@ import json
 import sys
 from typing import NamedTuple
 
-from rsmq.cli.app.program import run
+from rsmq.cli.app.program import root, run
 
 
 class Result(NamedTuple):
@@ -61,7 +61,7 @@ class Program:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
             patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8"))
             patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8"))
-            code = run([str(each) for each in arguments])
+            code = run(root, "rsmq", [str(each) for each in arguments])
             sys.stdout.flush()
             sys.stderr.flush()
             return Result(code, out.getvalue(), err.getvalue().decode())

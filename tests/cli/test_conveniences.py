@@ -60,10 +60,7 @@ def test_options_take_durations_with_units(cli, rsmq, raw, ns):
 
 
 def test_wrong_grace_of_the_worker_program_names_the_rule(capsys):
-    with pytest.raises(SystemExit) as ended:
-        run_worker(["a:b", "--grace", "soon"])
-
-    assert ended.value.code == 2
+    assert run_worker(["a:b", "--grace", "soon"]) == 2
     assert "'soon' is not a duration. Give seconds, or a number with" in capsys.readouterr().err
 
 
@@ -256,10 +253,12 @@ def test_times_of_log_lines_have_the_format_of_all_times():
 
 @pytest.mark.parametrize("run", [run_worker, run_pipeline])
 def test_argument_errors_do_not_show_passwords(capsys, run):
-    with pytest.raises(SystemExit) as ended:
-        run(["report", "--url", "redis://h/0", "q", "redis://user:geheim@host/0"])
+    try:
+        code = run(["report", "--url", "redis://h/0", "q", "redis://user:geheim@host/0"])
+    except SystemExit as ended:
+        code = ended.code
 
-    assert ended.value.code == 2
+    assert code == 2
     error = capsys.readouterr().err
     assert "redis://***@host/0" in error
     assert "geheim" not in error
@@ -281,7 +280,7 @@ def test_too_many_clients_have_their_own_text(cli):
     ("function", "module"),
     [
         ("main", "app.program"),
-        ("run_worker", "commands.worker"),
+        ("run_worker", "app.program"),
         ("run_pipeline", "commands.pipeline"),
     ],
 )

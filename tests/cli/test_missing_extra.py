@@ -10,48 +10,39 @@ import pytest
 import rsmq.cli
 
 
-def without(monkeypatch, name):
-    for module in [each for each in sys.modules if each.startswith("rsmq.cli.app.program")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.mark.parametrize("name", ["click"])
-def test_a_missing_extra_is_named(monkeypatch, capsys, name):
-    without(monkeypatch, name)
-
-    assert rsmq.cli.main(["list"]) == 2
-    assert capsys.readouterr().err.startswith("rsmq: the command line needs its extra 'cli'.")
-
-
-def run_module(*before):
-    """Run ``python -m rsmq create`` after some lines of Python."""
-    code = "\n".join(
-        (
-            *before,
-            "import runpy, sys",
-            "sys.argv[1:] = ['create']",
-            "runpy.run_module('rsmq', None, '__main__')",
-        )
+def run_module(*arguments, without="nothing"):
+    """Run ``python -m rsmq`` with a module missing."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.modules[{without!r}] = None\n"
+        f"sys.argv[1:] = {arguments!r}\n"
+        "runpy.run_module('rsmq', None, '__main__')\n"
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 def test_python_runs_the_package_as_the_program():
-    ended = run_module()
+    ended = run_module("create")
 
     assert ended.returncode == 2
     assert ended.stderr == ("rsmq: Missing argument 'QUEUE...'. See rsmq create --help.\n")
 
 
-def test_python_runs_the_package_without_the_extra():
-    ended = run_module("import sys; sys.modules['click'] = None")
+def test_only_top_needs_the_extra(rsmq, server, ns):
+    rsmq.create_queue("q")
+    place = ("--url", server.url, "--ns", ns)
+    ended = run_module("stats", *place, without="rich")
+    assert (ended.returncode, ended.stderr) == (0, "")
 
+    ended = run_module("top", "--once", *place, without="rich")
     assert ended.returncode == 2
-    assert ended.stderr.startswith("rsmq: the command line needs its extra 'cli'.")
+    assert ended.stderr == (
+        "rsmq: rsmq top needs the extra 'cli'. In a clone of the repository: pip install '.[cli]'\n"
+    )
 
 
 def test_another_missing_module_is_raised(monkeypatch):
-    without(monkeypatch, "rsmq.cli.app.run")
+    monkeypatch.delitem(sys.modules, "rsmq.cli.app.program")
+    monkeypatch.setitem(sys.modules, "rsmq.cli.app.standard_streams", None)
     with pytest.raises(ModuleNotFoundError):
         rsmq.cli.main(["list"])

@@ -153,7 +153,7 @@ def test_workers_are_found_in_their_home(program, raw):
         ("spread", ["--cells", "5"], "the number of cells 5, of --cells or RSMQ_CELLS, goes with"),
         ("plain", ["--cells", "4"], "the worker's own client has one namespace"),
         ("spread", ["--ns", "other"], "the namespace 'other', of --ns or RSMQ_NS, goes with"),
-        ("spread", ["--cells", "0"], "'0' is not a number of cells. Give one from 1 to 1000."),
+        ("spread", ["--cells", "0"], "--cells must be between 1 and 1000, not 0."),
     ],
 )
 def test_a_set_without_its_servers_is_refused(program, app, options, text):

@@ -123,7 +123,7 @@ def test_help_lists_every_option(program):
     code, out, errors = program.run("--help")
 
     assert (code, errors) == (0, "")
-    assert out.startswith("usage: rsmq-worker ")
+    assert out.startswith("Usage: rsmq-worker ")
     for option in (
         "MODULE:NAME", "--url", "--ns", "--name", "--concurrency", "--grace", "--log-level",
         "--log-format", "--metrics-port", "--metrics-host", "--list", "--pause", "--resume",
@@ -416,11 +416,20 @@ def test_metrics_are_served_over_http(env, rsmq, program):
 # Errors are one line, and an exit code.
 
 
-def test_wrong_arguments_print_usage(program):
-    for arguments in ((), ("--no-such-option",), ("x:y", "--concurrency", "many")):
-        code, out, errors = program.run(*arguments)
-        assert (code, out) == (2, "")
-        assert errors.startswith("usage: rsmq-worker ")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "Missing argument 'MODULE:NAME'."),
+        (("--no-such-option",), "No such option"),
+        (("x:y", "--concurrency", "many"), "Invalid value for '--concurrency': 'many' is not a"),
+    ],
+)
+def test_wrong_arguments_are_one_line_that_names_the_help(program, arguments, error):
+    code, out, errors = program.run(*arguments)
+    line = error_line(errors, 2, code)
+    assert out == ""
+    assert line.startswith(error)
+    assert line.endswith("See rsmq-worker --help.")
 
 
 def test_address_without_worker_is_reported(program):

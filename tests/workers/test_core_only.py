@@ -70,7 +70,7 @@ def run(python, folder, *arguments):
     return completed.returncode, completed.stdout, completed.stderr
 
 
-@pytest.mark.parametrize("name", ["click", "rich", "fakeredis", "prometheus_client", "pyspark"])
+@pytest.mark.parametrize("name", ["rich", "fakeredis", "prometheus_client", "pyspark"])
 def test_environment_has_no_extra(python, tmp_path, name):
     code, _, error = run(python, tmp_path, "-c", f"import {name}")
     assert code == 1
@@ -97,12 +97,16 @@ def test_worker_runs_with_the_core_only(python, tmp_path, server):
         assert error.startswith("rsmq-worker: Queue not found: 'none' (namespace 'core')")
 
 
-def test_rsmq_and_pipeline_name_the_missing_extra(python, tmp_path):
-    code, output, error = run(
-        python, tmp_path, "-c", "import rsmq.cli as c; exit(c.main(['list']))"
-    )
+def test_rsmq_runs_with_the_core_only_and_top_names_the_missing_extra(python, tmp_path, server):
+    where = ("--url", server.url, "--ns", "core")
+    program = ("-m", "rsmq")
+    assert run(python, tmp_path, *program, "create", "made", *where) == (0, "made: created\n", "")
+    code, output, error = run(python, tmp_path, *program, "top", "--once", *where)
     assert (code, output) == (2, "")
-    assert "needs its extra 'cli'" in error
+    assert "rsmq top needs the extra 'cli'" in error
+
+
+def test_pipeline_names_the_missing_extra(python, tmp_path):
     code, output, error = run(python, tmp_path, "-m", "rsmq.cli.commands.pipeline", "report")
     assert (code, output) == (2, "")
     assert error.startswith("rsmq-pipeline: ")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from rsmq.cli.app.errors import ErrorReport, Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_text
@@ -190,6 +192,10 @@ class Call:
                 f"{len(urls)} URLs, but no number of cells",
                 hint="Several URLs are those of cells: add --cells. Or pass one URL by --url.",
             )
+        if cells is not None:
+            from rsmq.wire.cells import check_set  # noqa: PLC0415 - only here
+
+            check_set(ns or DEFAULT_NS, cells)
         return Configured(tuple(urls) or None, ns, cells)
 
     def _find_number_of_cells(self, profile: Profile, *, overrides_environment: bool) -> int | None:
@@ -317,8 +323,6 @@ class Call:
                 "This needs a confirmation, but there is no terminal",
                 hint="Add --yes. Nothing was changed.",
             )
-        import click  # noqa: PLC0415 - rsmq-worker runs without click
-
         if not click.confirm(question, err=True):
             raise Failed("Nothing was changed", exit=Exit.NOT_ALL, code="declined")
 
@@ -353,12 +357,12 @@ class Call:
 
 def _refuse_cells(values: Configured) -> Failed:
     """Return the error of a command that works on one namespace only."""
-    from rsmq.wire.cells import check_set, name_of_cell  # noqa: PLC0415 - only here
+    from rsmq.wire.cells import name_of_cell  # noqa: PLC0415 - only here
 
-    ns, _ = check_set(values.ns or DEFAULT_NS, values.cells)
+    ns = name_of_cell(values.ns or DEFAULT_NS, 0)
     url = " and --url with the URL of its server" if len(values.urls or ()) > 1 else ""
     return Failed(
         "This command works on one namespace, and not on a set of cells",
         hint="Each cell is an ordinary namespace: without --cells, name one by "
-        f"--ns '{name_of_cell(ns, 0)}'{url}. rsmq cells lists them. Nothing was changed.",
+        f"--ns '{ns}'{url}. rsmq cells lists them. Nothing was changed.",
     )

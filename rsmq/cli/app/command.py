@@ -97,34 +97,36 @@ class DocumentedCommand(click.Command):
         params: list[click.Parameter] | None = None,
         **attributes: Any,
     ) -> None:
+        attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(name, params=[*(params or ()), *_common_options()], **attributes)
         self.examples = tuple(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, ctx, formatter)
+        for title, is_common in (("Options", False), ("Options for every command", True)):
+            rows = [
+                row
+                for param in self.get_params(ctx)
+                if isinstance(param, click.Option)
+                and isinstance(param, _CommonOption) is is_common
+                and (row := param.get_help_record(ctx)) is not None
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def format_epilog(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_lines(formatter, "Examples", self.examples)
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-class Group(click.Group):
+class Group(DocumentedCommand, click.Group):
     """
     A group of commands, which also takes the options for every command.
 
     The error for an unknown command suggests commands with similar names.
     """
-
-    def __init__(
-        self,
-        name: str | None,
-        *,
-        examples: Sequence[str] = (),
-        params: list[click.Parameter] | None = None,
-        **attributes: Any,
-    ) -> None:
-        params = [*(params or ()), *_common_options()]
-        super().__init__(name, params=params, no_args_is_help=False, **attributes)
-        self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
@@ -147,11 +149,8 @@ class Group(click.Group):
         return self.list_commands(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
-
-    def format_epilog(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_lines(formatter, "Examples", self.examples)
 
 
 class Root(Group):
@@ -213,29 +212,6 @@ class Root(Group):
 
 def _name_with_aliases(name: str, entry: command_table.Entry) -> str:
     return ", ".join((name, *entry.aliases))
-
-
-def _write_options(
-    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    for title, is_common in (("Options", False), ("Options for every command", True)):
-        rows = [
-            row
-            for param in command.get_params(ctx)
-            if isinstance(param, click.Option)
-            and isinstance(param, _CommonOption) is is_common
-            and (row := param.get_help_record(ctx)) is not None
-        ]
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def _write_lines(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
-    if lines:
-        with formatter.section(title):
-            for line in lines:
-                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 Decorator = Callable[[Callable[..., Any]], Any]
@@ -302,3 +278,16 @@ def vt_option(help: str = "How long to hide the messages; the queue's vt by defa
 def yes_option() -> Decorator:
     """Return the option ``--yes``, for ``Call.confirm``."""
     return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+def metrics_options() -> Decorator:
+    """Return the options ``--metrics-port`` and ``--metrics-host``."""
+    port = click.option(
+        "--metrics-port", type=int, metavar="PORT",
+        help="Serve metrics for Prometheus on this port (needs the extra metrics).",
+    )  # fmt: skip
+    host = click.option(
+        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
+        help="Serve metrics on this address.",
+    )  # fmt: skip
+    return lambda function: port(host(function))

@@ -113,9 +113,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "exporter": Entry(
             "rsmq.cli.commands.exporter:exporter", "Serve the state of queues to Prometheus."
         ),
-        "workers": Entry(
-            "rsmq.cli.commands.programs:workers", "Show the workers of the namespace."
-        ),
+        "workers": Entry("rsmq.cli.commands.worker:workers", "Show the workers of the namespace."),
         "cells": Entry("rsmq.cli.commands.cells:cells", "Show the cells of a set."),
         "doctor": Entry(
             "rsmq.cli.commands.doctor:doctor", "Check the server and queues for faults."
@@ -141,7 +139,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "push": Entry(
             "rsmq.cli.commands.push:push", "Push the messages of a queue to a URL until stopped."
         ),
-        "worker": Entry("rsmq.cli.commands.programs:worker", "Run a worker, as rsmq-worker does."),
+        "worker": Entry("rsmq.cli.commands.worker:worker", "Run a worker until it is stopped."),
         "pipeline": Entry(
             "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline does."
         ),

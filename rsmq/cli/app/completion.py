@@ -63,12 +63,13 @@ def _join_pieces(pieces: list[str]) -> list[str]:
     return words
 
 
-def answer_shell(root: click.Command, variable: str, instruction: str) -> int:
+def answer_shell(command: click.Command, name: str, variable: str, instruction: str) -> int:
     """
     Answer the shell. A line that is not a valid call of the program gets no completions.
 
     Args:
-        root: the program.
+        command: the command that the program runs.
+        name: the name of the program.
         variable: the environment variable that contains the instruction.
         instruction: the request of the shell, such as ``bash_complete``.
 
@@ -77,7 +78,7 @@ def answer_shell(root: click.Command, variable: str, instruction: str) -> int:
     """
     add_completion_class(BashCompletion)
     try:
-        return shell_complete(root, {"obj": Call()}, "rsmq", variable, instruction)
+        return shell_complete(command, {"obj": Call()}, name, variable, instruction)
     except click.ClickException:
         return 0
 

@@ -24,6 +24,7 @@ import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 
 from rsmq.model import Message, StoredMessage
@@ -121,7 +122,7 @@ class Output:
         """
         Show a progress bar on the standard error, with the rate and the remaining time.
 
-        Nothing is shown with ``--json``, or if the standard error is not a terminal.
+        Nothing is shown with ``--json``, if the standard error is not a terminal, or without rich.
 
         Args:
             label: the name of the work, in a word or two.
@@ -131,7 +132,7 @@ class Output:
         Yields:
             A function that adds a number of units that are done.
         """
-        if self.as_json or not sys.stderr.isatty():
+        if self.as_json or not sys.stderr.isatty() or find_spec("rich") is None:
             yield lambda _: None
             return
         from rsmq.cli.app.progress_bar import show_bar  # noqa: PLC0415 - rich takes time to import

@@ -1,5 +1,5 @@
 """
-The program ``rsmq``: runs a command, and returns an exit code.
+The frame of the programs: runs a command, and returns an exit code.
 
 How a command is written:
 
@@ -18,8 +18,8 @@ How a command is written:
   a bar there. ``format_text``, ``format_body``, ``format_time`` and ``format_table`` of
   ``output.py`` turn values into text.
 - The function returns an exit code of ``exit_codes.py``; None is DONE. It does not catch errors of
-  the library and of redis-py, and raises ``Failed(text, hint=...)`` for all others. ``run.py``
-  turns each error into a line and an exit code.
+  the library and of redis-py, and raises ``Failed(text, hint=...)`` for all others. ``run`` turns
+  each error into a line and an exit code.
 - A module that takes long to import is not imported at the top of a module: rich, the worker,
   Spark.
 """
@@ -35,12 +35,9 @@ import click
 from rsmq import __version__
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Root
-from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.run import run_program
-
-#: The environment variable that the script of ``rsmq completion`` sets to ask for completions.
-COMPLETION_VARIABLE = "_RSMQ_COMPLETE"
+from rsmq.cli.app.standard_streams import complete_streams
 
 _HELP = """
 RSMQ queues on Redis.
@@ -57,7 +54,6 @@ RSMQ_NS. For a set of cells, --cells, RSMQ_CELLS or the profile have the number 
 
 root = Root(
     "rsmq",
-    context_settings={"help_option_names": ["-h", "--help"]},
     help=_HELP,
     examples=[
         "rsmq create orders --vt 60",
@@ -68,33 +64,43 @@ root = Root(
 root = click.version_option(__version__, message="rsmq %(version)s")(root)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
     """
-    Run the program.
+    Run a command as a program. An error becomes one line on the standard error.
+
+    The variable ``_NAME_COMPLETE`` asks for completions instead, as the scripts of click set it.
 
     Args:
+        command: the command.
+        name: the name of the program, which begins that line.
         arguments: the arguments of the command line; None takes those of the process.
 
     Returns:
         The exit code.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if instruction := os.environ.get(COMPLETION_VARIABLE):
+    variable = f"_{name.upper().replace('-', '_')}_COMPLETE"
+    if instruction := os.environ.get(variable):
         from rsmq.cli.app.completion import answer_shell  # noqa: PLC0415 - only the shell asks
 
-        return answer_shell(root, COMPLETION_VARIABLE, instruction)
+        return answer_shell(command, name, variable, instruction)
     call = Call()
-    return run_program(
-        "rsmq",
-        lambda: _invoke(call, words),
-        as_json=lambda: call.as_json or _has_json_option(words),
-    )
-
-
-def _invoke(call: Call, words: list[str]) -> int:
     try:
-        with root.make_context("rsmq", words, obj=call) as ctx:
-            code = int(root.invoke(ctx) or Exit.DONE)
+        complete_streams()
+        code = _invoke(command, name, call, words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has closed the pipe
+        _discard_output()
+        return Exit.DONE
+    except BaseException as error:  # noqa: BLE001 - raised again if it is not expected
+        return _report_error(error, name, as_json=call.as_json or _has_json_option(words))
+    return code
+
+
+def _invoke(command: click.Command, name: str, call: Call, words: list[str]) -> int:
+    try:
+        with command.make_context(name, words, obj=call) as ctx:
+            code = int(command.invoke(ctx) or Exit.DONE)
             if code in {Exit.DONE, Exit.NOT_ALL}:
                 call.check_cells()
             return code
@@ -112,3 +118,20 @@ def _has_json_option(words: list[str]) -> bool:
     """Return whether arguments that could not be parsed contain ``--json``."""
     end = words.index("--") if "--" in words else len(words)
     return "--json" in words[:end]
+
+
+def _report_error(error: BaseException, name: str, *, as_json: bool) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
+    report = describe_error(error)
+    if report is None:
+        raise error
+    print(report.line(as_json=as_json, program=name), file=sys.stderr, flush=True)
+    return report.exit
+
+
+def _discard_output() -> None:
+    """Discard the rest of the output, which Python would write at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, complete_queues
+from rsmq.cli.app.command import command, complete_queues, metrics_options
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
@@ -96,17 +96,7 @@ def complete_bridge_ends(
     type=click.FloatRange(min=0),
     help="Wait so long at the start for a server that is away. Later the bridge waits forever.",
 )  # fmt: skip
-@click.option(
-    "--metrics-port", type=int, metavar="PORT",
-    help="Serve metrics for Prometheus on this port (needs the extra metrics).",
-)  # fmt: skip
-@click.option(
-    "--metrics-host",
-    default="127.0.0.1",
-    metavar="ADDRESS",
-    show_default=True,
-    help="Serve metrics on this address.",
-)
+@metrics_options()
 @click.pass_obj
 def bridge(
     call: Call, /, *, origin: str, to: str, other_url: str | None, other_ns: str | None,

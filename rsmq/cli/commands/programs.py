@@ -9,7 +9,6 @@ from collections.abc import Callable
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
 
 _Function = Callable[..., int]
 
@@ -28,15 +27,6 @@ def _program(name: str) -> Callable[[_Function], click.Command]:
     return make
 
 
-@_program("worker")
-def worker(call: Call, arguments: tuple[str, ...]) -> int:
-    """Run a worker, as rsmq-worker does."""
-    from rsmq.cli.commands.worker import run  # noqa: PLC0415 - takes time
-    from rsmq.cli.commands.worker_arguments import parse  # noqa: PLC0415 - as above
-
-    return run(call, parse(arguments, "rsmq worker"))
-
-
 @_program("pipeline")
 def pipeline(call: Call, arguments: tuple[str, ...]) -> int:
     """Run a job on Spark, as rsmq-pipeline does."""
@@ -44,18 +34,3 @@ def pipeline(call: Call, arguments: tuple[str, ...]) -> int:
     from rsmq.cli.commands.pipeline import parse, run  # noqa: PLC0415 - needs the extra
 
     return run(call, parse(call, arguments, "rsmq pipeline"))
-
-
-@command("workers", "rsmq workers", "rsmq workers --json")
-@click.pass_obj
-def workers(call: Call) -> None:
-    """
-    Show the workers of the namespace.
-
-    It shows workers that are alive, and workers that died within the last day. FOR is the time
-    since the start of a worker that is alive, and since the last sign of life of a dead one. A
-    terminal gets the columns that fit.
-    """
-    from rsmq.cli.commands.worker_control import show_workers  # noqa: PLC0415 - takes time
-
-    show_workers(call)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument
+from rsmq.cli.app.command import command, metrics_options, queue_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
@@ -57,14 +57,7 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
     "--allow", multiple=True, metavar="CIDR",
     help="Allow these addresses though they are not public, as in 10.0.0.0/8; may be repeated.",
 )  # fmt: skip
-@click.option(
-    "--metrics-port", type=int, metavar="PORT",
-    help="Serve metrics for Prometheus on this port (needs the extra metrics).",
-)  # fmt: skip
-@click.option(
-    "--metrics-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
-    help="Serve metrics on this address.",
-)  # fmt: skip
+@metrics_options()
 @click.option("--list", "as_list", is_flag=True, help="Show the targets and their states.")
 @click.option("--resume", is_flag=True, help="Push again to a target that was stopped.")
 @click.option("--remove", is_flag=True, help="Forget a target and its state.")

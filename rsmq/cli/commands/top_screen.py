@@ -10,14 +10,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
 from rsmq.cli.app.output import format_age, format_text
 from rsmq.cli.commands.figures import Figures, sum_figures
+from rsmq.errors import MissingExtra
 from rsmq.printable import format_count
+
+try:
+    from rich.console import Console, Group, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+except ModuleNotFoundError as error:
+    raise MissingExtra("cli", "rsmq top") from error
 
 #: The spaces between two columns.
 _GAP = 2

@@ -1,243 +1,165 @@
 """
-``rsmq-worker`` and ``rsmq worker``: the program that runs the worker of a module.
+The commands worker and workers.
 
-It needs nothing but the core of the library: no extra, so no click and no rich.
+``rsmq-worker`` is the command worker as a program. The import of ``worker_program.py`` takes time,
+so it is done when a worker runs.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
+import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
-from rsmq._sync.cells import Cells
-from rsmq._sync.client import RSMQ
+import click
+
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.errors import Failed
-from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.run import run_program
-from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis
-from rsmq.cli.commands.health_server import serve_health
-from rsmq.cli.commands.worker_arguments import CHECK, child_arguments, parse
-from rsmq.cli.commands.worker_control import (
-    check_workers,
-    pause_queues,
-    resume_queues,
-    show_workers,
+from rsmq.cli.app.command import DURATION, command, complete_queues, metrics_options
+from rsmq.cli.app.program import run
+
+#: The word that stands for MODULE:NAME when workers are checked.
+_CHECK = "check"
+_MAX_PROCESSES = 1000
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMG])?B?", re.IGNORECASE)
+_UNIT_BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def _memory_size(text: str) -> int:
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size. Give bytes, or as in 500M or 2G.")
+    return round(float(found[1]) * _UNIT_BYTES[(found[2] or "").upper()])
+
+
+@command(
+    "worker",
+    "rsmq worker myapp:worker --concurrency 20",
+    "rsmq worker myapp:worker --processes 4 --name shop",
+    "rsmq worker check shop",
+    "rsmq worker --list",
 )
-from rsmq.guarded_log import get_logger
-from rsmq.worker.children.child_process import ChildSettings
-from rsmq.worker.importing import NotImportable, import_worker
-from rsmq.worker.logging import DetailedLogging, log_to_standard_error
-from rsmq.worker.places.client_place import ClientPlace, clients_of, open_client, place_of
-from rsmq.worker.supervisor.supervised_worker import SupervisedWorker
-from rsmq.worker.supervisor.supervisor import Process, Supervisor, default_name
-from rsmq.worker.worker import Worker
-
-_log = get_logger("rsmq.worker")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+@click.argument("app", required=False, metavar="[MODULE:NAME]")
+@click.argument("checked", required=False, metavar="[NAME]")
+@click.option(
+    "--name", metavar="NAME",
+    help="The name of this worker. The next worker with this name takes over its messages. By "
+    "default a new one at each start; with --processes the host and MODULE-NAME.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=click.IntRange(1, _MAX_PROCESSES), metavar="N",
+    help="Run N processes, named NAME-0 to NAME-(N-1), and start them again when they die; SIGHUP "
+    "restarts one after the other.",
+)  # fmt: skip
+@click.option(
+    "--max-jobs-per-child", type=click.IntRange(1), metavar="N",
+    help="With --processes: restart a process gracefully after so many messages.",
+)  # fmt: skip
+@click.option(
+    "--max-memory-per-child", type=_memory_size, metavar="SIZE",
+    help="With --processes: restart a process gracefully when it uses more memory, as in 500M.",
+)  # fmt: skip
+@click.option(
+    "--reload", is_flag=True,
+    help="Restart when a Python file in the working folder changes; for development.",
+)  # fmt: skip
+@click.option("--supervised", type=int, hidden=True)
+@click.option("--sends-metrics", is_flag=True, hidden=True)
+@click.option(
+    "--concurrency", type=int, metavar="N", help="The most handlers that run at the same time."
+)
+@click.option(
+    "--grace", type=DURATION, metavar="DURATION",
+    help="How long handlers may still run at shutdown, as in 30, 30s or 2m.",
+)  # fmt: skip
+@click.option(
+    "--wait-for-redis", type=DURATION, default=60, show_default=True, metavar="DURATION",
+    help="Wait so long at the start for a Redis that is away.",
+)  # fmt: skip
+@click.option(
+    "--burst", is_flag=True,
+    help="End when all queues of the worker are empty, instead of waiting for messages.",
+)  # fmt: skip
+@click.option(
+    "--strict", is_flag=True,
+    help="Refuse listeners that retry forever without retry_forever=True.",
+)  # fmt: skip
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+    show_default=True, help="debug logs every message.",
+)  # fmt: skip
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]),
+    help="The format of log lines and errors; text by default.",
+)  # fmt: skip
+@metrics_options()
+@click.option(
+    "--health-port", type=int, metavar="PORT",
+    help="Answer probes on this port: /healthz if the worker makes progress, /readyz if it "
+    "receives messages.",
+)  # fmt: skip
+@click.option(
+    "--health-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
+    help="Answer probes on this address.",
+)  # fmt: skip
+@click.option("--list", is_flag=True, help="Show the workers of the namespace.")
+@click.option(
+    "--pause", metavar="QUEUE", shell_complete=complete_queues,
+    help="Stop all workers from receiving from a queue.",
+)  # fmt: skip
+@click.option(
+    "--resume", metavar="QUEUE", shell_complete=complete_queues,
+    help="Let workers receive from a paused queue again.",
+)  # fmt: skip
+@click.pass_obj
+def worker(call: Call, /, **options: Any) -> int:
     """
-    Run ``rsmq-worker``.
+    Run a worker until it is stopped.
 
-    Args:
-        arguments: the arguments of the command line; None takes those of the process.
+    MODULE:NAME is a worker in a module, which is in the working folder or installed, as in
+    myapp:worker. SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at once. Its
+    queues are where the worker's own client looks for them, unless --url, RSMQ_URL or a profile
+    names another server. Another namespace needs a URL.
 
-    Returns:
-        The exit code, one of ``rsmq``.
+    check in place of MODULE:NAME ends with exit code 0 if the worker NAME, or all processes of
+    NAME, are alive, else with 1. Without NAME, a worker of this host must be alive. --list, --pause
+    and --resume run no worker either.
     """
-    args = parse(arguments, "rsmq-worker")
-    as_json = args.log_format == "json"
-    return run_program("rsmq-worker", lambda: run(Call(), args), as_json=lambda: as_json)
+    args = SimpleNamespace(**options)
+    if args.app is None and not (args.list or args.pause or args.resume):
+        raise click.UsageError("Missing argument 'MODULE:NAME'.")
+    if args.checked is not None and args.app != _CHECK:
+        raise click.UsageError(f"Got unexpected extra argument ({args.checked})")
+    args.has_supervisor = args.processes is not None or args.reload
+    if not (args.has_supervisor or args.supervised is not None):
+        for option in ("max_jobs_per_child", "max_memory_per_child"):
+            if options[option] is not None:
+                raise click.UsageError(f"--{option.replace('_', '-')} needs --processes.")
+    if args.log_format == "json":
+        call.options["json"] = True
+    if args.app == _CHECK:
+        from rsmq.cli.commands.worker_control import check_workers  # noqa: PLC0415 - takes time
 
-
-def run(call: Call, args: argparse.Namespace) -> int:
-    """
-    Run a worker until it is stopped, or list workers, or pause or resume a queue.
-
-    Args:
-        call: the options, the environment and the profile; ``args`` has precedence.
-        args: the parsed arguments.
-
-    Returns:
-        The exit code.
-    """
-    call = call.with_options(
-        url=args.url, ns=args.ns, cells=args.cells, json=args.log_format == "json"
-    )
-    if args.app == CHECK:
         return check_workers(call, args.checked)
-    running: list[Worker] = []
-    name = args.name or default_name(args.app or "") if args.has_supervisor else None
-    log_to_standard_error(
-        args.log_level,
-        lambda: running[0].name if running else name,
-        as_json=call.as_json and args.log_format != "text",
-    )
-    if args.has_supervisor and not (args.list or args.pause or args.resume):
-        return _supervise(call, args)
-    if args.pause:
-        pause_queues(call, [args.pause])
-    if args.resume:
-        resume_queues(call, [args.resume])
-    if args.list:
-        show_workers(call)
-    if not (args.list or args.pause or args.resume):
-        supervised = None
-        if args.supervised is not None:  # reports also while the worker is imported
-            supervised = SupervisedWorker(
-                args.supervised,
-                max_jobs=args.max_jobs_per_child,
-                max_memory=args.max_memory_per_child,
-            )
-        try:
-            running.append(_import_worker(args.app))
-            _run_worker(running[0], call, args, supervised)
-        finally:
-            if supervised is not None:
-                supervised.end()
-    return Exit.DONE
+    from rsmq.cli.commands.worker_program import run_worker  # noqa: PLC0415 - as above
+
+    return run_worker(call, args)
 
 
-def _import_worker(name: str) -> Worker:
-    try:
-        return import_worker(name)
-    except NotImportable as error:
-        raise Failed(str(error)) from None
-
-
-def _supervise(call: Call, args: argparse.Namespace) -> int:
-    """Run worker processes; return the exit code."""
-    environment = dict(os.environ)
-    place = call.configured_place
-    if place.urls is not None:
-        environment["RSMQ_URL"] = " ".join(place.urls)
-    if place.ns is not None:
-        environment["RSMQ_NS"] = place.ns
-    if place.cells is not None:
-        environment["RSMQ_CELLS"] = str(place.cells)
-    metrics = None
-    if args.metrics_port is not None:
-        from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
-
-        metrics = ProcessMetrics()
-        _serve_metrics(args)
-    name = args.name or default_name(args.app)
-    program = [sys.executable, "-m", "rsmq.cli.commands.worker"]
-    options = ["--sends-metrics"] if metrics is not None else []
-    processes = [
-        Process(each, [*program, *child_arguments(args, each), *options], environment, args.grace)
-        for each in (f"{name}-{number}" for number in range(args.processes))
-    ]
-    supervisor = Supervisor(processes, metrics=metrics, is_burst=args.burst, reload=args.reload)
-    if args.health_port is not None:
-        serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
-    return supervisor.run()
-
-
-def _run_worker(
-    worker: Worker, call: Call, args: argparse.Namespace, supervised: SupervisedWorker | None
-) -> None:
-    place = _find_place(call, worker.rsmq)
-    if place is not None:
-        # The worker's own client stays open: handlers may use it.
-        worker.rsmq = open_client(place, worker.rsmq)
-    for option in ("name", "concurrency", "grace"):
-        value = getattr(args, option)
-        if value is not None:
-            setattr(worker, option, value)
-    worker.strict = worker.strict or args.strict
-    if args.log_level == "debug":
-        worker.use(DetailedLogging())
-    take_snapshot = _use_metrics(worker, args)
-    if args.health_port is not None:
-        serve_health(
-            args.health_port,
-            args.health_host,
-            lambda: worker.health().is_healthy,
-            lambda: worker.health().is_ready,
-        )
-    if supervised is not None:
-        supervised.observe(worker, take_snapshot)
-    worker.child_settings = ChildSettings(
-        args.app,
-        list(sys.path),
-        place=place,
-        log_level=args.log_level,
-        log_as_json=call.as_json and args.log_format != "text",
-    )
-    try:
-        _wait_for_redis(worker, args.wait_for_redis)
-        worker.run(until_empty=args.burst)
-    finally:
-        worker.rsmq.close()
-
-
-def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
+@command("workers", "rsmq workers", "rsmq workers --json")
+@click.pass_obj
+def workers(call: Call) -> None:
     """
-    Return the configured place of the worker's client; None is that of its own client.
+    Show the workers of the namespace.
 
-    Raises:
-        Failed: a namespace or a number of cells is configured that the own client does not have,
-            and no URL.
+    It shows workers that are alive, and workers that died within the last day. FOR is the time
+    since the start of a worker that is alive, and since the last sign of life of a dead one. A
+    terminal gets the columns that fit.
     """
-    values, (own_ns, own_cells) = call.configured_place, place_of(own)
-    ns = values.ns or own_ns
-    # A hash tag names one cell of the own set.
-    cells = own_cells if values.cells is None and "{" not in ns else values.cells
-    if values.urls is not None:
-        return ClientPlace(values.urls, ns, cells)
-    for item, variable, found, expected in (
-        ("namespace", "NS", ns, own_ns),
-        ("number of cells", "CELLS", cells, own_cells),
-    ):
-        if found != expected:
-            raise Failed(
-                f"the {item} {found!r}, of --{variable.lower()} or RSMQ_{variable}, goes with "
-                f"--url or RSMQ_URL; the worker's own client has "
-                f"{'one namespace' if expected is None else repr(expected)}"
-            )
-    return None
+    from rsmq.cli.commands.worker_control import show_workers  # noqa: PLC0415 - takes time
 
-
-def _wait_for_redis(worker: Worker, seconds: float) -> None:
-    if worker.queues:
-        asking = partial(ask_any, clients_of(worker.rsmq), worker.queues[0])
-        wait_for_redis(asking, seconds, _log.warning)
-
-
-def _use_metrics(worker: Worker, args: argparse.Namespace) -> Callable[[], Any]:
-    """
-    Count the worker's messages, if a port or a supervisor wants metrics.
-
-    Returns:
-        A function that returns their values for the supervisor.
-    """
-    if args.metrics_port is None and not args.sends_metrics:
-        return lambda: None
-    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
-
-    metrics = worker.find(Metrics)
-    if metrics is None:
-        metrics = Metrics()
-        worker.use(metrics)
-    if args.metrics_port is not None:
-        _serve_metrics(args)
-    return metrics.snapshot
-
-
-def _serve_metrics(args: argparse.Namespace) -> None:
-    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
-
-    try:
-        serve(args.metrics_port, args.metrics_host)
-    except OSError as error:
-        raise Failed(f"port {args.metrics_port}: {error.strerror}") from None
+    show_workers(call)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(worker, "rsmq-worker"))

@@ -1,7 +1,5 @@
 """
-Pausing queues, resuming them and listing workers: for ``rsmq`` and ``rsmq-worker``.
-
-This module needs nothing but the core: ``rsmq-worker`` runs without the extra ``cli``.
+Pausing queues, resuming them, listing workers and checking them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,237 @@
+"""
+The run of ``rsmq-worker`` and ``rsmq worker``: one worker process, or a supervisor of several.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis
+from rsmq.cli.commands.health_server import serve_health
+from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
+from rsmq.guarded_log import get_logger
+from rsmq.worker.children.child_process import ChildSettings
+from rsmq.worker.importing import NotImportable, import_worker
+from rsmq.worker.logging import DetailedLogging, log_to_standard_error
+from rsmq.worker.places.client_place import ClientPlace, clients_of, open_client, place_of
+from rsmq.worker.supervisor.supervised_worker import SupervisedWorker
+from rsmq.worker.supervisor.supervisor import Process, Supervisor, default_name
+from rsmq.worker.worker import Worker
+
+_log = get_logger("rsmq.worker")
+
+
+def run_worker(call: Call, args: SimpleNamespace) -> int:
+    """
+    Run a worker until it is stopped, or list workers, or pause or resume a queue.
+
+    Args:
+        call: the call of the program.
+        args: the options of the command ``worker``, and whether it ``has_supervisor``.
+
+    Returns:
+        The exit code.
+    """
+    running: list[Worker] = []
+    name = args.name or default_name(args.app or "") if args.has_supervisor else None
+    log_to_standard_error(
+        args.log_level,
+        lambda: running[0].name if running else name,
+        as_json=_logs_json(call, args),
+    )
+    if args.pause:
+        pause_queues(call, [args.pause])
+    if args.resume:
+        resume_queues(call, [args.resume])
+    if args.list:
+        show_workers(call)
+    if args.pause or args.resume or args.list:
+        return Exit.DONE
+    if args.has_supervisor:
+        return _supervise(call, args)
+    supervised = None
+    if args.supervised is not None:  # reports also while the worker is imported
+        supervised = SupervisedWorker(
+            args.supervised,
+            max_jobs=args.max_jobs_per_child,
+            max_memory=args.max_memory_per_child,
+        )
+    try:
+        running.append(_import_worker(args.app))
+        _run_process(running[0], call, args, supervised)
+    finally:
+        if supervised is not None:
+            supervised.end()
+    return Exit.DONE
+
+
+def _logs_json(call: Call, args: SimpleNamespace) -> bool:
+    return call.as_json and args.log_format != "text"
+
+
+def _import_worker(name: str) -> Worker:
+    try:
+        return import_worker(name)
+    except NotImportable as error:
+        raise Failed(str(error)) from None
+
+
+def _supervise(call: Call, args: SimpleNamespace) -> int:
+    """Run worker processes; return the exit code."""
+    environment = dict(os.environ)
+    place = call.configured_place
+    if place.urls is not None:
+        environment["RSMQ_URL"] = " ".join(place.urls)
+    if place.ns is not None:
+        environment["RSMQ_NS"] = place.ns
+    if place.cells is not None:
+        environment["RSMQ_CELLS"] = str(place.cells)
+    metrics = None
+    if args.metrics_port is not None:
+        from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
+
+        metrics = ProcessMetrics()
+        _serve_metrics(args)
+    name = args.name or default_name(args.app)
+    processes = [
+        Process(each, _make_command(args, each), environment, args.grace)
+        for each in (f"{name}-{number}" for number in range(args.processes or 1))
+    ]
+    supervisor = Supervisor(processes, metrics=metrics, is_burst=args.burst, reload=args.reload)
+    if args.health_port is not None:
+        serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
+    return supervisor.run()
+
+
+def _make_command(args: SimpleNamespace, name: str) -> list[str]:
+    """
+    Return the command of a worker process of a supervisor.
+
+    The URL is not part of it: other users can see the arguments of a process.
+
+    Args:
+        args: the options of the supervisor.
+        name: the name of the process's worker.
+    """
+    command = [sys.executable, "-m", "rsmq.cli.commands.worker", args.app, "--name", name]
+    for option in (
+        "concurrency", "grace", "wait_for_redis", "log_level", "log_format", "max_jobs_per_child",
+        "max_memory_per_child",
+    ):  # fmt: skip
+        value = getattr(args, option)
+        if value is not None:
+            command += [f"--{option.replace('_', '-')}", str(value)]
+    flags = [option for option in ("burst", "strict") if getattr(args, option)]
+    if args.metrics_port is not None:
+        flags.append("sends-metrics")
+    return command + [f"--{flag}" for flag in flags]
+
+
+def _run_process(
+    worker: Worker, call: Call, args: SimpleNamespace, supervised: SupervisedWorker | None
+) -> None:
+    place = _find_place(call, worker.rsmq)
+    if place is not None:
+        # The worker's own client stays open: handlers may use it.
+        worker.rsmq = open_client(place, worker.rsmq)
+    for option in ("name", "concurrency", "grace"):
+        value = getattr(args, option)
+        if value is not None:
+            setattr(worker, option, value)
+    worker.strict = worker.strict or args.strict
+    if args.log_level == "debug":
+        worker.use(DetailedLogging())
+    take_snapshot = _use_metrics(worker, args)
+    if args.health_port is not None:
+        serve_health(
+            args.health_port,
+            args.health_host,
+            lambda: worker.health().is_healthy,
+            lambda: worker.health().is_ready,
+        )
+    if supervised is not None:
+        supervised.observe(worker, take_snapshot)
+    worker.child_settings = ChildSettings(
+        args.app,
+        list(sys.path),
+        place=place,
+        log_level=args.log_level,
+        log_as_json=_logs_json(call, args),
+    )
+    try:
+        _wait_for_redis(worker, args.wait_for_redis)
+        worker.run(until_empty=args.burst)
+    finally:
+        worker.rsmq.close()
+
+
+def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
+    """
+    Return the configured place of the worker's client; None is that of its own client.
+
+    Raises:
+        Failed: a namespace or a number of cells is configured that the own client does not have,
+            and no URL.
+    """
+    values, (own_ns, own_cells) = call.configured_place, place_of(own)
+    ns = values.ns or own_ns
+    # A hash tag names one cell of the own set.
+    cells = own_cells if values.cells is None and "{" not in ns else values.cells
+    if values.urls is not None:
+        return ClientPlace(values.urls, ns, cells)
+    for item, variable, found, expected in (
+        ("namespace", "NS", ns, own_ns),
+        ("number of cells", "CELLS", cells, own_cells),
+    ):
+        if found != expected:
+            raise Failed(
+                f"the {item} {found!r}, of --{variable.lower()} or RSMQ_{variable}, goes with "
+                f"--url or RSMQ_URL; the worker's own client has "
+                f"{'one namespace' if expected is None else repr(expected)}"
+            )
+    return None
+
+
+def _wait_for_redis(worker: Worker, seconds: float) -> None:
+    if worker.queues:
+        asking = partial(ask_any, clients_of(worker.rsmq), worker.queues[0])
+        wait_for_redis(asking, seconds, _log.warning)
+
+
+def _use_metrics(worker: Worker, args: SimpleNamespace) -> Callable[[], Any]:
+    """
+    Count the worker's messages, if a port or a supervisor wants metrics.
+
+    Returns:
+        A function that returns their values for the supervisor.
+    """
+    if args.metrics_port is None and not args.sends_metrics:
+        return lambda: None
+    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
+
+    metrics = worker.find(Metrics)
+    if metrics is None:
+        metrics = Metrics()
+        worker.use(metrics)
+    if args.metrics_port is not None:
+        _serve_metrics(args)
+    return metrics.snapshot
+
+
+def _serve_metrics(args: SimpleNamespace) -> None:
+    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
+
+    try:
+        serve(args.metrics_port, args.metrics_host)
+    except OSError as error:
+        raise Failed(f"port {args.metrics_port}: {error.strerror}") from None
