@@ -181,7 +181,7 @@ class EngineMachine(RuleBasedStateMachine):
         return self.running[index % len(self.running)]
 
     def in_flight(self):
-        return [(queue, lease) for queue in self.lane.queues for lease in queue.in_flight.values()]
+        return [(queue, lease) for queue in self.lane.queues for lease in queue.in_flight]
 
     def look_everywhere(self):
         """Let all queues be asked for messages, whether wake-ups have come or not."""
@@ -282,7 +282,7 @@ class EngineMachine(RuleBasedStateMachine):
         if not found:
             return
         queue, lease = found[index % len(found)]
-        lease.renew_at = queue.renew_at = self.lane.renew_at = 0.0
+        lease.renew_at = queue.in_flight.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_has_waited_too_long(self):
@@ -290,7 +290,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         job = self.lane.ready[0]
         job.received_at = job.renew_at = 0.0
-        job.cell_queue.renew_at = self.lane.renew_at = 0.0
+        job.cell_queue.in_flight.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_expires(self):
@@ -366,7 +366,7 @@ class EngineMachine(RuleBasedStateMachine):
             if cell.has_unknown_messages:
                 continue
             stored = self.raw.hgetall(cell.identity.in_flight_key)
-            receipts = {(lease.id, lease.count) for lease in queue.in_flight.values()}
+            receipts = {(lease.id, lease.count) for lease in queue.in_flight}
             writes = self.loop._settler._by_cell.get(cell)
             for pending in () if writes is None else (writes.settlements, writes.dead_letters):
                 for items in pending._items.values():

@@ -62,7 +62,7 @@ def test_waiting_message_is_extended_once_before_it_is_released(env, gate):
     worker.start()
     [id] = prefetch_behind_a_call(env, gate, worker, ["x"])
     received_at = time.monotonic()
-    lease = worker._worker_loop._lanes[0].queues[0].in_flight[id]
+    lease = worker._worker_loop._lanes[0].queues[0].in_flight.get(id)
     first_expiry = lease.expires_at
     wait_until(lambda: extended.append(lease.expires_at) or id not in env.in_flight("w"))
 

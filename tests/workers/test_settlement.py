@@ -63,7 +63,7 @@ def run_calls(queue, bodies, error=None):
     jobs = []
     for id, raw in zip(result.ids, result.raws, strict=True):
         job = SingleJob(queue, id, raw, 1, result.now_ms, time.monotonic())
-        queue.in_flight[id] = job
+        queue.add([job], time.monotonic())
         change_call(job, BEGIN_CALL)
         change_message(job, BEGIN)
         if error is not None:

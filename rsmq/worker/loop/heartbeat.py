@@ -71,17 +71,13 @@ class Heartbeat:
         for lane in self._lanes:
             if now >= lane.renew_at:
                 for queue in lane.queues:
-                    if now >= queue.renew_at:
+                    if now >= queue.in_flight.renew_at:
                         self._access.attempt(queue.cell.number, partial(self._renew, queue, now))
-                # A queue whose cell has failed is renewed when its server is tried again.
-                lane.renew_at = min(
-                    (max(queue.renew_at, queue.cell.retry_at()) for queue in lane.queues),
-                    default=math.inf,
-                )
+                lane.plan_renewal()
 
     def _renew(self, queue: CellQueue, now: float) -> None:
-        lane = queue.lane
-        due = [lease for lease in queue.in_flight.values() if lease.renew_at <= now]
+        lane, in_flight = queue.lane, queue.in_flight
+        due = in_flight.due(now)
         # Slow calls keep these waiting for so long: another worker may have a free slot.
         waiting = {
             lease.job
@@ -94,10 +90,10 @@ class Heartbeat:
         for lease in due:
             if lease.state in OVER:
                 self._settler.mark_lost(queue, lease, "its visibility timeout was over")
-        kept = [lease for lease in due if queue.in_flight.get(lease.id) is lease]
+        kept = [lease for lease in due if lease in in_flight]
         for at in range(0, len(kept), MESSAGES_PER_STEP):
             self._extend(queue, kept[at : at + MESSAGES_PER_STEP])
-        queue.renew_at = min((each.renew_at for each in queue.in_flight.values()), default=math.inf)
+        in_flight.plan_renewal()
 
     def _extend(self, queue: CellQueue, leases: list[Lease]) -> None:
         by_count: dict[int, list[Lease]] = {}
@@ -121,7 +117,7 @@ class Heartbeat:
         extended = ord("1")
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
             if digit == extended:
-                lease.renew_at, lease.expires_at = sent_at + lane.vt / 3, sent_at + lane.vt
+                queue.in_flight.extend(lease, sent_at, lane.vt)
             else:
                 self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
 
@@ -131,14 +127,14 @@ class Heartbeat:
         for queue in self._queues():
             if not queue.in_flight or not queue.cell.retry_at():
                 continue
-            for lease in list(queue.in_flight.values()):
+            for lease in list(queue.in_flight):
                 if lease.expires_at <= now and lease.job.ended_at is None:
                     self._settler.mark_lost(queue, lease, _NOT_EXTENDED)
 
     def lose_all(self, reason: str) -> None:
         """Mark all leases as lost."""
         for queue in self._queues():
-            for lease in list(queue.in_flight.values()):
+            for lease in list(queue.in_flight):
                 self._settler.mark_lost(queue, lease, reason)
 
     def _queues(self) -> Iterable[CellQueue]:
@@ -212,7 +208,7 @@ class Heartbeat:
         released = 0
         for queue in self._queues():
             with self._run_queue.lock:
-                leases = list(queue.in_flight.values())
+                leases = list(queue.in_flight)
                 for lease in leases:
                     change_call(lease.job, ABANDON_CALL)
             released += sum(self._release_abandoned(queue, lease, reason) for lease in leases)

@@ -148,7 +148,7 @@ class Prefetcher:
                     quarantined += more_quarantined
                     slots = max(slots - math.ceil(len(result.ids) / each.lane.size), 0)
                     continue
-            queue.closed_reason = "b"
+            queue.close("b")
             each.lane.arrivals.note_look(queue, is_drained=False, has_found=False)
             place = self._access.describe(cell)
             _log.error("queue %s%s can't be received from: %s", each.lane.name, place, error)
@@ -230,7 +230,7 @@ class Prefetcher:
         return Plan(due.cell, requests, slots)
 
     def _close(self, queue: CellQueue, state: str) -> None:
-        queue.closed_reason = state
+        queue.close(state)
         if state == "m":
             lane, place = queue.lane, self._access.describe(queue.cell)
             action = "creates it again" if lane.listener.create else "waits for it"
@@ -245,11 +245,9 @@ class Prefetcher:
         self, queue: CellQueue, result: ReceiveResult, sent_at: float
     ) -> tuple[Sequence[Job], Sequence[Job]]:
         """Return the calls for received messages, and the calls in quarantine."""
-        lane, in_flight = queue.lane, queue.in_flight
-        if in_flight:
-            for id in result.ids:
-                if id in in_flight:
-                    self._settler.mark_lost(queue, in_flight[id], "it was received once more")
+        lane = queue.lane
+        for lease in queue.in_flight.find(result.ids):
+            self._settler.mark_lost(queue, lease, "it was received once more")
         singles = self._make_single_jobs(queue, result, sent_at)
         if self._hooks["after_receive"]:
             messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
@@ -263,16 +261,13 @@ class Prefetcher:
             return _make_batches(queue, singles, size, sent_at), _make_batches(
                 queue, quarantined, 1, sent_at
             )
-        for single in (*singles, *quarantined):
-            in_flight[single.id] = single
+        queue.add((*singles, *quarantined), sent_at)
         return singles, quarantined
 
     def _make_single_jobs(
         self, queue: CellQueue, result: ReceiveResult, sent_at: float
     ) -> list[SingleJob]:
         lane = queue.lane
-        queue.renew_at = min(queue.renew_at, sent_at + lane.vt / 3)
-        lane.renew_at = min(lane.renew_at, queue.renew_at)
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         queue.cell.server_ahead = now / 1000 - sent_at
@@ -295,16 +290,13 @@ class Prefetcher:
     def _release_unknown_of(self, cell: Cell) -> None:
         stored = cell.client.run_steps(list_in_flight(cell.client.namespace, self._access.name))
         in_flight = {
-            lane.name: lane.queue_by_cell[cell.number].in_flight
+            (lane.name, lease.id, lease.count)
             for lane in self._lanes
             if cell.number in lane.queue_by_cell
+            for lease in lane.queue_by_cell[cell.number].in_flight
         }
         unknown = {
-            queue: [
-                (id, count)
-                for id, count in receipts
-                if id not in in_flight.get(queue, {}) or in_flight[queue][id].count != count
-            ]
+            queue: [(id, count) for id, count in receipts if (queue, id, count) not in in_flight]
             for queue, receipts in stored.items()
         }
         ids = {(queue, id) for queue, receipts in unknown.items() for id, _ in receipts}
@@ -338,7 +330,6 @@ def _make_batches(
     for at in range(0, len(singles), size):
         batch = BatchJob(queue, singles[at : at + size], sent_at)
         batch.is_quarantined = singles[at].is_quarantined
-        for lease in batch.leases:
-            queue.in_flight[lease.id] = lease
+        queue.add(batch.leases, sent_at)
         batches.append(batch)
     return batches

@@ -33,6 +33,8 @@ class QueueRefresh:
     def __init__(self, access: CellAccess, lanes: Sequence[Lane]) -> None:
         self._access = access
         self._lanes = lanes
+        #: Why queues could not be created again, as it was logged.
+        self._refusals: dict[CellQueue, str] = {}
         self._next_lane = _QUEUES_PER_HEARTBEAT  # the first ones were read when the worker started
 
     def run(self) -> None:
@@ -60,17 +62,16 @@ class QueueRefresh:
             return
         except (InvalidValue, ResponseError) as error:
             refusal = str(error)
-            if refusal != queue.refusal:
-                queue.refusal = refusal
+            if refusal != self._refusals.get(queue):
+                self._refusals[queue] = refusal
                 _log.error("queue %s%s can't be opened again: %s", lane.name, place, refusal)
             return
         _log.info("queue %s%s is back", lane.name, place)
-        queue.refusal = queue.closed_reason = ""
+        self._refusals.pop(queue, None)
         if queue.cell is self._access.home:
-            lane.listener = listener
-            lane.apply_queue_attributes(attributes)
+            lane.apply_queue_attributes(attributes, listener)
             warn_of_omission(lane)
-        lane.arrivals.look_at(queue)
+        queue.open()
 
     def _read_attributes(self, lane: Lane) -> None:
         with suppress(QueueNotFound, InvalidValue, ResponseError):
@@ -80,8 +81,7 @@ class QueueRefresh:
 def _look_again(lane: Lane, reason: str) -> None:
     """Let the queues of a lane be received from again that were closed for this reason."""
     for queue in _find_closed(lane, reason):
-        queue.closed_reason = ""
-        lane.arrivals.look_at(queue)
+        queue.open()
 
 
 def _find_closed(lane: Lane, reason: str) -> list[CellQueue]:

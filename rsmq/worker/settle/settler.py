@@ -210,7 +210,7 @@ class Settler:
             else:
                 kind = Kind(queue, "released", "unbegun", lease.count, is_quarantined)
             if not is_begun:
-                remove_in_flight(queue, lease)
+                queue.in_flight.remove((lease,))
             self._add(kind, lease)
 
     def mark_lost(self, queue: CellQueue, lease: Lease, reason: str) -> None:
@@ -231,7 +231,7 @@ class Settler:
             # quarantine record stays: the other consumer may be running the message.
             action: Literal["release", "unbegun"] = "release" if is_begun else "unbegun"
             self._add(Kind(queue, "lost", action, lease.count, False), lease)
-        remove_in_flight(queue, lease)
+        queue.in_flight.remove((lease,))
 
     def _add(self, kind: Kind, item: Lease | Decision) -> None:
         self._writes_of(kind.queue.cell).settlements.add(kind, item)
@@ -364,12 +364,8 @@ class Settler:
             for lease, digit in zip(leases, results, strict=True):
                 if digit == _RECEIVED_AGAIN:
                     self.mark_lost(queue, lease, "another consumer has received it since")
-        finished, in_flight = [], queue.in_flight
-        for lease in leases:
-            if change_message(lease, CONFIRM):
-                finished.append(lease)
-                if in_flight.get(lease.id) is lease:
-                    del in_flight[lease.id]
+        finished = [lease for lease in leases if change_message(lease, CONFIRM)]
+        queue.in_flight.remove(finished)
         return finished
 
     def _call_hook(self, hook: str, lane: Lane, leases: Iterable[Lease]) -> None:
@@ -410,7 +406,7 @@ class Settler:
             if digit == _RECEIVED_AGAIN:
                 self.mark_lost(queue, decision.lease, "another consumer has received it since")
                 continue
-            remove_in_flight(queue, decision.lease)
+            queue.in_flight.remove((decision.lease,))
             if change_message(decision.lease, CONFIRM):
                 self.numbers.dead += 1
                 self._call_dead_letter_hook("after_dead_letter", decision)
@@ -521,9 +517,3 @@ def _has_records(lease: Lease) -> bool:
 
 def _leases_of(kind: Kind, items: list[Any]) -> list[Lease]:
     return [each.lease for each in items] if kind.reason == "failed" else items
-
-
-def remove_in_flight(queue: CellQueue, lease: Lease) -> None:
-    """Remove a message from those in flight."""
-    if queue.in_flight.get(lease.id) is lease:
-        del queue.in_flight[lease.id]

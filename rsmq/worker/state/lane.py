@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.operations import Identity
 from rsmq.worker.outcome import Policy
 from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.state.in_flight import InFlight
 from rsmq.worker.state.message_state import READY, CallState, MessageState
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
@@ -118,24 +119,37 @@ class CellQueue:
     """
     The queue of a lane in one cell.
 
+    Only the loop's thread changes it, by the methods. It has no lock.
+
     Attributes:
-        lane: the lane.
-        cell: the cell.
-        keys: the keys of the queue.
-        in_flight: all messages of the queue that are not settled, by id.
-        renew_at: monotonic seconds at which the first of them is to be extended.
+        lane: the lane. Never changes.
+        cell: the cell. Never changes.
+        keys: the keys of the queue. Never change.
+        in_flight: the messages of the queue that are not settled.
         closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
-            queue is open, as far as the worker knows.
-        refusal: why the queue could not be created again, as it was logged; '' if it could.
+            queue is open, as far as the worker knows. Written by ``close`` and ``open``, read by
+            the loop, and by any thread for ``WorkerLoop.state``.
     """
 
     lane: Lane
     cell: Cell
     keys: QueueKeys
-    in_flight: dict[str, Lease] = field(default_factory=dict)
-    renew_at: float = math.inf
+    in_flight: InFlight[Lease] = field(default_factory=InFlight)
     closed_reason: str = ""
-    refusal: str = ""
+
+    def add(self, leases: Iterable[Lease], sent_at: float) -> None:
+        """Add messages in flight that were requested at a time, in monotonic seconds."""
+        self.in_flight.add(leases, sent_at + self.lane.vt / 3)
+        self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
+
+    def close(self, reason: str) -> None:
+        """Receive nothing more; see ``closed_reason``."""
+        self.closed_reason = reason
+
+    def open(self) -> None:
+        """Receive again."""
+        self.closed_reason = ""
+        self.lane.arrivals.look_at(self)
 
 
 class _NoArrivals:
@@ -164,29 +178,41 @@ class Lane:
     """
     The runtime state of a listener.
 
+    Settings are written before the loop's thread starts; then only ``apply_queue_attributes``
+    changes them. Any thread reads them without a lock. ``RunQueue`` writes with ``lock``; the loop
+    reads without it where an old value does no harm.
+
     Attributes:
-        listener: the listener.
-        vt: its visibility timeout, seconds.
-        codec: decodes bodies.
-        limit: maximum number of concurrent calls.
+        listener: the listener. A setting.
+        vt: its visibility timeout, seconds. A setting.
+        codec: decodes bodies. A setting.
+        limit: maximum number of concurrent calls. A setting.
         policy: its listener's policy, or the queue's own policy where the listener sets neither
-            a dead-letter queue nor ``drop``.
-        arrivals: which queues may have due messages.
-        queues: its queue in each open cell.
-        queue_by_cell: the same, by the number of the cell.
-        renew_at: a time at or before which none of its messages is to be extended.
-        ready: calls that wait for a slot.
-        calls: running calls, in the order in which they started.
-        last_turn: the turn in which one of its calls last started; all lanes share the count.
-        urgent_count: how many of its next calls start before calls of a higher priority.
-        last_request_at: monotonic seconds of the last receive, or of the wake-up after it.
-        mean_seconds: the moving average of a call's duration; None before the first call ends.
-        slow_seconds: the second longest duration of the calls of this window and the one before;
-            None before the first call ends.
-        no_prefetch_until: monotonic seconds until which nothing is prefetched.
-        cancel: cancels a call, if its kind can be cancelled.
-        time_out: cancels a call because of its max_runtime, if its kind can be cancelled.
+            a dead-letter queue nor ``drop``. A setting.
+        arrivals: which queues may have due messages. A setting, by ``WorkerLoop``.
+        cancel: cancels a call, if its kind can be cancelled. A setting, by ``Worker``.
+        time_out: cancels a call because of its max_runtime, if its kind can be cancelled. A
+            setting, by ``Worker``.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
+            A setting, by ``RunQueue``: all lanes of a worker have one lock.
+        queues: its queue in each open cell. Written by ``add_queue`` in the loop's thread.
+        queue_by_cell: the same, by the number of the cell.
+        renew_at: a time at or before which none of its messages is to be extended. Written by
+            ``CellQueue.add`` and ``plan_renewal``, read by ``Heartbeat``, all in the loop's thread.
+        ready: calls that wait for a slot. Written by ``RunQueue``.
+        calls: running calls, in the order in which they started. Written by ``RunQueue``.
+        last_turn: the turn in which one of its calls last started; all lanes share the count.
+            Written and read by ``RunQueue``.
+        urgent_count: how many of its next calls start before calls of a higher priority. Written
+            and read by ``RunQueue``.
+        last_request_at: monotonic seconds of the last receive, or of the wake-up after it. Written
+            by ``Prefetcher``, and by the watcher's thread; read when receives are planned.
+        mean_seconds: the moving average of a call's duration; None before the first call ends.
+            Written by ``record_duration`` in the loop's thread, read by ``RunQueue``.
+        slow_seconds: the second longest duration of the calls of this window and the one before;
+            None before the first call ends. Written by ``record_duration``.
+        no_prefetch_until: monotonic seconds until which nothing is prefetched. Written by
+            ``WorkerLoop``.
     """
 
     listener: Listener
@@ -236,6 +262,14 @@ class Lane:
         reasons = [queue.closed_reason for queue in self.queues]
         return all(reasons) and "m" in reasons
 
+    def plan_renewal(self) -> None:
+        """Set ``renew_at`` by the queues, after those that were due have been renewed."""
+        # A queue whose cell has failed is renewed when its server is tried again.
+        self.renew_at = min(
+            (max(queue.in_flight.renew_at, queue.cell.retry_at()) for queue in self.queues),
+            default=math.inf,
+        )
+
     def count_in_flight(self) -> int:
         """Return the number of its messages that are not settled."""
         return sum(len(queue.in_flight) for queue in self.queues)
@@ -267,9 +301,7 @@ class Lane:
         allowed = None if gate is None else gate.allowance()
         if not allowed:
             return allowed
-        ready = sum(
-            lease.state is READY for queue in self.queues for lease in queue.in_flight.values()
-        )
+        ready = sum(lease.state is READY for queue in self.queues for lease in queue.in_flight)
         return max(allowed - ready, 0)
 
     def prefetch_limit(self, now: float) -> int:
@@ -317,8 +349,18 @@ class Lane:
     def _update_slow_seconds(self) -> None:
         self.slow_seconds = sorted(self._longest + self._longest_before)[-2]
 
-    def apply_queue_attributes(self, attributes: QueueAttributes) -> None:
-        """Use the queue's vt and dead-letter policy where the listener does not set its own."""
+    def apply_queue_attributes(
+        self, attributes: QueueAttributes, listener: Listener | None = None
+    ) -> None:
+        """
+        Use the queue's vt and dead-letter policy where the listener does not set its own.
+
+        Args:
+            attributes: the attributes of the queue in the home cell, as they are now.
+            listener: replaces the listener, after its queue was missing; None keeps it.
+        """
+        if listener is not None:
+            self.listener = listener
         if self.listener.vt is None and attributes.vt >= MIN_VT_SECONDS:
             self.vt = attributes.vt
         policy = self.listener.policy
