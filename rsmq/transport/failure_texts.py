@@ -52,6 +52,7 @@ _NEEDS_LOGIN = (
     "A password is needed: put it into the URL, as in redis://:PASSWORD@HOST:6379/0, or pass "
     "password="
 )
+_CLOSED_TEXTS = ("reset by peer", "closed by server", "Connection lost", "Broken pipe")
 _TLS_REMARK = " with TLS"
 
 
@@ -155,8 +156,9 @@ def _advise_on_connecting(error: Exception, address: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return f"Check ssl_ca_certs, and the names in the certificate of {address}"
     has_tls = _TLS_REMARK in address
-    # A port without TLS waits for more of the command; one with TLS closes the connection.
-    signs = ("Timeout", "SSL") if has_tls else ("reset by peer", "closed by server")
+    # A port without TLS waits for more of the command; one with TLS closes the connection, perhaps
+    # before the next command is written.
+    signs = ("Timeout", "SSL") if has_tls else _CLOSED_TEXTS
     advice = f"Is Redis running at {address}?"
     if any(each in text for each in signs):
         ports = "without TLS, use redis:// instead of rediss://"

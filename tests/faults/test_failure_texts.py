@@ -11,7 +11,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncRSMQ
-from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.failure_texts import advise_on_connection, describe_address
 from tests.servers import Server, free_port, redis_7
 
 pytestmark = pytest.mark.redis
@@ -157,3 +157,14 @@ def test_a_first_program_without_a_server_says_what_is_wrong_in_one_line():
         f"Is Redis running at 127.0.0.1:{port}? The call is retried for "
     )
     assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Connection closed by server.", "Error UNKNOWN while writing to socket. Connection lost."],
+)
+def test_a_port_with_tls_may_close_the_connection_before_the_next_command_is_written(text):
+    error = redis_errors.ConnectionError(text)
+    advise_on_connection(error, lambda: "host:1", is_sent=False)
+
+    assert str(error).endswith("For a port with TLS, use rediss:// instead of redis://")
