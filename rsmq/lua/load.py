@@ -73,7 +73,6 @@ def _expand(text: str, folder: Traversable, included: set[str]) -> Iterator[str]
     Return the lines of a text, with each fragment before its first use.
 
     Args:
-        text: the text.
         folder: the folder of the script; its ``fragments`` precede those that all share.
         included: the fragments that the text can use already; those that it includes are added.
     """

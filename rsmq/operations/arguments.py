@@ -204,7 +204,6 @@ class Receipts:
     The messages of a batch, in groups with the same queue and receive count, or without a count.
 
     Attributes:
-        names: the queues' names.
         keys: for each group the hash and the sorted set of its queue.
         args: the groups in the format of ``receipts.lua``.
     """
@@ -221,7 +220,6 @@ class Receipts:
         Group messages, or a queue's name and ids. Repeated messages count once.
 
         Args:
-            namespace: the namespace of their queues.
             messages: received messages of any queues; or the name of the queue, with ids.
             ids: bare ids.
             with_sent: if True, the ms of the send, taken from its id, follows each id.

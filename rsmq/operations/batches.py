@@ -50,7 +50,6 @@ class ReceiveInSteps:
         steps: starts one attempt to receive from all queues, as steps.
         keys: for each queue its hash and its sorted set.
         undo: as in ``Operation``.
-        queues: the names of the queues.
         rebuild: as in ``Operation``; None, because each step is built when it is needed.
     """
 
@@ -82,7 +81,6 @@ class _Limits:
     The limits of a step that receives messages.
 
     Attributes:
-        max_messages: the maximum number of messages.
         max_bytes: the maximum number of bytes of their bodies.
         may_exceed: whether the first message may have more bytes than that.
     """
@@ -169,11 +167,7 @@ class _Receive:
     A receive of many, from any number of queues.
 
     Attributes:
-        namespace: the namespace of the queues.
         vt: the visibility timeout in the format of ``receive_messages.lua``.
-        codec: the codec of the messages.
-        losses: the lost replies of the client.
-        message_class: the class of the messages.
     """
 
     namespace: Namespace
@@ -394,7 +388,6 @@ def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
     Release messages of a queue; the result is how many.
 
     Args:
-        keys: the queue's keys.
         receipts: ids and receive counts in turn, as stored.
     """
     groups: dict[bytes, list[bytes]] = {}

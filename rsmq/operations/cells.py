@@ -38,13 +38,8 @@ def claim_cell(
     Return the record of a cell, and store it first if there is none.
 
     Args:
-        namespace: the namespace of the cell.
         set_id: the id of the set; empty stores nothing.
-        index: the number of the cell.
         cells: the number of cells of the set.
-
-    Returns:
-        The record; None if there is none.
     """
     return Operation(
         load("claim_cell"),

@@ -76,7 +76,7 @@ def copies_of(confirm: Confirm) -> Confirm | None:
 
 def wait_command(confirm: Confirm, seconds: float) -> tuple[bytes, ...]:
     """Return the command that waits, so many seconds at most, for changes of its connection."""
-    milliseconds = b"%d" % max(1, round(seconds * 1000))
+    milliseconds = b"%d" % max(1, round(seconds * 1000))  # 0 would wait forever
     if confirm.fsync:
         return (b"WAITAOF", b"1", b"%d" % confirm.replicas, milliseconds)
     return (b"WAIT", b"%d" % confirm.replicas, milliseconds)

@@ -165,8 +165,6 @@ class _Redrive:
     A redrive of one dead-letter queue.
 
     Attributes:
-        namespace: the namespace of the queues.
-        source: the dead-letter queue.
         target: the queue that receives the messages; None is for each the one that it came from.
         chosen: the messages; None are those that are visible.
         limit: the maximum number of visible messages; None is all.

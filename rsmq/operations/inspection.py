@@ -143,13 +143,11 @@ def new_messages(
     Return a step of a walk through the messages that are new since a time.
 
     Args:
-        keys: the queue's keys.
         position: ``start_position`` for the first step, otherwise the position in the result of
             the step before.
         since_ms: Unix ms of the server.
         front: if True, the walk goes through messages that were sent to the front, else through the
             rest.
-        codec: the codec of these messages.
     """
     max_score = b"(%d" % since_ms if front else b"+inf"
     operation: Operation[Any] = walk_step(

@@ -97,7 +97,6 @@ class LostReplies:
         Args:
             generation: the generation in which the receive was built.
             max_messages: the number of messages that it asked for.
-            queues: the names of its queues.
             vt: its visibility timeout in milliseconds; empty is that of the queue.
         """
         if generation != self.generation:
@@ -179,9 +178,6 @@ class LostReplies:
             nothing: returns the result of a receive without messages.
             repeat: builds the receive that repeats it.
             has_messages: returns whether a result has messages.
-
-        Returns:
-            The operation.
         """
         # Without the operation itself: it would be in a reference cycle after each receive.
         generation, queues = self.generation, operation.queues

@@ -35,9 +35,6 @@ class Operation(Generic[T]):
     A call of an atomic script, ready to be sent.
 
     Attributes:
-        script: the Lua script.
-        keys: the Redis keys of the script.
-        args: the arguments of the script.
         parse: converts the reply (bytes and integers) to the result.
         retry: how often it may be sent again after an ambiguous failure.
         queues: the names of the queues that an error names.

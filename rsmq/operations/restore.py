@@ -23,8 +23,6 @@ class RestoredMessage:
     A message that is put back as it was.
 
     Attributes:
-        id: the message's id.
-        raw: the body.
         visible_at_ms: Unix ms from which it is visible; None uses its sent time.
         receive_count: how often it was received; 0 means never.
         first_received_ms: Unix ms of its first receive; None if it was never received, or if the

@@ -137,13 +137,10 @@ def send_raws(
     Add messages to a queue, in order; the result is their ids.
 
     Args:
-        keys: the queue's keys.
         raws: the bodies, at most a batch.
         largest: the size of the largest body, as maxsize counts it; 0 disables the check.
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
-        confirmation: the copies to wait for.
-        limit: the time limit of the call.
     """
     total = sum(map(len, raws))
     suffixes = make_id_suffixes(len(raws))
@@ -167,13 +164,10 @@ def send_deduplicated(
     Add a message with a dedup_id: a batch of one; the result is its id.
 
     Args:
-        keys: the queue's keys.
         body: the body, and its size as maxsize counts it.
         delay: its delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
         dedup: the dedup_id, and its window in ms.
-        confirmation: the copies to wait for.
-        limit: the time limit of the call.
     """
     raw, size = body
     batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation, limit)
@@ -207,14 +201,11 @@ class _Batch:
     Messages to send to a queue.
 
     Attributes:
-        keys: the queue's keys.
         raws: the bodies, bytes.
         suffixes: the random parts of their ids, sorted.
         largest: the size of the largest body, as maxsize counts it.
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
-        confirmation: the copies to wait for.
-        limit: the time limit of the call.
     """
 
     keys: QueueKeys

@@ -304,13 +304,6 @@ class AsyncWatchers:
     """The watchers of a client, one for each event loop."""
 
     def __init__(self, caller: AsyncCaller, namespace: Namespace) -> None:
-        """
-        Prepare the watchers; nothing is opened.
-
-        Args:
-            caller: the caller of the client.
-            namespace: the namespace of the queues.
-        """
         self._caller = caller
         self._namespace = namespace
         self._watchers: dict[asyncio.AbstractEventLoop, AsyncWatcher] = {}

@@ -301,7 +301,6 @@ class Schedule:
             queue: the queue that was read.
             due_in: seconds until the first message is due, 0 or less if it is; None without a
                 message.
-            now: the time.
         """
         state = self._states.get(queue)
         if state is None:
@@ -327,8 +326,6 @@ class Schedule:
         If the receive has left nothing, the queue leaves ``due``, and is read for the next waiter.
 
         Args:
-            queue: the queue.
-            now: the time.
             is_drained: whether the receive has left no message that is due.
         """
         until = self.due.pop(queue, -math.inf)

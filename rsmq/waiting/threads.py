@@ -86,7 +86,6 @@ class Watcher:
 
         Args:
             receive: receives; its result is falsy without a message.
-            undo: undoes a receive that returned messages.
             nothing: the result at the deadline: that of an earlier, empty receive.
             queues: the sorted sets to wait for.
             seconds: the longest wait; None is forever.
@@ -371,13 +370,6 @@ class Watchers:
     """The watchers of a client, one for each process: a thread does not survive a fork."""
 
     def __init__(self, caller: Caller, namespace: Namespace) -> None:
-        """
-        Prepare the watchers; nothing is opened.
-
-        Args:
-            caller: the caller of the client.
-            namespace: the namespace of the queues.
-        """
         self._caller = caller
         self._namespace = namespace
         self._watchers: dict[int, Watcher] = {}

@@ -50,7 +50,6 @@ class Step:
     The next action of a watcher.
 
     Attributes:
-        action: the action.
         seconds: for SLEEP and REST: how long at most. In a REST no reply is expected, and no
             report is needed before the next waiter is added.
         request: for SEND: the encoded commands.
@@ -87,7 +86,6 @@ class WatcherState:
 
         Args:
             namespaces: the namespaces of the queues: one, or several cells.
-            now: the time.
             address_of: returns the server that has a key, as far as it is known.
             collects_due: whether the schedule collects the queues that have messages. Receives
                 then need no waiter for a while, and each changes a queue: without rests the
@@ -161,7 +159,6 @@ class WatcherState:
         Note that the tracking connection is open.
 
         Args:
-            now: the time.
             connection: the connection of redis-py.
         """
         is_of_group = self._address_of(self._namespaces[0].queues) is not None

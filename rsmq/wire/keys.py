@@ -42,7 +42,6 @@ class QueueKeys:
     The Redis keys of one queue, and its notification channel.
 
     Attributes:
-        name: the queue's name.
         zset: the sorted set of message ids.
         hash: the attributes, bodies and counters.
         channel: the channel to which a send with realtime publishes.
@@ -317,7 +316,6 @@ def classify_key(namespace: str, key: bytes) -> tuple[KeyKind, str]:
     Return the kind and the name of a key of a namespace.
 
     Args:
-        namespace: the name of the namespace.
         key: a key that begins with the name and a colon.
 
     Returns:

@@ -19,12 +19,6 @@ class AsyncCellWatchers(AnyCellWatchers[AsyncCaller, AsyncWatcher]):
     """The watchers of a set of cells: one tracking connection for each server and event loop."""
 
     def __init__(self, cells: Sequence[tuple[AsyncCaller, Namespace]]) -> None:
-        """
-        Prepare the watchers; nothing is opened.
-
-        Args:
-            cells: the caller and the namespace of each cell.
-        """
         super().__init__(cells)
         self._loops: dict[asyncio.AbstractEventLoop, ServerWatchers[AsyncWatcher]] = {}
 

@@ -28,7 +28,6 @@ class CellQueues:
         Compute the keys.
 
         Args:
-            namespaces: the namespaces of the cells.
             names: the names of the queues, which have been checked.
         """
         self.names: tuple[str, ...] = tuple(names)
@@ -62,7 +61,6 @@ def sample_cells(cells: Sequence[int], empty_receives: int) -> list[int]:
     Return cells in which to look if the server does not report changes.
 
     Args:
-        cells: the cells of the server.
         empty_receives: how often in a row the last looks found nothing: each doubles the number
             of cells, from two on.
     """

@@ -20,12 +20,6 @@ class CellWatchers(AnyCellWatchers[Caller, Watcher]):
     """The watchers of a set of cells: one tracking connection for each server and process."""
 
     def __init__(self, cells: Sequence[tuple[Caller, Namespace]]) -> None:
-        """
-        Prepare the watchers; nothing is opened.
-
-        Args:
-            cells: the caller and the namespace of each cell.
-        """
         super().__init__(cells)
         self._processes: dict[int, ServerWatchers[Watcher]] = {}
 

@@ -63,13 +63,7 @@ class ServerWatchers(Generic[W]):
         self.grouped_until = 0.0
 
     def group(self, servers: Sequence[Hashable], make_watcher: Callable[[int], W]) -> None:
-        """
-        Group cells by their servers.
-
-        Args:
-            servers: the server of each cell.
-            make_watcher: makes the watcher of the server of a cell.
-        """
+        """Group cells by their servers."""
         cells_by_server: dict[Hashable, list[int]] = {}
         for cell, server in enumerate(servers):
             cells_by_server.setdefault(server, []).append(cell)
@@ -166,7 +160,6 @@ class AnyCellWaiter(Generic[W]):
         Create a waiter that does not wait yet.
 
         Args:
-            queues: the queues.
             wake: ends the wait.
         """
         self._queues = queues
@@ -224,9 +217,6 @@ class AnyCellWaiter(Generic[W]):
         Note that messages were received.
 
         If it was also woken for another cell, ``close`` wakes another waiter for that one.
-
-        Args:
-            cells: the cells of the messages.
         """
         self._empty_looks = 0
         for watcher, waiter in self._waiters.items():
