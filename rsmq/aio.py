@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
+    from rsmq.transport.topology.address import Address
 
 T = TypeVar("T")
 
@@ -406,6 +407,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         It may contain a password.
         """
         return self._caller.origin
+
+    @property
+    def address(self) -> Address | None:
+        """The server of the queues, of a cluster or of Sentinels, after a call; else None."""
+        return self._caller.address_of(self._namespace.queues)
 
     @property
     def cells(self) -> tuple[AsyncRSMQ[B_co], ...]:

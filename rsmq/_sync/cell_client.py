@@ -18,7 +18,6 @@ from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.transport.threads.caller import Caller
-from rsmq.transport.topology.address import Address
 from rsmq.wire.limits import Seconds
 
 T = TypeVar("T")
@@ -87,13 +86,3 @@ class CellClient(RSMQ[Any]):
 
     def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
         return current_time_limit() if timeout is None else super()._limit_for(timeout)
-
-    @property
-    def address(self) -> Address | None:
-        """The server of the cell, of a cluster or of Sentinels, after a call; else None."""
-        return self._caller.address_of(self.namespace.queues)
-
-    def run_once(self, operation: Operation[T]) -> T:
-        """Run an operation without retries: for monitoring, which reads again soon."""
-        operation.retry_deadline = 0.0
-        return super().run(operation)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
+    from rsmq.transport.topology.address import Address
 
 T = TypeVar("T")
 
@@ -401,6 +402,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
         It may contain a password.
         """
         return self._caller.origin
+
+    @property
+    def address(self) -> Address | None:
+        """The server of the queues, of a cluster or of Sentinels, after a call; else None."""
+        return self._caller.address_of(self._namespace.queues)
 
     @property
     def cells(self) -> tuple[RSMQ[B_co], ...]:

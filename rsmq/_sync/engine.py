@@ -24,6 +24,7 @@ from rsmq.cells.time_limits import current_time_limit
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_queues
+from rsmq.operations.cells import CellRecord
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.transport.threads.caller import Caller
 from rsmq.transport.threads.interruption import deferred_signals, finish, pause
@@ -138,6 +139,15 @@ class CellEngine(EveryCell):
             self._note_failure(cell, error)
             raise
         return self.prompt_clients[cell]
+
+    def record_of(self, cell: int) -> CellRecord | None:
+        """
+        Return the record of a cell without retries, and store none; None if it has none.
+
+        Raises:
+            RedisError, OSError: it can't be reached.
+        """
+        return self._membership.record_of(cell, self.prompt_clients[cell])
 
     def in_any(self, call: Callable[[CellClient], T]) -> tuple[int, T]:
         """

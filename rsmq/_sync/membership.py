@@ -101,7 +101,7 @@ class Membership:
             CellsMismatch: it belongs to another set.
             RedisError, OSError: it can't be reached.
         """
-        record = self._record_of(cell, clients[cell])
+        record = self.record_of(cell, clients[cell])
         if record is not None:
             self._require(cell, record, self._set_id)
             return True
@@ -198,14 +198,14 @@ class Membership:
         others = [each for each in range(self._number) if self._callers[each] is not caller]
         if not others or id(caller) in self._checked_callers:
             return
-        if self._record_of(cell, clients[cell]) is not None:
+        if self.record_of(cell, clients[cell]) is not None:
             return
         for other in others:
-            record = self._record_of(other, clients[cell])
+            record = self.record_of(other, clients[cell])
             if record is None:
                 continue
             try:
-                is_elsewhere = self._record_of(other, clients[other]) is not None
+                is_elsewhere = self.record_of(other, clients[other]) is not None
             except (RedisError, OSError):  # not known
                 continue
             if not is_elsewhere:
@@ -215,7 +215,7 @@ class Membership:
                 raise CellsMismatch(name, stored, "on that of its own URL")
         self._checked_callers.add(id(caller))
 
-    def _record_of(self, cell: int, client: CellClient) -> CellRecord | None:
+    def record_of(self, cell: int, client: CellClient) -> CellRecord | None:
         """Return the record of a cell on the server of a client."""
         read = claim_cell(self._namespaces[cell], "", cell, self._number)
         read.limit = current_time_limit()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from rsmq.model import Message
+from rsmq.operations.cells import CellRecord
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -23,12 +24,14 @@ class OneCell(Generic[C]):
     Attributes:
         number: the number of cells.
         clients: the client, as the only one.
+        prompt_clients: the same: it retries, because no other cell can do a call instead.
     """
 
     number = 1
 
     def __init__(self, client: C, ns: str) -> None:
         self.clients: tuple[C, ...] = (client,)
+        self.prompt_clients = self.clients
         self._ns = ns
 
     @property
@@ -45,12 +48,16 @@ class OneCell(Generic[C]):
         return self.clients[cell]
 
     def prompt_client(self, cell: int) -> C:
-        """Return the client, which retries: no other cell can do the call."""
+        """Return the client."""
         return self.clients[cell]
 
     def by_cell(self, call: Callable[[C], T]) -> dict[int, T]:
         """Make a call with the client, and return its result by the number of the cell."""
         return {0: call(self.clients[0])}
+
+    def record_of(self, cell: int) -> CellRecord | None:  # noqa: ARG002 - as above
+        """Return None, without a call: a plain namespace has no record of a set."""
+        return None
 
     def server_of(self, cell: int) -> Hashable:  # noqa: ARG002 - there is only one
         """Return the same value for every cell."""

@@ -23,6 +23,7 @@ from rsmq.cells.time_limits import current_time_limit
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_queues
+from rsmq.operations.cells import CellRecord
 from rsmq.transport.asyncio_.caller import AsyncCaller
 from rsmq.transport.asyncio_.interruption import deferred_signals, finish, pause
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
@@ -137,6 +138,15 @@ class AsyncCellEngine(AsyncEveryCell):
             self._note_failure(cell, error)
             raise
         return self.prompt_clients[cell]
+
+    async def record_of(self, cell: int) -> CellRecord | None:
+        """
+        Return the record of a cell without retries, and store none; None if it has none.
+
+        Raises:
+            RedisError, OSError: it can't be reached.
+        """
+        return await self._membership.record_of(cell, self.prompt_clients[cell])
 
     async def in_any(self, call: Callable[[AsyncCellClient], Awaitable[T]]) -> tuple[int, T]:
         """

@@ -100,7 +100,7 @@ class AsyncMembership:
             CellsMismatch: it belongs to another set.
             RedisError, OSError: it can't be reached.
         """
-        record = await self._record_of(cell, clients[cell])
+        record = await self.record_of(cell, clients[cell])
         if record is not None:
             self._require(cell, record, self._set_id)
             return True
@@ -199,14 +199,14 @@ class AsyncMembership:
         others = [each for each in range(self._number) if self._callers[each] is not caller]
         if not others or id(caller) in self._checked_callers:
             return
-        if await self._record_of(cell, clients[cell]) is not None:
+        if await self.record_of(cell, clients[cell]) is not None:
             return
         for other in others:
-            record = await self._record_of(other, clients[cell])
+            record = await self.record_of(other, clients[cell])
             if record is None:
                 continue
             try:
-                is_elsewhere = await self._record_of(other, clients[other]) is not None
+                is_elsewhere = await self.record_of(other, clients[other]) is not None
             except (RedisError, OSError):  # not known
                 continue
             if not is_elsewhere:
@@ -216,7 +216,7 @@ class AsyncMembership:
                 raise CellsMismatch(name, stored, "on that of its own URL")
         self._checked_callers.add(id(caller))
 
-    async def _record_of(self, cell: int, client: AsyncCellClient) -> CellRecord | None:
+    async def record_of(self, cell: int, client: AsyncCellClient) -> CellRecord | None:
         """Return the record of a cell on the server of a client."""
         read = claim_cell(self._namespaces[cell], "", cell, self._number)
         read.limit = current_time_limit()

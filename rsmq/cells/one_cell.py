@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from rsmq.model import Message
+from rsmq.operations.cells import CellRecord
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -22,12 +23,14 @@ class AsyncOneCell(Generic[C]):
     Attributes:
         number: the number of cells.
         clients: the client, as the only one.
+        prompt_clients: the same: it retries, because no other cell can do a call instead.
     """
 
     number = 1
 
     def __init__(self, client: C, ns: str) -> None:
         self.clients: tuple[C, ...] = (client,)
+        self.prompt_clients = self.clients
         self._ns = ns
 
     @property
@@ -44,12 +47,16 @@ class AsyncOneCell(Generic[C]):
         return self.clients[cell]
 
     async def prompt_client(self, cell: int) -> C:
-        """Return the client, which retries: no other cell can do the call."""
+        """Return the client."""
         return self.clients[cell]
 
     async def by_cell(self, call: Callable[[C], Awaitable[T]]) -> dict[int, T]:
         """Make a call with the client, and return its result by the number of the cell."""
         return {0: await call(self.clients[0])}
+
+    async def record_of(self, cell: int) -> CellRecord | None:  # noqa: ARG002 - as above
+        """Return None, without a call: a plain namespace has no record of a set."""
+        return None
 
     def server_of(self, cell: int) -> Hashable:  # noqa: ARG002 - there is only one
         """Return the same value for every cell."""

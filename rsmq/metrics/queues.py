@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import REGISTRY, CollectorRegistry
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq._sync.cells import Cells
 from rsmq.errors import RSMQError
-from rsmq.gauges import GaugeReader
+from rsmq.figures import QueueReader
 from rsmq.metrics.tally import Series
 from rsmq.wire.limits import check_duration
+from rsmq.wire.names import is_pattern
 from rsmq.worker import list_workers
 
 if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
 
 #: Seconds between two rounds through the queues.
@@ -64,21 +65,19 @@ class _Source:
     Attributes:
         names: the names and patterns.
         reader: reads the queues.
-        number_of_cells: that of a set of cells; None for a namespace.
+        cells: the numbers of the cells that are reported; none of a plain client.
     """
 
     names: tuple[str, ...]
-    reader: GaugeReader
-    number_of_cells: int | None
+    reader: QueueReader
+    cells: Sequence[int]
 
     def begin_round(self) -> Sequence[str]:
         """Begin a round, and return the names of the queues; patterns match listed ones."""
-        patterns = [name for name in self.names if any(wildcard in name for wildcard in "*?[")]
+        self.reader.begin_round(self.names)
+        patterns = [name for name in self.names if is_pattern(name)]
         names = [name for name in self.names if name not in patterns]
-        self.reader.source.begin_round(names)
-        if not patterns:
-            return names
-        listed = self.reader.source.list_queues()
+        listed = self.reader.list_queues()
         matching = (name for name in listed if any(fnmatchcase(name, each) for each in patterns))
         return list(dict.fromkeys([*names, *matching]))
 
@@ -121,8 +120,8 @@ class QueueCollector:
             rsmq: the client that reads them, of a namespace or of a set of cells.
             names: their names, and patterns of names.
         """
-        cells = len(rsmq.cells) if isinstance(rsmq, Cells) else None
-        source = _Source(tuple(names), GaugeReader(rsmq), cells)
+        cells = range(rsmq.engine.place.get("cells", 0))
+        source = _Source(tuple(names), QueueReader(rsmq), cells)
         with self._lock:
             self._sources[key] = source
             self._changed.set()
@@ -167,11 +166,9 @@ class QueueCollector:
 
     def _note_cells(self, source: _Source) -> None:
         """Note which cells answered. Without one of them, the queues are not completely read."""
-        if source.number_of_cells is None:
-            return
-        failures = source.reader.source.failures
+        failures = source.reader.failures
         with self._lock:
-            self._cells_up |= {cell: cell not in failures for cell in range(source.number_of_cells)}
+            self._cells_up |= {cell: cell not in failures for cell in source.cells}
         if failures:
             self._is_up = False
 
@@ -244,7 +241,7 @@ def _read_figures(
             messages in flight of a queue that is too long to be walked through.
         depths: the depths of dead-letter queues that were read in this round; it is updated.
     """
-    attributes = source.reader.source.get_queue_attributes(queue)
+    attributes = source.reader.get_queue_attributes(queue)
     gauges = source.reader.read(queue, attributes)
     in_flight = in_flight_at_workers if gauges.is_estimate else gauges.in_flight
     figures: dict[str, float] = {
@@ -263,7 +260,7 @@ def _read_figures(
     if target is not None:
         with suppress(RSMQError, ResponseError):  # deleted, or without rights for this user
             if target not in depths:
-                depths[target] = source.reader.source.get_queue_attributes(target).messages
+                depths[target] = source.reader.get_queue_attributes(target).messages
             figures["dead_letters"] = depths[target]
     return figures
 
@@ -271,7 +268,7 @@ def _read_figures(
 def _count_in_flight(source: _Source) -> dict[str, int]:
     """Return how many messages of each queue live workers have in flight."""
     in_flight: dict[str, int] = {}
-    for client in source.reader.source.clients():
+    for client in source.reader.clients():
         with suppress(ResponseError):  # the user may lack the right
             for worker in list_workers(client):
                 for queue, number in worker.queues.items() if worker.alive else ():

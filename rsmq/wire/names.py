@@ -40,3 +40,8 @@ def is_encodable(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name has a wildcard: ``*``, ``?`` or ``[``."""
+    return any(wildcard in name for wildcard in "*?[")

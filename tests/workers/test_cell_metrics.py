@@ -6,9 +6,8 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rsmq import Cells, CellsMismatch, QueueNotFound, gauges
-from rsmq.gauge_sources import CellsSource
-from rsmq.gauges import GaugeReader
+from rsmq import Cells, CellsMismatch, QueueNotFound, figures
+from rsmq.figures import QueueReader
 from rsmq.metrics import QueueMetrics, queues
 from tests.servers import free_port
 from tests.sets import SetOfCells, set_of_cells
@@ -18,7 +17,7 @@ from tests.workers.polling import wait_until
 @pytest.fixture
 def cells(server, raw, ns, monkeypatch):
     monkeypatch.setattr(queues, "check_duration", lambda item, value, low: 0.01)
-    monkeypatch.setattr(gauges, "FRESH_SECONDS", 0)
+    monkeypatch.setattr(figures, "FRESH_SECONDS", 0)
     with set_of_cells(SetOfCells, server.url, raw, ns) as cells:
         cells.client.create_queue("q")
         cells.client.create_queue("dead")
@@ -86,77 +85,94 @@ def test_cell_that_is_down_is_left_out_and_reported(cells, partly):
 def test_round_takes_two_round_trips_for_each_cell(cells, raw):
     for number in range(20):
         cells.client.create_queue(f"q{number}")
-    source = CellsSource(cells.client)
-    source.begin_round([])
+    reader = QueueReader(cells.client)
+    reader.begin_round([])
 
-    assert count_commands(raw, lambda: source.begin_round(["q"])) == 6
-    assert len(source.list_queues()) == 22
-    assert count_commands(raw, lambda: source.get_queue_attributes("q7")) == 0
+    assert count_commands(raw, lambda: reader.begin_round(["q", "*"])) == 6
+    assert len(reader.list_queues()) == 22
+    assert count_commands(raw, lambda: reader.get_queue_attributes("q7")) == 0
+
+
+def test_round_of_named_queues_takes_one_round_trip_for_each_cell(cells, raw):
+    reader = QueueReader(cells.client)
+    reader.begin_round(["q"])
+
+    assert count_commands(raw, lambda: reader.begin_round(["q", "dead"])) == 3
+
+
+def test_round_of_a_plain_client_takes_a_round_trip_for_all_queues(rsmq, raw):
+    for number in range(20):
+        rsmq.create_queue(f"q{number}")
+    reader = QueueReader(rsmq)
+
+    assert count_commands(raw, lambda: reader.begin_round(["q7", "q8"])) == 1
+    assert count_commands(raw, lambda: reader.begin_round(["q*"])) == 2
+    assert count_commands(raw, lambda: reader.get_queue_attributes("q7")) == 0
 
 
 def test_queue_that_only_some_cells_have_is_read(cells):
     cells.send()
     cells.client.cells[1].delete_queue("q")
-    reader = GaugeReader(cells.client)
-    reader.source.begin_round([])
-    attributes = reader.source.get_queue_attributes("q")
+    reader = QueueReader(cells.client)
+    reader.begin_round([])
+    attributes = reader.get_queue_attributes("q")
 
     assert attributes.messages == 4
     assert reader.read("q", attributes).oldest_seconds is not None
-    assert reader.source.failures == {}
+    assert reader.failures == {}
 
 
 def test_queues_that_can_not_be_read_do_not_hide_others(cells, raw):
     raw.set(f"{cells.names[1]}:q", "another type")
     raw.hset(f"{cells.names[0]}:dead:Q", "vt", "soon")
     cells.client.create_queue("good")
-    source = CellsSource(cells.client)
-    source.begin_round(["missing"])
+    reader = QueueReader(cells.client)
+    reader.begin_round(["missing", "*"])
 
-    assert source.get_queue_attributes("good").messages == 0
-    assert source.get_queue_attributes("q").vt == 30
-    assert source.get_queue_attributes("dead").vt == 30
+    assert reader.get_queue_attributes("good").messages == 0
+    assert reader.get_queue_attributes("q").vt == 30
+    assert reader.get_queue_attributes("dead").vt == 30
     with pytest.raises(QueueNotFound):
-        source.get_queue_attributes("missing")
+        reader.get_queue_attributes("missing")
 
 
 def test_unlisted_queue_is_read_when_it_is_asked_for(cells, raw):
     for name in cells.names:
         raw.srem(f"{name}:QUEUES", "dead")
     cells.send("dead", 1)
-    source = CellsSource(cells.client)
-    source.begin_round([])
+    reader = QueueReader(cells.client)
+    reader.begin_round([])
 
-    assert list(source.list_queues()) == ["q"]
-    assert source.get_queue_attributes("dead").messages == 3
+    assert list(reader.list_queues()) == ["q"]
+    assert reader.get_queue_attributes("dead").messages == 3
 
 
 def test_long_queue_is_not_walked_through(cells, monkeypatch):
-    monkeypatch.setattr(gauges, "MAX_WALKED_MESSAGES", 5)
+    monkeypatch.setattr(figures, "MAX_WALKED_MESSAGES", 5)
     cells.send()
-    reader = GaugeReader(cells.client)
-    reader.source.begin_round([])
-    figures = reader.read("q", reader.source.get_queue_attributes("q"))
+    reader = QueueReader(cells.client)
+    reader.begin_round([])
+    gauges = reader.read("q", reader.get_queue_attributes("q"))
 
-    assert figures.is_estimate
-    assert figures.oldest_seconds < 20
+    assert gauges.is_estimate
+    assert gauges.oldest_seconds < 20
 
 
 def test_reading_stores_no_records_and_refuses_another_set(cells, raw, server):
     with Cells.from_url(server.url, cells=2, ns=f"{cells.ns}-unused") as unused:
-        CellsSource(unused).begin_round([])
+        QueueReader(unused).begin_round([])
         assert raw.keys(f"{{{cells.ns}-unused*") == []
     with (
         Cells.from_url(server.url, cells=4, ns=cells.ns) as wrong,
         pytest.raises(CellsMismatch, match="cell 0 of 3 of the set"),
     ):
-        CellsSource(wrong).begin_round([])
+        QueueReader(wrong).begin_round([])
 
 
 def test_all_cells_down_is_an_error(cells):
     url = f"redis://127.0.0.1:{free_port()}"
     with Cells.from_url(url, cells=3, ns=cells.ns) as client:
-        source = CellsSource(client)
+        reader = QueueReader(client)
         with pytest.raises(redis.ConnectionError, match="refused"):
-            source.begin_round([])
-        assert set(source.failures) == {0, 1, 2}
+            reader.begin_round([])
+        assert set(reader.failures) == {0, 1, 2}

@@ -10,17 +10,13 @@ from typing import Protocol
 
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.wire.names import is_pattern
 
 
 class _ListsQueues(Protocol):
     """A client, or another object that lists queues."""
 
     def list_queues(self) -> Sequence[str]: ...
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether a name has a wildcard: ``*``, ``?`` or ``[``."""
-    return any(wildcard in name for wildcard in "*?[")
 
 
 def expand_patterns(rsmq: _ListsQueues, names: Sequence[str]) -> tuple[str, ...]:

@@ -17,8 +17,9 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text
 
 if TYPE_CHECKING:
-    from rsmq._sync.cell_client import CellClient
-    from rsmq.gauge_sources import CellsSource
+    from rsmq._sync.client import RSMQ
+    from rsmq.figures import QueueReader
+    from rsmq.operations.cells import CellRecord
 
 _HEADINGS = ("cell", "namespace", "server", "queues", "messages", "state")
 
@@ -36,38 +37,49 @@ def cells(call: Call) -> Exit | None:
     """
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - as above
+    from rsmq.cells.records import find_mismatches  # noqa: PLC0415 - as above
     from rsmq.errors import CellsMismatch  # noqa: PLC0415 - as above
-    from rsmq.gauge_sources import CellsSource  # noqa: PLC0415 - as above
+    from rsmq.figures import QueueReader  # noqa: PLC0415 - as above
 
     if call.cells is None:
         raise click.UsageError("This shows the cells of a set: add --cells N.")
     with call.open_queues() as rsmq:
-        assert not isinstance(rsmq, RSMQ)  # noqa: S101 - call.cells is not None
-        source = CellsSource(rsmq)
+        reader = QueueReader(rsmq)
         with suppress(RedisError, OSError, CellsMismatch):  # shown for each cell
-            source.begin_round(())
-        rows = [_make_row(source, cell, client) for cell, client in enumerate(rsmq.cells)]
+            reader.begin_round(())
+        mismatches = find_mismatches(reader.records, len(rsmq.cells))
+        rows = [
+            _make_row(reader, cell, client, mismatches.get(cell))
+            for cell, client in enumerate(rsmq.cells)
+        ]
     call.out.result(rows, format_table(_HEADINGS, [tuple(row.values())[:-1] for row in rows]))
     for row in rows:
         if row["error"] is not None:
             call.out.note(f"cell {row['cell']}: {row['error']}")
-    if len(source.failures) == len(rows):
+    if len(reader.failures) == len(rows):
         return Exit.UNREACHABLE
     return None if all(row["error"] is None for row in rows) else Exit.NOT_ALL
 
 
-def _make_row(source: CellsSource, cell: int, client: CellClient) -> dict[str, Any]:
-    numbers: tuple[int | None, int | None] = source.count_in_cell(cell)
-    state, error = "ok", source.find_mismatches().get(cell)
-    if cell in source.failures:
-        failure = source.failures[cell]
+def _make_row(
+    reader: QueueReader,
+    cell: int,
+    client: RSMQ[Any],
+    mismatch: tuple[CellRecord, CellRecord] | None,
+) -> dict[str, Any]:
+    from rsmq.cells.records import describe_record  # noqa: PLC0415 - takes time
+
+    numbers: tuple[int | None, int | None] = reader.count_in_cell(cell)
+    state, error = "ok", None
+    if cell in reader.failures:
+        failure = reader.failures[cell]
         report = describe_error(failure)
         state, error = "unreachable", str(failure) if report is None else report.text
         numbers = None, None
-    elif error is not None:
-        state = "another set"
-    elif not source.has_record(cell):
+    elif mismatch is not None:
+        stored, expected = map(describe_record, mismatch)
+        state, error = "another set", f"It is {stored}, and not {expected}"
+    elif reader.records.get(cell) is None:
         state = "unused"
     return {
         "cell": cell,
@@ -80,7 +92,7 @@ def _make_row(source: CellsSource, cell: int, client: CellClient) -> dict[str, A
     }
 
 
-def _find_server(client: CellClient) -> str | None:
+def _find_server(client: RSMQ[Any]) -> str | None:
     """Return the address of the server of a cell, without user and password; None if unknown."""
     if client.address is not None:
         return f"{client.address.host}:{client.address.port}"

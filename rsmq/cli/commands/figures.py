@@ -71,20 +71,18 @@ class FiguresReader:
             queues: names of queues, and patterns as of a shell. Each reading reads the listed
                 queues that match a pattern then. If empty, it reads all listed queues.
         """
-        from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-        from rsmq.gauges import GaugeReader  # noqa: PLC0415 - as above
+        from rsmq.figures import QueueReader  # noqa: PLC0415 - takes time
 
         self._queues = queues
-        self._gauges = GaugeReader(rsmq)
-        self._source = self._gauges.source
-        self._number_of_cells = 1 if isinstance(rsmq, RSMQ) else len(rsmq.cells)
+        self._reader = QueueReader(rsmq)
+        self._number_of_cells = len(rsmq.cells)
         self._totals: dict[str, tuple[float, int, int]] = {}
         #: The listed queues that the last reading could not read, each with the reason.
         self.unreadable: dict[str, str] = {}
 
     def describe_failed_cells(self) -> ErrorReport | None:
         """Return the report of the cells that the last reading left out; None without one."""
-        failures = self._source.failures
+        failures = self._reader.failures
         if not failures:
             return None
         return describe_partly_done([PartlyDone(failures, self._number_of_cells, ())])
@@ -98,11 +96,11 @@ class FiguresReader:
         """
         attributes_by_queue: dict[str, QueueAttributes | None] = {}
         self.unreadable = {}
-        self._source.begin_round(self._queues)
-        for queue in expand_patterns(self._source, self._queues) or self._source.list_queues():
+        self._reader.begin_round(self._queues)
+        for queue in expand_patterns(self._reader, self._queues) or self._reader.list_queues():
             attributes = self._read_attributes(attributes_by_queue, queue)
             if attributes is None and queue in self._queues:
-                raise QueueNotFound(queue, next(self._source.clients()).namespace.name)
+                raise QueueNotFound(queue, self._reader.clients()[0].namespace.name)
         return [
             self._make_figures(attributes_by_queue, queue, each)
             for queue, each in list(attributes_by_queue.items())
@@ -116,7 +114,7 @@ class FiguresReader:
 
         if queue not in attributes_by_queue:
             try:
-                attributes_by_queue[queue] = self._source.get_queue_attributes(queue)
+                attributes_by_queue[queue] = self._reader.get_queue_attributes(queue)
             except QueueNotFound:  # deleted meanwhile, or listed and never created
                 attributes_by_queue[queue] = None
             except (RSMQError, RedisError) as error:
@@ -134,7 +132,7 @@ class FiguresReader:
         attributes: QueueAttributes,
     ) -> Figures:
         sent, received = self._rates(queue, attributes)
-        gauges = self._gauges.read(queue, attributes)
+        gauges = self._reader.read(queue, attributes)
         target = attributes.dead_letter_queue
         dead = self._read_attributes(attributes_by_queue, target) if target else None
         return Figures(
