@@ -67,12 +67,7 @@ class Verdict(Enum):
 
 
 class PushFailed(Exception):
-    """
-    A push was not answered 2xx.
-
-    Attributes:
-        answer: the answer.
-    """
+    """A push was not answered 2xx."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(str(answer))
@@ -92,7 +87,6 @@ def judge(answer: Answer, now_seconds: float) -> tuple[Verdict, float]:
     Only the status line decides, and for 429 and 503 the header Retry-After.
 
     Args:
-        answer: the answer.
         now_seconds: the server's time, Unix seconds.
     """
     status = answer.status

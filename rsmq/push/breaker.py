@@ -67,7 +67,6 @@ class PushEvent:
     An event at a push target.
 
     Attributes:
-        kind: its kind.
         owner: for CLAIM the token of the process; for FAIL that of the trial whose push failed,
             empty for a push that was not a trial.
         until_ms: for PAUSE its end, Unix ms.
@@ -86,7 +85,6 @@ class Breaker:
     The circuit breaker of a push target.
 
     Attributes:
-        state: its state.
         failures: failures in a row, while it is closed.
         openings: how often it has opened since it was last closed.
         until_ms: the end of the pause, or of the trial, Unix ms; 0 if it is closed or gone.
@@ -121,8 +119,6 @@ def transition(breaker: Breaker, event: PushEvent, now_ms: int) -> Breaker:  # n
     Return the breaker after an event. An event that changes nothing returns the same object.
 
     Args:
-        breaker: the breaker.
-        event: the event.
         now_ms: the server's time, Unix ms.
     """
     kind = event.kind

@@ -37,7 +37,6 @@ class Exchange:
     A push: a request, the connection that it is sent on, and its answer.
 
     Attributes:
-        task: the task that pushes.
         deadline: the time of the event loop at which the push expires.
         has_expired: whether it has expired. Then the task was cancelled.
         is_connection_new: whether the connection was opened for the request.

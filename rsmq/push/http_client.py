@@ -62,7 +62,6 @@ class PushClient:
         Make it; it connects with the first push.
 
         Args:
-            target: the target.
             rules: the addresses that it may connect to.
             headers: headers of all requests.
             timeout: seconds for a push, in all.
@@ -95,7 +94,6 @@ class PushClient:
         Push a body, and return the answer. A failure is an answer without a status.
 
         Args:
-            body: the body.
             headers: further headers, of this request.
         """
         session, limit = self._open_session()

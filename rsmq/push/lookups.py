@@ -23,7 +23,6 @@ class FoundAddress:
 
     Attributes:
         text: the address, with its zone if it has one.
-        family: its family.
         protocol: the protocol of its sockets.
     """
 
@@ -47,7 +46,6 @@ async def look_up(host: str, family: int) -> list[FoundAddress]:
     If a call is cancelled, the look-up continues: the system can't end it.
 
     Args:
-        host: the name of the host.
         family: the family of the addresses; ``socket.AF_UNSPEC`` for all.
 
     Raises:

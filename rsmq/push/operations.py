@@ -20,7 +20,6 @@ def change_push_target(
     The change has happened if the result has the new state. A repeated call changes nothing more.
 
     Args:
-        namespace: the namespace of the queue.
         target: the target's field.
         expected: the state that is replaced; empty is none.
         state: the new state; empty deletes it; the same as ``expected`` only reads.

@@ -54,13 +54,7 @@ class SharedBreaker:
     """The breaker of one target, for messages of one queue."""
 
     def __init__(self, queue: str, target: Target) -> None:
-        """
-        Make it; the state is unknown before the first ``sync``.
-
-        Args:
-            queue: the queue's name.
-            target: the target.
-        """
+        """Make it; the state is unknown before the first ``sync``."""
         self._queue = queue
         self._target = target
         self._field = target_field(queue, target.url)

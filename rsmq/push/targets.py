@@ -44,7 +44,6 @@ def parse_target(url: object, *, allow_http: bool, rules: AddressRules) -> Targe
     Return the target of a URL.
 
     Args:
-        url: the URL.
         allow_http: whether ``http`` is allowed too.
         rules: the rules for addresses, for a URL whose host is an address.
 

@@ -63,7 +63,6 @@ def call_commands(
     Return the commands of one attempt.
 
     Args:
-        operation: the operation.
         is_asking: whether the server is a node that a slot is moving to.
         with_script: whether the script is sent as text, because the server does not have it.
     """

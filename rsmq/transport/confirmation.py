@@ -27,7 +27,6 @@ def demotion_error(operation: Operation[Any], confirmed: object) -> RedisConnect
     the failure is ambiguous, as if the connection had broken.
 
     Args:
-        operation: the operation.
         confirmed: the reply to the command that waits.
 
     Returns:

@@ -103,7 +103,6 @@ def advise_on_reply(error: Exception, code: str, queues: str) -> None:
 
     Args:
         error: the error of redis-py; it keeps its class.
-        code: the code of the error.
         queues: the queues of the call, as shown to the caller; empty for a call without a queue.
     """
     advice = _ADVICE_BY_CODE.get(code)

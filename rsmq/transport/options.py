@@ -21,7 +21,6 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
 
     Args:
         url: the URL that an error shows, without its secrets.
-        create: creates the pool.
 
     Raises:
         InvalidFormat: redis-py rejects the URL, one of its options or one of the other options.

@@ -270,7 +270,6 @@ class FailedAttempts:
         Errors that do not pass are not logged.
 
         Args:
-            error: the failure.
             is_last: whether the call is not retried any more.
         """
         now = time.monotonic()
@@ -462,7 +461,6 @@ def choose_deadline_of(operation: Operation[Any], deadline: float, began: float)
     Return the seconds for the retries of an operation.
 
     Args:
-        operation: the operation.
         deadline: that of its client.
         began: monotonic seconds at which its first attempt began.
     """

@@ -60,7 +60,6 @@ class Location:
 
     Attributes:
         url: the URL of Redis. It may contain a password: never print it without ``redact``.
-        ns: the namespace.
         any_names: whether queue names are allowed that the Node client refuses.
     """
 

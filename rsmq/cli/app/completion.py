@@ -69,7 +69,6 @@ def answer_shell(command: click.Command, name: str, variable: str, instruction: 
 
     Args:
         command: the command that the program runs.
-        name: the name of the program.
         variable: the environment variable that contains the instruction.
         instruction: the request of the shell, such as ``bash_complete``.
 

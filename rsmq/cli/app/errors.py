@@ -51,7 +51,6 @@ class ErrorReport:
     The report of an error: its exit code, and the parts of its line.
 
     Attributes:
-        exit: the exit code.
         code: the error code for programs.
         text: what is wrong.
         hint: the rule, or what to do; None without one.

@@ -127,7 +127,6 @@ class Output:
         Args:
             label: the name of the work, in a word or two.
             total: the amount of work, in units; None if unknown.
-            unit: the name of the units.
 
         Yields:
             A function that adds a number of units that are done.
@@ -165,7 +164,6 @@ def truncate(line: str, width: int | None, *, keep: int) -> str:
     this is one row. An ellipsis replaces the text that is cut off.
 
     Args:
-        line: the line.
         width: the columns of the terminal; with None the line is not truncated.
         keep: the number of characters at its start that are never cut off.
     """

@@ -39,7 +39,6 @@ class Profile:
 
     Attributes:
         url: the URL of Redis; of a set of cells also several, with spaces between them.
-        ns: the namespace.
         cells: the number of cells of a set of cells.
         any_names: whether queue names are allowed that the Node client refuses.
     """
@@ -57,7 +56,6 @@ class Config:
 
     Attributes:
         path: the path of the file, which need not exist.
-        profiles: the profiles by name.
         default: the name of the profile to use if none is named elsewhere; None without one.
     """
 

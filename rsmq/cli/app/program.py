@@ -71,7 +71,6 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
     The variable ``_NAME_COMPLETE`` asks for completions instead, as the scripts of click set it.
 
     Args:
-        command: the command.
         name: the name of the program, which begins that line.
         arguments: the arguments of the command line; None takes those of the process.
 

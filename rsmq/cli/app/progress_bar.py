@@ -33,7 +33,6 @@ def show_bar(label: str, total: float | None, unit: str) -> Iterator[Callable[[f
     Args:
         label: the name of the work.
         total: the amount of work, in units; None if unknown.
-        unit: the name of the units.
 
     Yields:
         A function that adds a number of units that are done.

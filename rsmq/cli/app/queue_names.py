@@ -27,7 +27,6 @@ def expand_patterns(rsmq: _ListsQueues, names: Sequence[str]) -> tuple[str, ...]
     once.
 
     Args:
-        rsmq: the client.
         names: names of queues, and patterns as of a shell.
 
     Raises:

@@ -24,7 +24,6 @@ class Figures:
     The figures of a queue. An unknown figure is None.
 
     Attributes:
-        queue: the name of the queue.
         visible: the number of visible messages.
         in_flight: the number of messages that are received and hidden, without retrying ones.
         retrying: the number of messages that wait for a retry.
@@ -35,7 +34,6 @@ class Figures:
             repeated receives.
         oldest_seconds: the seconds since the oldest message was sent.
         due_seconds: the seconds since the message that is received next became visible.
-        dead_letter_queue: the name of its dead-letter queue.
         about: whether in_flight, retrying, delayed and oldest_seconds are estimates.
         paused: whether the queue is paused for workers.
     """
@@ -67,7 +65,6 @@ class FiguresReader:
         Make a reader; it reads nothing yet.
 
         Args:
-            rsmq: the client.
             queues: names of queues, and patterns as of a shell. Each reading reads the listed
                 queues that match a pattern then. If empty, it reads all listed queues.
         """

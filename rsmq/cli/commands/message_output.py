@@ -85,8 +85,6 @@ def write_messages(
     Write messages.
 
     Args:
-        call: the call of the program.
-        messages: the messages.
         bodies: the format, if only bodies are written; else None.
         has_queue_column: whether the table has a column with the name of the queue.
         width: the columns of the terminal; with None long bodies are not cut off.
@@ -177,7 +175,6 @@ class PoppedWriter:
         Create a writer.
 
         Args:
-            call: the call of the program.
             bodies: the format, if only bodies are written; else None.
             has_queue_column: whether the table has a column with the name of the queue.
         """

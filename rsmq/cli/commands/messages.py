@@ -103,8 +103,6 @@ def run_on_ids(
     Act on messages in batches, and write which were changed and which are missing.
 
     Args:
-        call: the call of the program.
-        rsmq: the client.
         ids: the ids of the messages; a repeated id counts once.
         result_key: the JSON key of the changed ids.
         act: acts on a batch, and returns the ids of the messages that it has changed.

@@ -95,7 +95,6 @@ def run(call: Call, args: argparse.Namespace) -> int:
     Run a job.
 
     Args:
-        call: the call of the program.
         args: the parsed arguments.
 
     Returns:

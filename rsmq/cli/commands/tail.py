@@ -195,7 +195,6 @@ class _FollowedQueue:
 
         Args:
             number: the number of last messages to begin with; None for none.
-            all_of_them: whether to begin with all messages of the queue.
 
         Raises:
             QueueNotFound: the queue does not exist.

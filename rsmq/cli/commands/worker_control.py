@@ -77,7 +77,6 @@ def check_workers(call: Call, name: str | None) -> int:
     Write whether workers are alive; for probes.
 
     Args:
-        call: the options of the program.
         name: a worker's name, or that of a supervisor: then all its processes must be alive. None
             is all workers of this host, of which one must be.
 

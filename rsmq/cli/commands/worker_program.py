@@ -36,7 +36,6 @@ def run_worker(call: Call, args: SimpleNamespace) -> int:
     Run a worker until it is stopped, or list workers, or pause or resume a queue.
 
     Args:
-        call: the call of the program.
         args: the options of the command ``worker``, and whether it ``has_supervisor``.
 
     Returns:
@@ -121,7 +120,6 @@ def _make_command(args: SimpleNamespace, name: str) -> list[str]:
 
     Args:
         args: the options of the supervisor.
-        name: the name of the process's worker.
     """
     command = [sys.executable, "-m", "rsmq.cli.commands.worker", args.app, "--name", name]
     for option in (

@@ -78,7 +78,6 @@ class RetryingCaller(ABC):
         Send an operation once, and return its reply.
 
         Args:
-            operation: the operation.
             guard: the guard of the call.
             check: whether an idle connection must be checked.
             redirect: the error of the last attempt, if it names the server for this attempt.
@@ -181,7 +180,6 @@ async def _within(
     Args:
         until: monotonic seconds.
         guard: the guard of the call. A receive that is over time has a second more to be undone.
-        exchange: the attempt.
 
     Raises:
         DeadlinePassed: it has not ended before.

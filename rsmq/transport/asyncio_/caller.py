@@ -166,7 +166,6 @@ def async_caller_from_url(
 
     Args:
         url: the URL of the server, of a Redis Cluster or of Sentinels.
-        namespace: the namespace of the queues.
         retry_deadline: seconds for retries; None is the default.
         options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
 

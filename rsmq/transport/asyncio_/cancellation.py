@@ -124,7 +124,6 @@ async def call_or_undo(
     visible when their visibility timeout ends.
 
     Args:
-        operation: the operation.
         guard: the guard of the call, which ``call`` uses too.
         call: sends an operation, and returns its reply.
 

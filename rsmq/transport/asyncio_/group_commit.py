@@ -45,8 +45,6 @@ class _Call:
     A call that is not finished.
 
     Attributes:
-        operation: the operation.
-        confirmation: the copies that the call waits for.
         is_asking: whether the server is a node that a slot is moving to.
         outcome: gets the reply of the script, and what is missing, None if all is confirmed.
         with_script: whether the script is sent as text.
@@ -81,7 +79,6 @@ class _Call:
 
         Args:
             confirmed: the reply to the command that waits; an error of the connection if it broke.
-            now: the time.
 
         Returns:
             Whether it is finished.
@@ -132,8 +129,6 @@ class GroupCommit:
         Run an operation, and wait for its confirmation.
 
         Args:
-            operation: the operation.
-            confirmation: the copies to wait for.
             is_asking: whether the server is a node that a slot is moving to.
 
         Returns:

@@ -39,13 +39,6 @@ class AsyncServerRouter(Generic[C]):
     """
 
     def __init__(self, group: ServerGroup, make_caller: Callable[[ServerPool], C]) -> None:
-        """
-        Create a router; nothing is opened.
-
-        Args:
-            group: the servers.
-            make_caller: makes the caller of one server.
-        """
         self.topology = group.make_topology()
         self._group = group
         self._make_caller = make_caller

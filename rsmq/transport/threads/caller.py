@@ -414,7 +414,6 @@ def caller_from_url(
 
     Args:
         url: the URL of the server, of a Redis Cluster or of Sentinels.
-        namespace: the namespace of the queues.
         retry_deadline: seconds for retries; None is the default.
         options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
 
@@ -515,7 +514,6 @@ def _undo_interrupted(connection: Any, operation: Operation[Any], reply: Any) ->
 
     Args:
         connection: the connection on which the operation was sent.
-        operation: the receive.
         reply: its reply; _NO_REPLY if it was not read yet.
     """
     try:

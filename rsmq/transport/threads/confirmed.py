@@ -64,7 +64,6 @@ def call_confirmed(
     Run an operation, and wait for its confirmation.
 
     Args:
-        connection: the connection.
         operation: an operation with ``confirmation``.
         longest_wait: seconds after which the server must have answered a command.
         is_asking: whether the server is a node that a slot is moving to.

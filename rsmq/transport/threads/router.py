@@ -45,7 +45,6 @@ class ServerRouter:
         Create a router; nothing is opened.
 
         Args:
-            group: the servers.
             make_provider: makes the connections to one server.
         """
         self.topology = group.make_topology()

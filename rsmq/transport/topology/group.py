@@ -25,13 +25,7 @@ _CREDENTIALS = ("username", "password", "credential_provider")
 
 @dataclass(frozen=True, slots=True)
 class ServerPool:
-    """
-    The class and the options of connections to one server, as a pool of redis-py has them.
-
-    Attributes:
-        connection_class: the class.
-        connection_kwargs: the options.
-    """
+    """The class and the options of connections to one server, as a pool of redis-py has them."""
 
     connection_class: Any
     connection_kwargs: Mapping[str, Any]
@@ -89,7 +83,6 @@ def group_from_pool(url: GroupUrl, pool: Any) -> ServerGroup:
     Return the group of a URL.
 
     Args:
-        url: the URL.
         pool: a pool of redis-py that was made from the part of the URL for one server.
     """
     sentinel_options = {

@@ -25,7 +25,6 @@ class SentinelTopology(Topology):
         Create a topology that knows only the Sentinels.
 
         Args:
-            seeds: the Sentinels.
             service: the name of the primary in their configuration.
             remap: changes the addresses that Sentinels report.
         """

@@ -35,7 +35,6 @@ class Question:
 
     Attributes:
         address: the server to ask.
-        command: the command.
         is_for_sentinel: whether the server is a Sentinel, which has its own user and password.
     """
 
@@ -78,9 +77,6 @@ class Topology(ABC):
     def refresh(self, now: float) -> Generator[Question, Any, None]:
         """
         Learn which servers there are.
-
-        Args:
-            now: the time.
 
         Yields:
             Questions. The answer, or the error with which the question failed, is sent or thrown
