@@ -4,21 +4,17 @@ Faults of the server's configuration, and missing rights.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.doctor.operations import IndexFacts, examine_rights
-from rsmq.lua.load import Script
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation
+from rsmq.operations.plain import plain_command
 from rsmq.wire.keys import Namespace
-
-T = TypeVar("T")
 
 #: A server that uses at least this share of maxmemory is nearly full.
 NEARLY_FULL_SHARE = 0.9
@@ -142,7 +138,7 @@ def _find_missing_tracking(rsmq: RSMQ) -> list[_ServerFault]:
     """Return the fault of a server or proxy that does not know what reports of changes need."""
     for words in (("HELLO",), ("CLIENT", "TRACKING", "OFF")):
         try:
-            rsmq.run(_make_plain_command(rsmq.namespace, words, bool))
+            rsmq.run(plain_command(*words, key=rsmq.namespace.queues))
         except ResponseError as error:
             if "unknown" in str(error).lower() or "NOPROTO" in str(error):
                 return [("no-tracking", {"detail": " ".join(words[:2])})]
@@ -157,54 +153,25 @@ def _find_small_tracking_table(settings: dict[str, str] | None) -> list[_ServerF
 
 
 def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
-    """Read ``_SETTINGS``; None if this user, server or client does not permit it."""
+    """Read ``_SETTINGS``; None if this user or server does not permit it."""
     settings: dict[str, str] = {}
     for name in _SETTINGS:  # one by one: several names in one call need Redis 7
         try:
             values = rsmq.run(_make_config_get(rsmq.namespace, name))
         except ResponseError:
             return None
-        if values is None:
-            return None
         settings.update(values)
     return settings
 
 
-def _make_config_get(namespace: Namespace, name: str) -> Operation[dict[str, str] | None]:
-    """Return an operation that reads a setting; None means that it is unknown."""
+def _make_config_get(namespace: Namespace, name: str) -> Operation[dict[str, str]]:
+    """Return an operation that reads a setting."""
 
-    def parse(reply: Any) -> dict[str, str] | None:
-        if reply is None:
-            return None
+    def parse(reply: Any) -> dict[str, str]:
         pairs = reply.items() if isinstance(reply, dict) else zip(*[iter(reply)] * 2, strict=True)
         return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
 
-    return _make_plain_command(namespace, ("CONFIG", "GET", name), parse)
-
-
-def _make_plain_command(
-    namespace: Namespace, words: Sequence[str], parse: Callable[[Any], T]
-) -> Operation[T]:
-    """
-    Return an operation that sends a plain command, which no script may call.
-
-    It goes to the server that has the namespace. Some clients send only the script of an operation.
-    Its reply is nil, which means that the answer is unknown.
-    """
-    encoded = [word.encode() for word in words]
-    packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)
-    return Operation(
-        _UNKNOWN_ANSWER, (namespace.queues,), (), parse, RetryClass.ALWAYS, packed=(packed,)
-    )
-
-
-_UNKNOWN_SOURCE = b"return false"
-_UNKNOWN_ANSWER = Script(
-    "unknown",
-    _UNKNOWN_SOURCE,
-    # Redis names scripts by SHA-1; nothing is kept secret by it.
-    hashlib.sha1(_UNKNOWN_SOURCE, usedforsecurity=False).hexdigest().encode(),
-)
+    return plain_command("CONFIG", "GET", name, key=namespace.queues, parse=parse)
 
 
 def find_missing_rights(

@@ -33,6 +33,10 @@ class Script:
     sha1: bytes
 
 
+#: For operations of plain commands.
+NO_SCRIPT = Script("", b"", b"")
+
+
 @cache
 def load(name: str, feature: str = "") -> Script:
     """

@@ -1,5 +1,5 @@
 """
-An operation: one atomic script with its keys, its arguments and its retry class.
+An operation: an atomic script, or plain commands, with keys, arguments and a retry class.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from rsmq.operations.confirmation import Confirm
 from rsmq.operations.time_limit import TimeLimit
 
 T = TypeVar("T")
+
+#: The words of a command; or, in a list, the bytes in which it is sent, one dimension in each.
+Command: TypeAlias = tuple[bytes, ...] | list[bytes | memoryview]
 
 
 class RetryClass(Enum):
@@ -32,16 +35,19 @@ class RetryClass(Enum):
 @dataclass(slots=True, eq=False)  # not frozen: made for every call, it takes half the time
 class Operation(Generic[T]):
     """
-    A call of an atomic script, ready to be sent.
+    A call of an atomic script, or some plain commands, ready to be sent.
 
     Attributes:
-        parse: converts the reply (bytes and integers) to the result.
+        script: the script; NO_SCRIPT for plain commands.
+        keys: its keys. The first one decides which server runs the operation.
+        parse: converts the reply (bytes and integers) to the result. That of plain commands is the
+            list of their replies.
         retry: how often it may be sent again after an ambiguous failure.
         queues: the names of the queues that an error names.
         parse_retried: replaces ``parse`` if an earlier attempt may already have run.
         undo: returns the operation that undoes a result which the caller will not get.
-        prelude: commands to send before the script in the same MULTI; None sends the script
-            without MULTI.
+        commands: the plain commands, if there is no script; else those to send before the script in
+            the same MULTI. None sends the script without MULTI.
         fallback: the operation to run instead if MULTI is not permitted or not supported.
         confirmation: the copies to wait for after the script; None waits for none.
         packed: the encoded command of an operation that is run many times; set by the package
@@ -54,6 +60,8 @@ class Operation(Generic[T]):
             if it never changes.
         large_body: the bytes of the largest body, if there may be servers that do not accept it;
             else 0.
+        reply_timeout: seconds to wait for the reply, instead of the timeout of the connection; for
+            commands that block, or that take long.
     """
 
     script: Script
@@ -64,7 +72,7 @@ class Operation(Generic[T]):
     queues: tuple[str, ...] = ()
     parse_retried: Callable[[Any], T] | None = None
     undo: Callable[[T], Operation[Any] | None] | None = None
-    prelude: tuple[tuple[bytes, ...], ...] | None = None
+    commands: tuple[Command, ...] | None = None
     fallback: Operation[T] | None = None
     confirmation: Confirm | None = None
     packed: tuple[bytes, ...] | None = None
@@ -73,6 +81,7 @@ class Operation(Generic[T]):
     after_lost_reply: Callable[[Exception, bool], Operation[T]] | None = None
     rebuild: Callable[[], Operation[T]] | None = None
     large_body: int = 0
+    reply_timeout: float | None = None
 
 
 #: A call of several steps: yields operations, receives their results, returns its own.

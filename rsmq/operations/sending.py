@@ -267,7 +267,7 @@ class _Batch:
             lambda reply: reply,
             RetryClass.ALWAYS,
             (self.keys.name,),
-            prelude=(),
+            commands=(),
             fallback=self.in_one_step(None, b""),
             limit=self.limit,
         )
@@ -282,7 +282,7 @@ class _Batch:
             lambda _reply: [id.decode("ascii") for id in ids],
             RetryClass.NEVER,
             (self.keys.name,),
-            prelude=tuple(
+            commands=tuple(
                 (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_PER_COMMAND])
                 for at in range(0, len(fields), _FIELDS_PER_COMMAND)
             ),

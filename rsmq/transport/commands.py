@@ -1,5 +1,5 @@
 """
-The commands that an operation sends, and the reply of its script.
+The commands that an operation sends, and its reply.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from typing import Any
 
 from redis.exceptions import AskError, MovedError
 
-from rsmq.operations.operation import Operation
+from rsmq.lua.load import NO_SCRIPT
+from rsmq.operations.operation import Command, Operation
+
+_MULTI, _EXEC, _ASKING = (b"MULTI",), (b"EXEC",), (b"ASKING",)
 
 
 def routing_key(operation: Operation[Any]) -> bytes:
@@ -28,14 +31,17 @@ def eval_command(operation: Operation[Any]) -> tuple[bytes, ...]:
     return (b"EVAL", operation.script.source, key_count, *operation.keys, *operation.args)
 
 
-def transaction_commands(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
+def many_commands(operation: Operation[Any]) -> list[Command]:
     """
-    Return the commands of an operation that is sent in one MULTI.
+    Return the commands of an operation that sends several: plain ones, or a script in one MULTI.
 
     The script is sent as text: if EVALSHA failed on an unknown script, the other commands would
     run without it.
     """
-    return [(b"MULTI",), *(operation.prelude or ()), eval_command(operation), (b"EXEC",)]
+    commands = operation.commands or ()
+    if operation.script is NO_SCRIPT:
+        return [*commands]
+    return [_MULTI, *commands, eval_command(operation), _EXEC]
 
 
 def needs_asking(redirect: AskError | None) -> bool:
@@ -43,22 +49,25 @@ def needs_asking(redirect: AskError | None) -> bool:
     return redirect is not None and not isinstance(redirect, MovedError)
 
 
-def asking_commands(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
+def asking_commands(operation: Operation[Any]) -> list[Command]:
     """
     Return the commands of an operation for a node of Redis Cluster that a slot is moving to.
 
     The permission by ASKING lasts for one command, or for one transaction. So the script is sent as
-    text.
+    text, and several plain commands in one transaction: this node then refuses them while another
+    node has some of their keys.
     """
-    commands = [eval_command(operation)]
-    if operation.prelude is not None:
-        commands = transaction_commands(operation)
-    return [(b"ASKING",), *commands]
+    if operation.commands is None:
+        return [_ASKING, eval_command(operation)]
+    commands = many_commands(operation)
+    if len(commands) > 1 and commands[0] != _MULTI:
+        commands = [_MULTI, *commands, _EXEC]
+    return [_ASKING, *commands]
 
 
 def call_commands(
     operation: Operation[Any], *, is_asking: bool, with_script: bool
-) -> list[tuple[bytes, ...]]:
+) -> list[Command]:
     """
     Return the commands of one attempt.
 
@@ -68,8 +77,8 @@ def call_commands(
     """
     if is_asking:
         return asking_commands(operation)
-    if operation.prelude is not None:
-        return transaction_commands(operation)
+    if operation.commands is not None:
+        return many_commands(operation)
     return [eval_command(operation) if with_script else evalsha_command(operation)]
 
 
@@ -86,7 +95,31 @@ def script_reply(replies: list[Any]) -> Any:
     """
     if len(replies) > 2 and isinstance(replies[-1], list):  # noqa: PLR2004 - see above
         replies = replies[-1]
+    return _without_errors(replies)[-1]
+
+
+def reply_of(operation: Operation[Any], replies: list[Any]) -> Any:
+    """
+    Return the reply of an operation: that of its script, or a list of those of its plain commands.
+
+    Args:
+        operation: the operation.
+        replies: the replies to ``many_commands`` or ``asking_commands``, errors included.
+
+    Raises:
+        ResponseError: the first error among the replies.
+    """
+    if operation.script is not NO_SCRIPT:
+        return script_reply(replies)
+    commands = operation.commands or ()
+    is_transaction = commands[0] == _MULTI or len(replies) > len(commands) + 1
+    if is_transaction and isinstance(replies[-1], list):
+        replies = replies[-1]
+    return _without_errors(replies)[-len(commands) :]  # without that to ASKING
+
+
+def _without_errors(replies: list[Any]) -> list[Any]:
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
-    return replies[-1]
+    return replies

@@ -474,14 +474,18 @@ def end_of_attempts(operation: Operation[Any], deadline: float, began: float) ->
     Return when the server must have answered the last attempt of a call, in monotonic seconds.
 
     Without a time limit, it is infinite for a deadline of 0, which permits one attempt. A
-    confirmation has time of its own.
+    confirmation and a long reply have time of their own.
     """
     limit = operation.limit
     if limit is None and not deadline:
         return math.inf
     end = began + deadline if limit is None else limit.ends_at
     confirmation = operation.confirmation
-    return end + (0.0 if confirmation is None else confirmation.timeout)
+    return (
+        end
+        + (0.0 if confirmation is None else confirmation.timeout)
+        + (operation.reply_timeout or 0.0)
+    )
 
 
 def shorter_timeout(timeout: float | None, until: float) -> float | None:

@@ -19,6 +19,7 @@ import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq.operations.operation import Command
 from rsmq.transport.redis_py import make_reader, socket_of
 
 with suppress(ImportError):  # not on Windows
@@ -61,8 +62,25 @@ def unsent_bytes(open_socket: Any) -> int:
     return int.from_bytes(queued, sys.byteorder)
 
 
-def pack(command: tuple[bytes, ...]) -> Iterable[bytes]:
+def pack_all(commands: Iterable[Command]) -> Iterator[bytes | memoryview]:
+    """Return commands as they are sent together: small ones in one piece."""
+    parts: list[bytes | memoryview] = []
+    size = 0
+    for command in commands:
+        for piece in pack(command):
+            parts.append(piece)
+            size += len(piece)
+            if size > _PIECE_BYTES:
+                yield b"".join(parts) if len(parts) > 1 else piece
+                parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def pack(command: Command) -> Iterable[bytes | memoryview]:
     """Return a command as it is sent: in one piece, or as an iterator of pieces if it is large."""
+    if isinstance(command, list):
+        return command
     if len(command) < _MANY_ARGUMENTS or sum(map(len, command)) < _LARGE_COMMAND_BYTES:
         return (hiredis.pack_command(command),)  # type: ignore[arg-type]
     return _pieces(command)
@@ -121,10 +139,7 @@ class SocketConnection:
     def send_command(self, *command: bytes) -> None:
         self.send_packed_command(pack(command))
 
-    def pack_commands(self, commands: Iterable[tuple[bytes, ...]]) -> Iterable[bytes]:
-        return (piece for command in commands for piece in pack(command))
-
-    def send_packed_command(self, pieces: Iterable[bytes]) -> None:
+    def send_packed_command(self, pieces: Iterable[bytes | memoryview]) -> None:
         size = 0
         try:
             for piece in pieces:
@@ -186,7 +201,7 @@ class SocketConnection:
             raise RedisConnectionError("Connection closed by server.")
         self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
 
-    def _write(self, piece: bytes) -> None:
+    def _write(self, piece: bytes | memoryview) -> None:
         try:
             written = os.write(self._socket.fileno(), piece)
         except BlockingIOError:

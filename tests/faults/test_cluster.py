@@ -21,6 +21,7 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.doctor import examine
 from rsmq.errors import ClientClosed
+from rsmq.operations.plain import plain_command, plain_commands
 from rsmq.transport.topology.cluster import ClusterTopology
 from tests.clusters import Cluster, slot_of
 from tests.crowd import (
@@ -509,6 +510,37 @@ def check_pause(state, result, stored):
     assert stored.field("paused", "x:paused")
 
 
+def prepare_plain(name, **options):
+    """Return a function that prepares an operation of plain commands on two keys of a queue."""
+
+    def prepare(client, stored):
+        id = prepare_message(name)(client, stored)
+        zset = f"{stored.ns}:{name}".encode()
+        commands = (b"HGET", zset + b":Q", id.encode()), (b"ZCARD", zset)
+        return plain_commands(zset, commands, **options)
+
+    return prepare
+
+
+def prepare_one_plain(client, stored):
+    prepare_message("plain")(client, stored)
+    return plain_command("ZCARD", f"{stored.ns}:plain")
+
+
+PLAIN = {
+    "plain": prepare_one_plain,
+    "plain-many": prepare_plain("plain-many"),
+    "plain-atomic": prepare_plain("plain-atomic", in_transaction=True),
+}
+
+
+def check_plain(name):
+    def check(operation, result, stored):
+        assert result == (1 if name == "plain" else [name.encode(), 1])
+
+    return check
+
+
 STEPS = [
     Step("send", prepare_queues("send"), lambda c, _: c.send_message("send", "m"), check_send),
     Step(
@@ -632,6 +664,10 @@ STEPS = [
     ),
     Step("purge", prepare_message("purged"), lambda c, _: c.purge_queue("purged"), check_purge),
     Step("pause", prepare_queues("paused"), lambda c, _: c.pause_queue("paused"), check_pause),
+    *(
+        Step(name, prepare, lambda c, operation: c.run(operation), check_plain(name))
+        for name, prepare in PLAIN.items()
+    ),
 ]
 
 

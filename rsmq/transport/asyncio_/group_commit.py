@@ -25,7 +25,7 @@ from rsmq.operations.confirmation import (
     missing_copies,
     wait_command,
 )
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Command, Operation, RetryClass
 from rsmq.transport.asyncio_.multiplexed import (
     MultiplexedConnection,
     NotSent,
@@ -62,7 +62,7 @@ class _Call:
     replies: list[Any] | None = None
     until: float = 0.0
 
-    def commands(self) -> list[tuple[bytes, ...]]:
+    def commands(self) -> list[Command]:
         return call_commands(self.operation, is_asking=self.is_asking, with_script=self.with_script)
 
     def note_replies(self, replies: list[Any]) -> None:

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import ClientClosed
+from rsmq.operations.operation import Command
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
@@ -69,9 +70,7 @@ class Request:
 
     __slots__ = ("_future", "_is_done", "_loop", "commands", "replies", "sent_at")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, commands: Sequence[tuple[bytes, ...]]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
         self._loop = loop
         self.commands = commands
         self._future = loop.create_future()
@@ -159,7 +158,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         """The socket of the connection; None if the transport has none."""
         return self._transport.get_extra_info("socket")
 
-    def send(self, commands: Sequence[tuple[bytes, ...]]) -> Request:
+    def send(self, commands: Sequence[Command]) -> Request:
         """
         Send commands, together with all others of this iteration of the event loop.
 

@@ -29,9 +29,10 @@ from rsmq.transport.commands import (
     asking_commands,
     eval_command,
     evalsha_command,
+    many_commands,
     needs_asking,
+    reply_of,
     script_reply,
-    transaction_commands,
 )
 from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.origin import Origin
@@ -41,6 +42,7 @@ from rsmq.transport.retry import (
     classify,
 )
 from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import ServerPool
 from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
 T = TypeVar("T")
@@ -114,8 +116,8 @@ class AsyncMultiplexedCaller(RetryingCaller):
         own: Any = None,
     ) -> Any:
         """See RetryingCaller; ``own`` is the connection of a call that has one of its own."""
-        if operation.large_body and own is None:
-            return await self._exchange_large(operation, guard, redirect)
+        if (operation.large_body or operation.reply_timeout) and own is None:
+            return await self._exchange_alone(operation, guard, redirect)
         if operation.confirmation is not None:
             return await self._commit(operation, operation.confirmation, guard, redirect, own)
         reconnecting = (
@@ -147,10 +149,10 @@ class AsyncMultiplexedCaller(RetryingCaller):
             if connection.state is not ConnectionState.OPEN:
                 connection.close_if_unused()
 
-    async def _exchange_large(
+    async def _exchange_alone(
         self, operation: Operation[Any], guard: CancellationGuard, redirect: AskError | None
     ) -> Any:
-        """Send an operation with a large body on a connection of its own, if it is accepted."""
+        """Send an operation with a large body, or that takes long, on a connection of its own."""
         loop = asyncio.get_running_loop()
         if operation.large_body > self._body_limit:  # it may have been raised since it was read
             shared = self._loop_connections.get(loop) or self._create_loop_connection()
@@ -159,8 +161,12 @@ class AsyncMultiplexedCaller(RetryingCaller):
             check_body_size(operation.large_body, self._body_limit)
         elif self._closed:
             raise ClientClosed
+        pool = self._pool
+        if operation.reply_timeout is not None:
+            options = {**pool.connection_kwargs, "socket_timeout": operation.reply_timeout}
+            pool = ServerPool(pool.connection_class, options)
         kind = ReconnectingConnection if operation.confirmation is None else GroupCommit
-        with self._loop_owns.setdefault(loop, OwnConnections()).add(kind(self._pool)) as own:
+        with self._loop_owns.setdefault(loop, OwnConnections()).add(kind(pool)) as own:
             return await self.exchange(operation, guard, check=False, redirect=redirect, own=own)
 
     async def _commit(
@@ -221,8 +227,8 @@ async def _call_multiplexed(
     operation: Operation[Any],
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
-    if operation.prelude is not None:
-        return script_reply(await wait(connection.send(transaction_commands(operation))))
+    if operation.commands is not None:
+        return reply_of(operation, await wait(connection.send(many_commands(operation))))
     replies = await wait(connection.send((evalsha_command(operation),)))
     if isinstance(replies[0], NoScriptError):
         replies = await wait(connection.send((eval_command(operation),)))
@@ -235,4 +241,4 @@ async def _call_asking(
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
     """Call a node of Redis Cluster that a slot is moving to."""
-    return script_reply(await wait(connection.send(asking_commands(operation))))
+    return reply_of(operation, await wait(connection.send(asking_commands(operation))))

@@ -5,7 +5,7 @@ The caller of the asyncio client that uses the pool of a client of redis-py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redis.exceptions import AskError, NoScriptError, ResponseError
@@ -20,7 +20,7 @@ from rsmq.operations.confirmation import (
     raise_unconfirmed,
     wait_command,
 )
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Command, Operation, RetryClass
 from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo, read_reply
 from rsmq.transport.asyncio_.multiplexed import (
@@ -31,8 +31,9 @@ from rsmq.transport.commands import (
     call_commands,
     eval_command,
     evalsha_command,
+    many_commands,
+    reply_of,
     script_reply,
-    transaction_commands,
 )
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.failure_texts import describe_server
@@ -42,6 +43,7 @@ from rsmq.transport.retry import (
     Failure,
     classify,
 )
+from rsmq.transport.socket import pack_all
 from rsmq.transport.topology.address import Address
 from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
@@ -152,9 +154,9 @@ async def _send(connection: Any, *command: Any) -> None:
     await connection.send_command(*command)
 
 
-async def _transact(connection: Any, commands: list[tuple[bytes, ...]]) -> list[Any]:
+async def _transact(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands together, and return their replies, errors included."""
-    await connection.send_packed_command(connection.pack_commands(commands))
+    await connection.send_packed_command(pack_all(commands))
     return [await _read(connection) for _ in commands]
 
 
@@ -176,7 +178,7 @@ async def _call_confirmed(
     wait = wait_command(confirmation, min(confirmation.timeout, longest))
     for has_script in (False, True):
         commands = call_commands(operation, is_asking=False, with_script=has_script)
-        await connection.send_packed_command(connection.pack_commands([*commands, wait]))
+        await connection.send_packed_command(pack_all([*commands, wait]))
         replies = [await _read(connection) for _ in commands]
         until = loop.time() + confirmation.timeout
         if not isinstance(replies[0], NoScriptError):
@@ -203,8 +205,8 @@ async def _call(
     send: Callable[..., Awaitable[None]] = _send,
     read: Callable[[Any], Awaitable[Any]] = read_reply,
 ) -> Any:
-    if operation.prelude is not None:
-        return script_reply(await _transact(connection, transaction_commands(operation)))
+    if operation.commands is not None:
+        return reply_of(operation, await _transact(connection, many_commands(operation)))
     await send(connection, *evalsha_command(operation))
     try:
         return await read(connection)

@@ -27,10 +27,10 @@ from rsmq.transport.commands import (
     asking_commands,
     eval_command,
     evalsha_command,
+    many_commands,
     needs_asking,
+    reply_of,
     routing_key,
-    script_reply,
-    transaction_commands,
 )
 from rsmq.transport.confirmation import CONNECTION_BROKE, longest_wait
 from rsmq.transport.failure_texts import describe_server
@@ -288,7 +288,7 @@ class PoolCaller:
         reply = _NO_REPLY
         missing = timeout = usual = None
         try:
-            timeout = shorter_timeout(connections.timeout, until)
+            timeout = operation.reply_timeout or shorter_timeout(connections.timeout, until)
             if timeout is not None:
                 usual = set_timeout(getattr(connection, "connection", connection), timeout)
             if operation.large_body > connections.body_limit:
@@ -481,12 +481,12 @@ def _raise_unconfirmed(
 
 def _call_asking(connection: Any, operation: Operation[Any]) -> Any:
     """Call a node of Redis Cluster that a slot is moving to."""
-    return script_reply(transact(connection, asking_commands(operation)))
+    return reply_of(operation, transact(connection, asking_commands(operation)))
 
 
 def _call(connection: Any, operation: Operation[Any]) -> Any:
-    if operation.prelude is not None:
-        return script_reply(transact(connection, transaction_commands(operation)))
+    if operation.commands is not None:
+        return reply_of(operation, transact(connection, many_commands(operation)))
     # After an interruption the reply of a receive is still read, to undo the receive. So the
     # interruption must not close the connection.
     close_on_error = operation.undo is None
@@ -498,9 +498,9 @@ def _call(connection: Any, operation: Operation[Any]) -> Any:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
 
 
-def _pack_operation(operation: Operation[Any]) -> Iterable[bytes]:
+def _pack_operation(operation: Operation[Any]) -> Iterable[bytes | memoryview]:
     packed = pack(evalsha_command(operation))
-    if packed.__class__ is tuple:
+    if isinstance(packed, tuple):
         operation.packed = packed
     return packed
 

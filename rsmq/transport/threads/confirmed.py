@@ -8,6 +8,7 @@ changes of its connection. Threads share no connection, so no other call waits b
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -22,15 +23,16 @@ from rsmq.operations.confirmation import (
     missing_copies,
     wait_command,
 )
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Command, Operation, RetryClass
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error
+from rsmq.transport.socket import pack_all
 from rsmq.transport.threads.pools import ConnectionProvider
 
 
-def transact(connection: Any, commands: list[tuple[bytes, ...]]) -> list[Any]:
+def transact(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands together, and return their replies, errors included."""
-    connection.send_packed_command(connection.pack_commands(commands))
+    connection.send_packed_command(pack_all(commands))
     return read_replies(connection, len(commands))
 
 
@@ -81,7 +83,7 @@ def call_confirmed(
     wait = wait_command(confirmation, min(confirmation.timeout, longest_wait))
     for has_script in (False, True):
         commands = call_commands(operation, is_asking=is_asking, with_script=has_script)
-        connection.send_packed_command(connection.pack_commands([*commands, wait]))
+        connection.send_packed_command(pack_all([*commands, wait]))
         replies = read_replies(connection, len(commands))
         until = time.monotonic() + confirmation.timeout
         if not isinstance(replies[0], NoScriptError):
