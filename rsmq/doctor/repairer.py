@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.attribute_faults import find_attribute_faults
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
+from rsmq.doctor.cell_repairs import SET_REPAIRS, repair_difference
 from rsmq.doctor.finding import Finding
 from rsmq.doctor.message_faults import (
     GRACE_MS,
@@ -63,23 +64,22 @@ from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_number
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
 
-#: The repairs of differences between cells, in their order. Only ``repair_cells`` makes them.
-SET_REPAIRS = ("no-cell-record", "missing-in-cells", "different-attributes", "different-policy")
+T = TypeVar("T")
 
 #: The order of repairs. A queue is repaired before its messages, and removed from the list after
 #: them. Milliseconds are divided before bad attributes: a vt in ms may also be too large a number
-#: of seconds, and would be lowered to the limit.
+#: of seconds, and would be lowered to the limit. Cells are compared when each is in order.
 _REPAIR_ORDER = (
-    *SET_REPAIRS,
     "empty-name", "expiring", "half-queue", "messages-without-queue", "unlisted-queue",
     "milliseconds", "bad-attribute", "large-maxsize", "bad-total", "negative-total", "strange-time",
     "modified-in-future", "created-in-future", "dead-letter-gone", "ids-without-queue",
     "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
     "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "left-over-extension",
-    "listed-without-queue",
+    "listed-without-queue", *SET_REPAIRS,
 )  # fmt: skip
 
 _IDS_PER_STEP = 100
@@ -108,7 +108,7 @@ class Repair:
 
 
 def repair(
-    rsmq: RSMQ,
+    rsmq: RSMQ[Any] | Cells,
     findings: Iterable[Finding],
     *,
     also: Collection[str] = (),
@@ -127,8 +127,12 @@ def repair(
     than ten seconds, or if two checks, ten seconds apart, find them: this takes ten seconds for
     each such queue.
 
+    Of a set of cells, each cell is repaired first. Then a queue that cells lack is created there
+    with the attributes of the first cell that has it, and is paused if it is paused there.
+    Attributes and policies that differ are set to those of the first cell that has the queue.
+
     Args:
-        rsmq: a client of the namespace.
+        rsmq: a client of the namespace, or of the set of cells.
         findings: the faults. Those that no repair is available for are skipped.
         also: the names of repairs that are not safe, from ``Finding.ways``.
         progress: called after each step of repairs of messages, with the finding and the number of
@@ -141,11 +145,43 @@ def repair(
         InvalidFormat: a repair with this name does not exist, or two of them exclude one another.
     """
     _check_repair_names(also)
-    repairer = _Repairer(rsmq, also, progress)
     chosen = [finding for finding in findings if finding.safe or set(finding.ways) & set(also)]
-    chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER[len(SET_REPAIRS) :]]
+    chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER]
     chosen.sort(key=lambda finding: _REPAIR_ORDER.index(finding.code))
-    return [repairer.repair(finding) for finding in chosen]
+    clients = rsmq.cells
+    repairs: list[Repair] = []
+    for cell, client in enumerate(clients):
+        repairer = _Repairer(client, also, progress)
+        repairs += [
+            repairer.repair(finding)
+            for finding in chosen
+            if finding.code not in SET_REPAIRS and (len(clients) == 1 or finding.cells == (cell,))
+        ]
+    if len(clients) > 1:
+        differences = [finding for finding in chosen if finding.code in SET_REPAIRS]
+        repairs += [_repair_difference(clients, finding) for finding in differences]
+    return repairs
+
+
+def repair_cells(
+    cells: Cells,
+    findings: Iterable[Finding],
+    *,
+    also: Collection[str] = (),
+    progress: Callable[[Finding, int], None] | None = None,
+) -> list[Repair]:
+    """Repair the faults of a set of cells: ``repair`` does the same."""
+    return repair(cells, findings, also=also, progress=progress)
+
+
+def _repair_difference(clients: Sequence[RSMQ[Any]], finding: Finding) -> Repair:
+    done = 0
+    try:
+        for number in repair_difference(clients, finding):
+            done += number
+    except RedisError as error:
+        return Repair(finding, done, error)
+    return Repair(finding, done)
 
 
 def _check_repair_names(also: Collection[str]) -> None:

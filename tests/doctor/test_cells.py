@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from rsmq import Cells, QueueNotFound
-from rsmq.doctor import examine_cells, repair_cells
+from rsmq.doctor import examine, examine_cells, queue_faults, repair, repair_cells
 from rsmq.doctor.catalogue import SERVER_FAULTS
 from rsmq.wire.cells import name_of_cell, name_of_set
 from tests.servers import free_port
@@ -46,6 +46,36 @@ def test_set_without_faults_has_no_findings(cells):
     assert find(cells.client) == []
     assert (report.ns, report.queues, report.messages, report.cells) == (cells.ns, 2, 500, 3)
     assert cells.dump() == before
+
+
+def test_both_names_of_a_function_accept_both_kinds_of_client(cells, rsmq, raw):
+    cells.client.cells[1].delete_queue("q")
+    rsmq.create_queue("q")
+    raw.srem(f"{rsmq.namespace.name}:QUEUES", "q")
+
+    for client, code in ((cells.client, "missing-in-cells"), (rsmq, "unlisted-queue")):
+        findings = examine(client, ["q"]).findings
+        assert findings == examine_cells(client, ["q"]).findings
+        assert [each.finding.code for each in repair(client, findings)] == [code]
+        assert [each.number for each in repair_cells(client, findings)] == [0]
+
+
+def test_queue_is_read_once_in_each_cell(cells, rsmq, monkeypatch):
+    rsmq.create_queue("q")
+    operation = queue_faults.examine_queue
+    names = []
+
+    def examine_queue(namespace, name):
+        names.append((namespace.name, name))
+        return operation(namespace, name)
+
+    monkeypatch.setattr(queue_faults, "examine_queue", examine_queue)
+    for client in (cells.client, rsmq):
+        names.clear()
+        report = examine(client, ["q"])
+
+        assert not {each.code for each in report.findings} - SERVER_FAULTS
+        assert names == [(each.namespace.name, "q") for each in client.cells]
 
 
 def test_faults_of_servers_are_reported_once(cells):
@@ -180,6 +210,13 @@ def test_named_queues_are_examined_where_they_exist(cells):
     assert find(cells.client, ["q"]) == [("missing-in-cells", "q", (0,))]
     with pytest.raises(QueueNotFound, match="'missing'"):
         examine_cells(cells.client, ["q", "missing"])
+
+
+def test_data_that_a_deleted_queue_has_left_in_a_cell_are_found(cells, raw):
+    raw.hset(f"{cells.names[2]}:gone:x:dedup", "name", "1")
+
+    assert find(cells.client, ["gone"]) == [("left-over-extension", "gone", (2,))]
+    assert fix(cells.client) == [("left-over-extension", 1)]
 
 
 def test_name_of_a_set_is_found_in_the_name_of_a_cell():
