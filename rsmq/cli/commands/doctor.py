@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,7 @@ def doctor(
     and dead-letter policies. --fix makes them those of the first cell that has the queue.
     """
     with call.open_queues() as rsmq:
-        queues = expand_patterns(_find_lister(rsmq), queues)
+        queues = expand_patterns(_Lister(rsmq), queues)
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))
@@ -95,41 +94,33 @@ def doctor(
     return Exit.NOT_ALL if left is None or left.faults or repairs.failed else None
 
 
-class _CellLister:
-    """Lists the queues of a set of cells, and stores nothing: not even the records of cells."""
+class _Lister:
+    """Lists the queues of all cells, and stores nothing: not even the records of cells."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
+    def __init__(self, rsmq: RSMQ[Any] | Cells) -> None:
+        self._clients = rsmq.cells
 
     def list_queues(self) -> list[str]:
         """Return the names of the queues of all cells that can be reached."""
         from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
         names: dict[str, None] = {}
-        for client in self._cells.cells:
-            with suppress(RedisError, OSError):  # the examination reports it
+        errors: list[Exception] = []
+        for client in self._clients:
+            try:
                 names |= dict.fromkeys(client.list_queues())
+            except (RedisError, OSError) as error:  # the examination reports it
+                errors.append(error)
+        if len(errors) == len(self._clients):
+            raise errors[0]
         return list(names)
 
 
-def _find_lister(rsmq: RSMQ[Any] | Cells) -> RSMQ[Any] | _CellLister:
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-
-    return rsmq if isinstance(rsmq, RSMQ) else _CellLister(rsmq)
-
-
 def _examine(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str] | None) -> Report:
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-    from rsmq.doctor import examine, examine_cells  # noqa: PLC0415 - as above
+    from rsmq.doctor import examine  # noqa: PLC0415 - takes time
 
     with call.out.progress("looking") as advance:
-
-        def report_progress(_: str, number: int) -> None:
-            advance(number)
-
-        if isinstance(rsmq, RSMQ):
-            return examine(rsmq, queues, progress=report_progress)
-        return examine_cells(rsmq, queues, progress=report_progress)
+        return examine(rsmq, queues, progress=lambda _, number: advance(number))
 
 
 def _examine_again(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str]) -> Report:
@@ -206,8 +197,7 @@ def _key(finding: Finding) -> tuple[str, str | None, tuple[int, ...]]:
 def _repair(
     call: Call, rsmq: RSMQ[Any] | Cells, chosen: list[Finding], also: Sequence[str]
 ) -> list[Repair]:
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-    from rsmq.doctor import repair, repair_cells  # noqa: PLC0415 - as above
+    from rsmq.doctor import repair  # noqa: PLC0415 - takes time
 
     reported: Counter[tuple[str, str | None, tuple[int, ...]]] = Counter()
     with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
@@ -217,9 +207,7 @@ def _repair(
             advance(number - reported[key])
             reported[key] = number
 
-        if isinstance(rsmq, RSMQ):
-            return repair(rsmq, chosen, also=also, progress=report_progress)
-        return repair_cells(rsmq, chosen, also=also, progress=report_progress)
+        return repair(rsmq, chosen, also=also, progress=report_progress)
 
 
 def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
