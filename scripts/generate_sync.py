@@ -47,6 +47,7 @@ NAMES = {
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
     "async_client": "client",
+    "open_async_queues": "open_queues",
     "asyncio": "",
 }
 _NAMES_IN_TEXTS = re.compile(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from rsmq._sync.cell_client import CellClient
+from rsmq._sync.client import RSMQ
 from rsmq._sync.connect import callers_from_clients, callers_from_urls
 from rsmq._sync.consuming import Consumer, Processing
 from rsmq._sync.engine import CellEngine
@@ -1265,6 +1266,25 @@ class Cells(OnlyWith):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(ns={self._ns!r}, cells={self._number})"
+
+
+def open_queues(
+    urls: Sequence[str], *, cells: int | None = None, **settings: Any
+) -> RSMQ[Any] | Cells:
+    """
+    Return a client of a namespace, or of a set of cells if there is a number of cells.
+
+    Args:
+        urls: the URL, or the URL of each cell.
+        cells: the number of cells; None for a namespace.
+        settings: the other arguments of ``from_url``.
+
+    Raises:
+        InvalidFormat, InvalidValue, MissingParameter, MissingExtra: as of ``from_url``.
+    """
+    if cells is None:
+        return RSMQ.from_url(urls[0], **settings)
+    return Cells.from_url(list(urls), cells=cells, **settings)
 
 
 def _refuse_id(message: Message | str, id: object) -> None:

@@ -25,9 +25,11 @@ class OneCell(Generic[C]):
         number: the number of cells.
         clients: the client, as the only one.
         prompt_clients: the same: it retries, because no other cell can do a call instead.
+        watchers: None: the watcher of the client is the only one.
     """
 
     number = 1
+    watchers = None
 
     def __init__(self, client: C, ns: str) -> None:
         self.clients: tuple[C, ...] = (client,)
@@ -42,6 +44,14 @@ class OneCell(Generic[C]):
     def message_class(self, cell: int) -> type[Message[Any]]:  # noqa: ARG002 - there is only one
         """Return the class of received messages."""
         return Message
+
+    def show_id(self, cell: int, id: str) -> str:  # noqa: ARG002 - as above
+        """Return the id of a message as the client returns it, from the id as it is stored."""
+        return id
+
+    def split_id(self, id: str) -> tuple[int | None, str]:
+        """Return the cell of an id of the client, and the id as it is stored."""
+        return 0, id
 
     def client(self, cell: int) -> C:
         """Return the client."""

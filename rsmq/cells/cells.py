@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cell_client import AsyncCellClient
 from rsmq.cells.connect import async_callers_from_clients, async_callers_from_urls
 from rsmq.cells.engine import AsyncCellEngine
@@ -1270,6 +1271,25 @@ class AsyncCells(OnlyAsyncWith):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(ns={self._ns!r}, cells={self._number})"
+
+
+def open_async_queues(
+    urls: Sequence[str], *, cells: int | None = None, **settings: Any
+) -> AsyncRSMQ[Any] | AsyncCells:
+    """
+    Return a client of a namespace, or of a set of cells if there is a number of cells.
+
+    Args:
+        urls: the URL, or the URL of each cell.
+        cells: the number of cells; None for a namespace.
+        settings: the other arguments of ``from_url``.
+
+    Raises:
+        InvalidFormat, InvalidValue, MissingParameter, MissingExtra: as of ``from_url``.
+    """
+    if cells is None:
+        return AsyncRSMQ.from_url(urls[0], **settings)
+    return AsyncCells.from_url(list(urls), cells=cells, **settings)
 
 
 def _refuse_id(message: Message | str, id: object) -> None:

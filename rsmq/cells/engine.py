@@ -29,7 +29,7 @@ from rsmq.transport.asyncio_.interruption import deferred_signals, finish, pause
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.waiting.cells.asyncio_ import AsyncCellWatchers
 from rsmq.waiting.cells.queues import CellQueues
-from rsmq.wire.cells import name_of_set
+from rsmq.wire.cells import join_id, name_of_set, split_id
 from rsmq.wire.limits import Seconds, check_wait
 
 T = TypeVar("T")
@@ -105,6 +105,14 @@ class AsyncCellEngine(AsyncEveryCell):
     def message_class(self, cell: int) -> type[CellMessage[Any]]:
         """Return the class of the messages of a cell."""
         return self.clients[cell].message_class
+
+    def show_id(self, cell: int, id: str) -> str:
+        """Return the id of a message with the number of its cell, from the id as it is stored."""
+        return join_id(cell, id)
+
+    def split_id(self, id: str) -> tuple[int | None, str]:
+        """Return the cell of an id, None if it is not known, and the id as it is stored."""
+        return split_id(id, self.number)
 
     def next_cell(self) -> int:
         """Return the cell whose turn it is."""

@@ -65,9 +65,10 @@ def server_attributes(client: RSMQ | AsyncRSMQ | Cells) -> dict[str, Any]:
     They are empty for Redis Cluster and Sentinel, where the server may change, for cells, which may
     have several servers, and for memory://.
     """
-    if isinstance(client, Cells):
+    if len(client.cells) > 1:
         return {}
-    options = client._caller.server_options or {}  # noqa: SLF001 - there is no public attribute
+    caller = client.cells[0]._caller  # noqa: SLF001 - there is no public attribute
+    options = caller.server_options or {}
     if "path" in options:
         return {SERVER_ADDRESS: options["path"]}
     if "host" not in options or "server" in options:  # "server" is an option of fakeredis

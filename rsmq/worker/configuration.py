@@ -23,7 +23,6 @@ from rsmq.worker.listener import (
 )
 from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.places.client_place import clients_of
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
@@ -87,7 +86,7 @@ class Configuration(Generic[B_co]):
     @property
     def _first_client(self) -> RSMQ[Any]:
         """The client, or that of the first cell: for its settings."""
-        return clients_of(self.rsmq)[0]
+        return self.rsmq.cells[0]
 
     def use(self, middleware: Middleware) -> None:
         """

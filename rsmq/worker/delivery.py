@@ -152,9 +152,15 @@ class CellDelivery(Delivery[B_co], CellMessage[B_co]):
         return add_cell, (self.cell, to_stored(self))
 
 
+def delivery_class_of(message_class: type[Message]) -> type[Delivery]:
+    """Return the class of the deliveries of a client, by the class of its messages."""
+    if issubclass(message_class, CellMessage):
+        return _class_of_cell(message_class.cell)
+    return Delivery
+
+
 @cache
-def delivery_class_of(cell: int) -> type[CellDelivery[Any]]:
-    """Return the class of the deliveries of a cell."""
+def _class_of_cell(cell: int) -> type[CellDelivery[Any]]:
     return type("CellDelivery", (CellDelivery,), {"__slots__": (), "cell": cell})
 
 

@@ -1,5 +1,5 @@
 """
-Workers by the name of their module: ``MODULE:NAME``.
+Workers by the name of their module, ``MODULE:NAME``, with their own client or in another place.
 """
 
 from __future__ import annotations
@@ -7,8 +7,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from rsmq._sync.cells import open_queues
 from rsmq.worker.worker import Worker
 
 
@@ -45,3 +47,20 @@ def import_worker(name: str) -> Worker:
     if not isinstance(loaded, Worker):
         raise NotImportable(f"{name} is not a Worker, but of type {type(loaded).__name__}")
     return loaded
+
+
+def use_other_place(worker: Worker, place: Mapping[str, Any]) -> None:
+    """
+    Give a worker a client in another place, with the codec and the rule for names of its own.
+
+    The own client stays open: handlers may use it.
+
+    Args:
+        worker: the worker.
+        place: the arguments of ``open_queues``: urls, ns and cells.
+
+    Raises:
+        The errors of ``RSMQ.from_url`` and ``Cells.from_url``.
+    """
+    own = worker.rsmq.cells[0]
+    worker.rsmq = open_queues(**place, codec=own.codec, strict_names=own.namespace.strict_names)

@@ -41,6 +41,7 @@ from rsmq.worker.children.child_state import is_child
 from rsmq.worker.children.import_name import find_import_name
 from rsmq.worker.children.processes import ChildProcesses, ThreadsWithChildren
 from rsmq.worker.configuration import Configuration
+from rsmq.worker.delivery import delivery_class_of
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
@@ -49,17 +50,16 @@ from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks, Middleware
-from rsmq.worker.operations import unregister_worker
+from rsmq.worker.operations import Identity, unregister_worker
 from rsmq.worker.places.async_client import AsyncClient
 from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.places.cell_opener import CellOpener
-from rsmq.worker.places.namespaces import make_cells_of_child, make_namespaces
 from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.registry import register
 from rsmq.worker.run.invoke import Invoker, current_job
 from rsmq.worker.run.tasks import Tasks
 from rsmq.worker.run.threads import Threads
-from rsmq.worker.state.lane import Lane
+from rsmq.worker.state.lane import Cell, Lane
 from rsmq.worker.state.numbers import Numbers
 
 _log = get_logger("rsmq.worker")
@@ -320,7 +320,15 @@ class Worker(Configuration[B_co]):
         self.name = name
         for each in self._middleware:
             each.child_start(self)
-        cells = make_cells_of_child(self.rsmq, str(name))
+        cells = [
+            Cell(
+                number,
+                client,
+                Identity(client.namespace, str(name), ""),
+                delivery_class_of(self.rsmq.engine.message_class(number)),
+            )
+            for number, client in enumerate(self.rsmq.cells)
+        ]
         lanes = {}
         for listener in self._listeners.values():
             if listener.process:
@@ -335,9 +343,8 @@ class Worker(Configuration[B_co]):
         self, loop: asyncio.AbstractEventLoop | None, children: ChildProcesses | None
     ) -> None:
         """Register the worker under its name, and start the runtime."""
-        namespaces = make_namespaces(self.rsmq, str(self.name))
-        access = CellAccess(namespaces, str(self.name), secrets.token_hex(8))
-        client = namespaces.starting_client()
+        access = CellAccess(self.rsmq, str(self.name), secrets.token_hex(8))
+        client = access.starting_client
         lanes = [
             open_lane(each, client, self.concurrency, is_strict=self.strict)
             for each in self._listeners.values()

@@ -32,8 +32,6 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import register_worker
 from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.places.cell_opener import CellOpener
-from rsmq.worker.places.client_place import clients_of
-from rsmq.worker.places.namespaces import make_namespaces
 from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     CallState,
@@ -105,7 +103,7 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.ns = f"e{next(_numbers)}"
         self.rsmq, self.other = self.open_client(), self.open_client()
-        self.clients = clients_of(self.rsmq)
+        self.clients = self.rsmq.cells
         self.raw = self.server.raw()
         self.fault = None
         self.sent = set()
@@ -154,7 +152,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Start a worker; a predecessor of the name is dead, or has ended."""
         self.running = []
         fault, self.fault = self.fault, None  # a start repeats its calls by itself
-        access = CellAccess(make_namespaces(self.rsmq, "w"), "w", f"t{next(_numbers)}")
+        access = CellAccess(self.rsmq, "w", f"t{next(_numbers)}")
         dead = self.identity.token if self.loop is not None else ""
         self.identity = access.home.identity
         registering = register_worker(self.identity, {}, ttl=10, dead=dead)

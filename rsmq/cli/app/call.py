@@ -267,6 +267,13 @@ class Call:
         reports = (client.describe_failures() for client in self._opened)
         return next((report for report in reports if report is not None), None)
 
+    @property
+    def failed_cells(self) -> set[int]:
+        """The cells in which a call did not run."""
+        return {
+            cell for client in self._opened for error in client.failures for cell in error.cells
+        }
+
     def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
             "codec": BODY_CODEC,

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 from rsmq.model import StoredMessage
 
 if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
-    from rsmq.cli.app.cells import CellsOfCommand
 
 #: A receipt: id and receive count.
 _Receipt = tuple[str, int]
 
 
-def find_holders(
-    rsmq: RSMQ[Any] | CellsOfCommand, messages: Sequence[StoredMessage]
-) -> dict[str, str]:
+def find_holders(rsmq: RSMQ[Any] | Cells, messages: Sequence[StoredMessage]) -> dict[str, str]:
     """
     Return by message id the name of the worker that has the message in flight.
 
@@ -38,21 +36,15 @@ def find_holders(
         return {}
     from redis.exceptions import ResponseError  # noqa: PLC0415 - takes time
 
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - as above
-    from rsmq.wire.cells import join_id  # noqa: PLC0415 - as above
-
-    queue = messages[0].queue
+    queue, engine = messages[0].queue, rsmq.engine
     with suppress(ResponseError):
-        if isinstance(rsmq, RSMQ):
-            found = _list_receipts(rsmq, queue, _list_names(rsmq))
-        else:
-            names = {name for each in rsmq.by_cell(_list_names).values() for name in each}
-            by_cell = rsmq.by_cell(lambda client: _list_receipts(client, queue, sorted(names)))
-            found = {
-                (join_id(cell, id), count): name
-                for cell, of_cell in by_cell.items()
-                for (id, count), name in of_cell.items()
-            }
+        names = {name for each in engine.by_cell(_list_names).values() for name in each}
+        by_cell = engine.by_cell(lambda client: _list_receipts(client, queue, sorted(names)))
+        found = {
+            (engine.show_id(cell, id), count): name
+            for cell, of_cell in by_cell.items()
+            for (id, count), name in of_cell.items()
+        }
         return {receipt[0]: found[receipt] for receipt in receipts & found.keys()}
     return {}
 

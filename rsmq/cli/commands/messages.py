@@ -113,7 +113,7 @@ def run_on_ids(
         for start in range(0, len(wanted), MAX_BATCH):
             done += act(wanted[start : start + MAX_BATCH])
     finally:
-        missing = find_missing(rsmq, wanted, done)
+        missing = find_missing(call, rsmq, wanted, done)
         if done or call.as_json:
             call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
@@ -121,16 +121,29 @@ def run_on_ids(
     return Exit.NOT_ALL if missing else None
 
 
-def find_missing(rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]) -> list[str]:
-    """Return the ids that are not among those found."""
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+def find_missing(
+    call: Call, rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]
+) -> list[str]:
+    """
+    Return the ids whose messages do not exist.
 
-    if isinstance(rsmq, RSMQ):
-        existing = set(found)
-        return [id for id in ids if id not in existing]
-    from rsmq.cli.app import cells  # noqa: PLC0415 - takes time, and is rare
+    A message whose cell has failed may exist. So may one that could be in a failed cell.
 
-    return cells.find_missing(rsmq, ids, found)
+    Args:
+        call: the call of the program.
+        rsmq: the client.
+        ids: the ids of messages; in a set, with or without the numbers of their cells.
+        found: the ids of the messages that exist, as the client returns them.
+    """
+    engine, failed, existing = rsmq.engine, call.failed_cells, set(found)
+    existing_in_any = {engine.split_id(id)[1] for id in existing}
+    missing = []
+    for id in ids:
+        cell, stored = engine.split_id(id)
+        exists = stored in existing_in_any if cell is None else id in existing
+        if not exists and not (bool(failed) if cell is None else cell in failed):
+            missing.append(id)
+    return missing
 
 
 @command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")
@@ -149,6 +162,7 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
         found = {id: rsmq.get_message(queue, id) for id in ids}
         existing = [message for message in found.values() if message is not None]
         missing = find_missing(
+            call,
             rsmq,
             (id for id, message in found.items() if message is None),
             [message.id for message in existing],

@@ -19,7 +19,6 @@ from rsmq.cli.app.output import format_table, format_text, format_time
 if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
-    from rsmq.cli.app.cells import CellsOfCommand
     from rsmq.push.shared_breaker import PushTarget
     from rsmq.worker import Worker
 
@@ -124,7 +123,6 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
     from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.worker import Middleware  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
-    from rsmq.worker.places.client_place import clients_of  # noqa: PLC0415 - as above
 
     class StopWhenGone(Middleware):
         """Stops the worker when the target has ended the subscription."""
@@ -139,7 +137,7 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
     gone = StopWhenGone()
     worker.use(gone)
     log_to_standard_error("info", lambda: worker.name, as_json=call.as_json)
-    asking = partial(ask_any, clients_of(worker.rsmq), queue)
+    asking = partial(ask_any, worker.rsmq.cells, queue)
     wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
     worker.run()
     if gone.target is not None:
@@ -216,29 +214,22 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
 
 
 def _find(
-    rsmq: RSMQ | CellsOfCommand, queue: str | None, url: str | None
+    rsmq: RSMQ | Cells, queue: str | None, url: str | None
 ) -> list[tuple[RSMQ, str, PushTarget]]:
     """
     Return the targets of a queue and a URL, with their clients and fields; None is any.
 
     In a set of cells, one cell has the state of all targets of a queue.
     """
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - as above
+    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - takes time
     from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
 
-    first = rsmq if isinstance(rsmq, RSMQ) else rsmq.cells[0]
     if queue is not None:
-        first.namespace.queue(queue)
-    if isinstance(rsmq, RSMQ):
-        by_client: dict[RSMQ, list[tuple[str, PushTarget]]] = {rsmq: list_targets(rsmq)}
-    else:
-        by_cell = rsmq.by_cell(list_targets)
-        by_client = {rsmq.cells[cell]: found for cell, found in by_cell.items()}
+        rsmq.cells[0].namespace.queue(queue)
     found = [
-        (client, field, target)
-        for client, of_client in by_client.items()
-        for field, target in of_client
+        (rsmq.cells[cell], field, target)
+        for cell, of_cell in rsmq.engine.by_cell(list_targets).items()
+        for field, target in of_cell
         if queue is None or target.queue == queue
         if url is None or field == target_field(target.queue, url)
     ]

@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rsmq.cells.messages import add_cell_to_stored
 from rsmq.cli.app.call import BODY_CODEC, Call
 from rsmq.cli.app.command import DURATION, command, queues_argument
 from rsmq.cli.app.errors import describe_error
@@ -25,8 +26,8 @@ from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
-    from rsmq.cli.app.cells import CellsOfCommand
 
 #: A message may appear so long after its sent time, because some clients read the time first and
 #: send later.
@@ -84,16 +85,14 @@ def tail(
 
 
 def _start(
-    rsmq: RSMQ[Any] | CellsOfCommand,
+    rsmq: RSMQ[Any] | Cells,
     queues: Sequence[str],
     number: int | None,
     *,
     all_of_them: bool,
 ) -> list[_FollowedQueue]:
-    """Return the queues, each begun; of a set, those of all cells that can be reached."""
-    from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time
-
-    followed = []
+    """Return the queues, each begun, of all cells that can be reached."""
+    followed: list[_FollowedQueue] = []
     for queue in queues:
 
         def begin(client: RSMQ[Any], queue: str = queue) -> _FollowedQueue:
@@ -101,12 +100,9 @@ def _start(
             started.start(number, all_of_them=all_of_them)
             return started
 
-        if isinstance(rsmq, RSMQ):
-            followed.append(begin(rsmq))
-            continue
-        by_cell = rsmq.by_cell(begin)
+        by_cell = rsmq.engine.by_cell(begin)
         for cell, each in by_cell.items():
-            each.cell = cell
+            each.cell, each.show_id = cell, partial(rsmq.engine.show_id, cell)
         _keep_last(list(by_cell.values()), number)
         followed += by_cell.values()
     return followed
@@ -131,10 +127,10 @@ def _follow(
 ) -> None:
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
-    unreachable: set[int | None] = set()
+    unreachable: set[int] = set()
     while True:
         started_at = time.monotonic()
-        failed: set[int | None] = set()
+        failed: set[int] = set()
         for each in followed:
             if each.cell in failed:
                 continue
@@ -147,7 +143,7 @@ def _follow(
                     raise
                 failed.add(each.cell)
                 if each.cell not in unreachable:
-                    prefix = "" if each.cell is None else f"cell {each.cell}: "
+                    prefix = "" if call.cells is None else f"cell {each.cell}: "
                     call.out.note(prefix + report.line(as_json=False))
         unreachable = failed
         call.out.flush()
@@ -181,8 +177,9 @@ class _FollowedQueue:
 
     def __init__(self, rsmq: RSMQ[Any], queue: str) -> None:
         self._rsmq = rsmq
-        #: The number of the cell, with which the ids of its messages begin; None without cells.
-        self.cell: int | None = None
+        #: The number of its cell, and what returns an id as it is shown.
+        self.cell = 0
+        self.show_id: Callable[[str], str] = str
         self._keys: QueueKeys = rsmq.namespace.queue(queue)
         self._shown_ids: OrderedDict[str, None] = OrderedDict()
         #: The messages that the first poll shows.
@@ -231,6 +228,6 @@ class _FollowedQueue:
         for message in messages:
             if message.id not in self._shown_ids:
                 self._shown_ids[message.id] = None
-                yield message if self.cell is None else add_cell_to_stored(self.cell, message)
+                yield replace(message, id=self.show_id(message.id))
         while len(self._shown_ids) > _MAX_REMEMBERED_IDS:
             self._shown_ids.popitem(last=False)

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
@@ -53,22 +52,15 @@ def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], wo
 def show_workers(call: Call) -> None:
     """Write a table of the workers of the namespace, or of all cells of a set."""
     with call.open_queues() as rsmq:
-        if isinstance(rsmq, RSMQ):
-            now, workers = read_workers(rsmq)
-            rows = [_row(worker, now) for worker in workers]
-            call.out.result(workers, format_table(_HEADINGS, rows, width=call.out.width))
-            return
-        by_cell = rsmq.by_cell(read_workers)
-    found = [
-        (cell, worker, (cell, *_row(worker, now)))
-        for cell, (now, workers) in by_cell.items()
-        for worker in workers
-    ]
-    rows = [row for _, _, row in found]
-    call.out.result(
-        [{"cell": cell, **to_json_value(worker)} for cell, worker, _ in found],
-        format_table(("cell", *_HEADINGS), rows, width=call.out.width),
-    )
+        by_cell = rsmq.engine.by_cell(read_workers)
+    found: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    for cell, (now, workers) in by_cell.items():
+        place = {} if call.cells is None else {"cell": cell}
+        found += ({**place, **to_json_value(worker)} for worker in workers)
+        rows += ((*place.values(), *_row(worker, now)) for worker in workers)
+    headings = _HEADINGS if call.cells is None else ("cell", *_HEADINGS)
+    call.out.result(found, format_table(headings, rows, width=call.out.width))
     call.check_cells()
 
 
@@ -84,10 +76,8 @@ def check_workers(call: Call, name: str | None) -> int:
         The exit code: DONE, or NOT_ALL.
     """
     with call.open_queues() as rsmq:
-        if isinstance(rsmq, RSMQ):
-            workers = list_workers(rsmq)
-        else:
-            workers = [each for of_cell in rsmq.by_cell(list_workers).values() for each in of_cell]
+        by_cell = rsmq.engine.by_cell(list_workers)
+    workers = [each for of_cell in by_cell.values() for each in of_cell]
     if name is None:
         host = socket.gethostname()
         found = [each for each in workers if each.host == host]

@@ -21,9 +21,8 @@ from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
 from rsmq.guarded_log import get_logger
 from rsmq.worker.children.child_process import ChildSettings
-from rsmq.worker.importing import NotImportable, import_worker
+from rsmq.worker.importing import NotImportable, import_worker, use_other_place
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
-from rsmq.worker.places.client_place import ClientPlace, clients_of, open_client, place_of
 from rsmq.worker.supervisor.supervised_worker import SupervisedWorker
 from rsmq.worker.supervisor.supervisor import Process, Supervisor, default_name
 from rsmq.worker.worker import Worker
@@ -140,8 +139,7 @@ def _run_process(
 ) -> None:
     place = _find_place(call, worker.rsmq)
     if place is not None:
-        # The worker's own client stays open: handlers may use it.
-        worker.rsmq = open_client(place, worker.rsmq)
+        use_other_place(worker, place)
     for option in ("name", "concurrency", "grace"):
         value = getattr(args, option)
         if value is not None:
@@ -173,7 +171,7 @@ def _run_process(
         worker.rsmq.close()
 
 
-def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
+def _find_place(call: Call, own: RSMQ[Any] | Cells) -> dict[str, Any] | None:
     """
     Return the configured place of the worker's client; None is that of its own client.
 
@@ -181,12 +179,13 @@ def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
         Failed: a namespace or a number of cells is configured that the own client does not have,
             and no URL.
     """
-    values, (own_ns, own_cells) = call.configured_place, place_of(own)
+    values, place = call.configured_place, own.engine.place
+    own_ns, own_cells = place["ns"], place.get("cells")
     ns = values.ns or own_ns
     # A hash tag names one cell of the own set.
     cells = own_cells if values.cells is None and "{" not in ns else values.cells
     if values.urls is not None:
-        return ClientPlace(values.urls, ns, cells)
+        return {"urls": values.urls, "ns": ns, "cells": cells}
     for item, variable, found, expected in (
         ("namespace", "NS", ns, own_ns),
         ("number of cells", "CELLS", cells, own_cells),
@@ -202,7 +201,7 @@ def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
 
 def _wait_for_redis(worker: Worker, seconds: float) -> None:
     if worker.queues:
-        asking = partial(ask_any, clients_of(worker.rsmq), worker.queues[0])
+        asking = partial(ask_any, worker.rsmq.cells, worker.queues[0])
         wait_for_redis(asking, seconds, _log.warning)
 
 

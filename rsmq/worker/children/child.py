@@ -19,11 +19,10 @@ from typing import Any
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.child_state import become_child
 from rsmq.worker.children.remote_results import describe_failure
-from rsmq.worker.importing import import_worker
+from rsmq.worker.importing import import_worker, use_other_place
 from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut
-from rsmq.worker.places.client_place import ClientPlace, open_client
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import BatchJob, SingleJob
@@ -158,7 +157,7 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
     sys.path[:] = settings["path"]
     worker = import_worker(settings["app"])
     if settings["place"] is not None:
-        worker.rsmq = open_client(ClientPlace(**settings["place"]), worker.rsmq)
+        use_other_place(worker, settings["place"])
     return worker.prepare_child(settings["name"])
 
 

@@ -20,7 +20,6 @@ from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
 from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
-from rsmq.worker.places.client_place import ClientPlace
 from rsmq.worker.state.lane import Job, Lease
 
 _log = get_logger("rsmq.worker")
@@ -48,8 +47,8 @@ class ChildSettings:
     Attributes:
         app: MODULE:NAME of the worker.
         path: the directories of modules, ``sys.path``.
-        place: the servers and the namespace that replace those of the worker's client; None keeps
-            the client.
+        place: the arguments of ``open_queues`` for a client that replaces that of the worker; None
+            keeps it.
         log_level: the level of the log on the standard error; None leaves logging alone.
         log_as_json: whether log lines are JSON.
         name: the worker's name, for its log lines.
@@ -57,7 +56,7 @@ class ChildSettings:
 
     app: str
     path: list[str]
-    place: ClientPlace | None = None
+    place: dict[str, Any] | None = None
     log_level: str | None = None
     log_as_json: bool = False
     name: str | None = None

@@ -17,7 +17,6 @@ from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.operations import list_in_flight
 from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
-from rsmq.worker.places.client_place import clients_of
 
 #: Seconds between two checks.
 POLL_SECONDS = 0.05
@@ -95,7 +94,7 @@ class Burst(Middleware):
         Raises:
             NotEmptyInTime: the time is over.
         """
-        clients = clients_of(rsmq)
+        clients = rsmq.cells
         scheduled, was_waiting = self._scheduled, bool(self._retries)
         try:
             # In this order: a message that is received after the first check is seen by the second.

@@ -13,12 +13,10 @@ import redis.asyncio.cluster
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
+from rsmq.cells.cells import AsyncCells, open_async_queues
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.transport.redis_py import cluster_connection_options, parameters_of
 from rsmq.type_variables import B_co
-from rsmq.wire.cells import name_of_set
-from rsmq.worker.places.client_place import clients_of
 
 _CLASSES: dict[type, type] = {
     redis.Connection: redis.asyncio.Connection,
@@ -48,7 +46,7 @@ class AsyncClient(Generic[B_co]):
             InvalidFormat: that client was made with a client of redis-py for Sentinel, or with
                 connections of a class of its own.
         """
-        clients = clients_of(rsmq)
+        clients = rsmq.cells
         first = clients[0]
         settings: dict[str, Any] = {
             "codec": first.codec,
@@ -56,12 +54,8 @@ class AsyncClient(Generic[B_co]):
             "strict_names": first.namespace.strict_names,
             "retry_deadline": first.origin.retry_deadline,
             "confirm": first._confirm,  # noqa: SLF001 - a setting of the client, like the others
+            **rsmq.engine.place,
         }
-        if isinstance(rsmq, Cells):
-            settings |= {"ns": name_of_set(first.namespace.name), "cells": len(clients)}
-        else:
-            settings["ns"] = first.namespace.name
-        kind: Any = AsyncCells if isinstance(rsmq, Cells) else AsyncRSMQ
         self._connections: dict[int, Any] = {}
         self.rsmq: AsyncRSMQ[B_co] | AsyncCells
         origins = [client.origin for client in clients]
@@ -71,14 +65,17 @@ class AsyncClient(Generic[B_co]):
                 for name, value in first.origin.options.items()
                 if name not in _OWN_OPTIONS
             }
-            urls = [origin.url for origin in origins]
-            self.rsmq = kind.from_url(urls if len(urls) > 1 else urls[0], **settings, **options)
+            urls = [str(origin.url) for origin in origins]
+            self.rsmq = open_async_queues(urls, **settings, **options)
         else:
             for origin in origins:
                 if id(origin.client) not in self._connections:
                     self._connections[id(origin.client)] = _make_async(origin.client)
             connections = [self._connections[id(origin.client)] for origin in origins]
-            self.rsmq = kind(connections if len(connections) > 1 else connections[0], **settings)
+            if "cells" in settings:
+                self.rsmq = AsyncCells(connections, **settings)
+            else:
+                self.rsmq = AsyncRSMQ(connections[0], **settings)
 
     async def close(self) -> None:
         """Close it, in the event loop that has used it."""

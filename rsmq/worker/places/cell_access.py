@@ -13,18 +13,23 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
 from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.waiting.cells.queues import CellQueues
+from rsmq.wire.cells import cell_of_key
+from rsmq.worker.delivery import delivery_class_of
 from rsmq.worker.operations import Identity, claim_name, keep_name, list_in_flight
-from rsmq.worker.places.namespaces import Namespaces
+from rsmq.worker.places.arrivals import CellArrivals, QueueArrivals
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.state.lane import Arrivals, Cell, Lane
 
@@ -63,18 +68,19 @@ class CellAccess:
     The cells of a worker, and the calls in them.
 
     Attributes:
+        starting_client: the client of the home for the start of the worker, which may retry calls.
         home: the cell that has the worker's sign of life.
         open_cells: the cells that were opened, by their numbers; the home is one from the start.
         name: the worker's name.
     """
 
-    def __init__(self, namespaces: Namespaces, name: str, token: str) -> None:
+    def __init__(self, rsmq: RSMQ[Any] | Cells, name: str, token: str) -> None:
         """
-        Open the home.
+        Open the home, which the worker's name decides, so that a successor finds it again.
 
         Args:
-            namespaces: where the worker works.
-            name: its name.
+            rsmq: the client.
+            name: the worker's name.
             token: its unique token.
 
         Raises:
@@ -82,20 +88,21 @@ class CellAccess:
             RedisError, OSError: the home can't be reached.
         """
         self.name = name
-        self._namespaces = namespaces
+        self._engine = rsmq.engine
         self._token = token
         self._failing: dict[Hashable, _Failing] = {}
         self.open_cells: dict[int, Cell] = {}
-        namespaces.starting_client()  # checks the home, with retries
-        self.home = self.open(namespaces.home)
+        home = self._number_of(name)
+        self.starting_client: RSMQ[Any] = self._engine.client(home)  # checks it, with retries
+        self.home = self.open(home)
         self.home.is_used = True
 
     @property
     def missing(self) -> list[int]:
         """The numbers of the cells that are not open yet."""
-        if len(self.open_cells) == self._namespaces.number:
+        if len(self.open_cells) == self._engine.number:
             return []
-        return [each for each in range(self._namespaces.number) if each not in self.open_cells]
+        return [each for each in range(self._engine.number) if each not in self.open_cells]
 
     def open(self, index: int) -> Cell:
         """
@@ -105,12 +112,12 @@ class CellAccess:
             CellsMismatch: it belongs to another set of cells.
             RedisError, OSError: it can't be reached.
         """
-        client = self._namespaces.open(index)
+        client = self._engine.prompt_client(index)
         cell = self.open_cells[index] = Cell(
             index,
             client,
             Identity(client.namespace, self.name, self._token),
-            self._namespaces.delivery_class(index),
+            delivery_class_of(self._engine.message_class(index)),
             partial(self._retry_at, index),
         )
         return cell
@@ -123,25 +130,33 @@ class CellAccess:
             CellsMismatch: it belongs to another set.
             RedisError, OSError: it can't be reached.
         """
-        self._namespaces.open(index)
+        self._engine.prompt_client(index)
 
     def make_arrivals(self, lane: Lane, wake_up: Callable[[], object]) -> Arrivals:
         """Return the arrivals of messages in the queues of a lane."""
-        return self._namespaces.make_arrivals(lane, wake_up)
+        watchers = self._engine.watchers
+        if watchers is None:
+            return QueueArrivals(self.home.client, lane, wake_up)
+        namespaces = [client.namespace for client in self._engine.clients]
+        return CellArrivals(watchers, CellQueues(namespaces, (lane.name,)), lane, wake_up)
 
     def cell_of_queue(self, queue: str) -> Cell | None:
         """Return the cell that has the shared state of a queue; None if it is not open yet."""
-        return self.open_cells.get(self._namespaces.cell_of_queue(queue))
+        return self.open_cells.get(self._number_of(queue))
+
+    def _number_of(self, name: str) -> int:
+        """Return the number of the cell that has the shared state of a queue or worker."""
+        return cell_of_key(name, self._engine.number)
 
     def describe(self, cell: Cell) -> str:
         """Return a text that names a cell in a log line; empty if there is only one."""
-        return "" if self._namespaces.number == 1 else f" in cell {cell.number}"
+        return "" if self._engine.number == 1 else f" in cell {cell.number}"
 
     # Failures.
 
     def _places_of(self, index: int) -> tuple[Hashable, Hashable]:
         """Return the keys of a cell in ``_failing``: that of its server, and its own."""
-        return self._namespaces.server_of(index), ("cell", index)
+        return self._engine.server_of(index), ("cell", index)
 
     def _failures_of(self, index: int) -> list[_Failing]:
         places = self._places_of(index)
@@ -228,7 +243,7 @@ class CellAccess:
         return result
 
     def _note_failure(self, index: int, error: BaseException, seconds: float) -> None:
-        self._namespaces.note_failure()
+        self._engine.note_failure()
         of_server, of_cell = self._places_of(index)
         is_of_cell = is_limited_to_keys(error) or isinstance(error, WorkerReplaced)
         place = of_cell if is_of_cell else of_server
@@ -239,11 +254,11 @@ class CellAccess:
         pause = with_jitter(
             exponential_seconds(failing.count, _FIRST_RETRY_PAUSE_SECONDS, _MAX_RETRY_PAUSE_SECONDS)
         )
-        if self._namespaces.number > 1 and isinstance(error, RedisTimeoutError):
+        if self._engine.number > 1 and isinstance(error, RedisTimeoutError):
             pause = max(pause, _PAUSE_PER_TIMEOUT * seconds)
         failing.retry_at = time.monotonic() + pause
         if failing.count in (1, 5) or failing.count % 30 == 0:
-            place = "" if self._namespaces.number == 1 else f" in cell {index}"
+            place = "" if self._engine.number == 1 else f" in cell {index}"
             _log.warning(
                 "worker %s continues to try%s: %s: %s",
                 self.name,
@@ -256,7 +271,7 @@ class CellAccess:
         """Note the end of a turn of the loop: forget the servers that work again, or have gone."""
         if not self._failing:
             return
-        numbers = range(self._namespaces.number)
+        numbers = range(self._engine.number)
         present = {place for index in numbers for place in self._places_of(index)}
         for place in self._failing.keys() - present:
             del self._failing[place]
