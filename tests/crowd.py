@@ -286,10 +286,10 @@ class Traffic:
         self._bodies: set[str] = set()
         self.ids: dict[str, set[str]] = {}
         self.unreplicated: Window | None = None
-        self._acknowledged: list[tuple[float, str]] = []
+        self.acknowledged: list[tuple[float, str]] = []
         self._stops = False
         self._producing = 0
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def works(self, producers: int, consumers: int) -> list[Work]:
         """Return the work of callers."""
@@ -310,14 +310,14 @@ class Traffic:
             body = f"{self.queue}-{part}-{number}"
             self._bodies.add(body)
             id = await self.calls.make(("send", body), client.send_message(self.queue, body))
-            with self._lock:
+            with self.lock:
                 if id is None:
                     self.ledger.unknown += 1
                 else:
                     self.ledger.sent[id] = body
-                    self._acknowledged.append((time.monotonic(), id))
+                    self.acknowledged.append((time.monotonic(), id))
             await client.sleep(0.002)
-        with self._lock:
+        with self.lock:
             self._producing -= 1
 
     async def _consume(self, part: int, client: AwaitedClient) -> None:
@@ -336,15 +336,15 @@ class Traffic:
                         return
                 await client.sleep(0.05)
                 continue
-            with self._lock:
+            with self.lock:
                 self.ledger.record_receive(message, begin, time.monotonic())
                 self.ids.setdefault(message.body, set()).add(message.id)
-                self._acknowledged.append((time.monotonic(), message.id))
+                self.acknowledged.append((time.monotonic(), message.id))
             call = client.delete_message(message)
             if await self.calls.make(("delete", label), call):
-                with self._lock:
+                with self.lock:
                     self.ledger.deleted[message.id] = time.monotonic()
-                    self._acknowledged.append((time.monotonic(), message.id))
+                    self.acknowledged.append((time.monotonic(), message.id))
 
     def assert_exact(self, raw: Any, *namespaces: str) -> None:
         """
@@ -357,7 +357,7 @@ class Traffic:
         self.calls.assert_only_ambiguous_errors()
         ledger = self.ledger
         begin, end = self.unreplicated or (0.0, 0.0)
-        undone = {id for at, id in self._acknowledged if begin <= at <= end}
+        undone = {id for at, id in self.acknowledged if begin <= at <= end}
         problems = [text for text in ledger.problems if text.partition(" ")[0] not in undone]
         assert problems == [], problems
         assert ledger.lost <= undone, ledger.lost - undone

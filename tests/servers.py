@@ -64,7 +64,7 @@ class Server:
     ) -> None:
         self.port = free_port()
         self.folder = tempfile.mkdtemp(prefix="rsmq-test-")
-        self._command = [
+        self.command = [
             binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
             "--save", "", "--daemonize", "no", "--logfile", "redis.log", *options,
         ]  # fmt: skip
@@ -76,8 +76,8 @@ class Server:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            self._command, stdout=subprocess.DEVNULL, env=self._environment
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.DEVNULL, env=self._environment
         )
         deadline = time.monotonic() + 30
         with self.raw(protocol=2) as client:
@@ -85,7 +85,7 @@ class Server:
                 try:
                     client.ping()
                 except redis.exceptions.ConnectionError:
-                    assert self._process.poll() is None, (
+                    assert self.process.poll() is None, (
                         Path(self.folder) / "redis.log"
                     ).read_text()
                     assert time.monotonic() < deadline, "redis-server does not answer"
@@ -99,11 +99,11 @@ class Server:
         return redis.Redis(port=self.port, **{"retry": retry, **options})
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def stop(self) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -19,7 +19,8 @@ from rsmq.worker import Delivery, Discard, Middleware, Retry
 if TYPE_CHECKING:
     from rsmq.worker import Worker
 
-_BUCKETS = (
+#: The buckets of histograms, seconds.
+BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 600.0, 1800.0, 3600.0,
 )  # fmt: skip
@@ -45,13 +46,13 @@ _DURATION = Series(
     "rsmq_handler_duration_seconds",
     "How long handlers take",
     kind="histogram",
-    buckets=_BUCKETS,
+    buckets=BUCKETS,
 )
 _WAIT = Series(
     "rsmq_message_wait_duration_seconds",
     "The time from the send of a message to its first handler call",
     kind="histogram",
-    buckets=_BUCKETS,
+    buckets=BUCKETS,
 )
 _OLD_DURATION = Series(
     "rsmq_handler_seconds",
@@ -76,7 +77,7 @@ _PUSH_DURATION = Series(
     "How long pushes take",
     ("queue", "target"),
     kind="histogram",
-    buckets=_BUCKETS,
+    buckets=BUCKETS,
 )
 _TARGET_STATE = Series(
     "rsmq_push_target_state",

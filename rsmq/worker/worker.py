@@ -223,17 +223,17 @@ class Worker(Configuration[B_co]):
 
     def health(self) -> Health:
         """Return the state of the worker, for probes. It makes no call to Redis."""
-        worker_loop, now = self._worker_loop, time.monotonic()
-        has_failed = worker_loop is not None and worker_loop.failure is not None
-        if worker_loop is None or worker_loop.finished.is_set():
-            return Health(has_failed=has_failed)
+        now, worker_loop = time.monotonic(), self._worker_loop
+        state = None if worker_loop is None else worker_loop.state()
+        if state is None or state.has_ended:
+            return Health(has_failed=state is not None and state.failure is not None)
         return Health(
-            has_failed=has_failed,
+            has_failed=state.failure is not None,
             is_running=True,
-            is_stopping=worker_loop.is_stopping,
-            heartbeat_age_seconds=now - worker_loop.heartbeat_at,
-            turn_age_seconds=now - worker_loop.turn_at,
-            missing_queues=worker_loop.missing_queues,
+            is_stopping=state.is_stopping,
+            heartbeat_age_seconds=now - state.heartbeat_at,
+            turn_age_seconds=now - state.turn_at,
+            missing_queues=state.missing_queues,
         )
 
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:

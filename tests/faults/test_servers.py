@@ -652,13 +652,13 @@ def hung(open_client):
         client = open_client(server.url, **options)
         client.create_queue("q", exist_ok=True)
         client.send_message("q", "first")  # so that the server has the script
-        os.kill(server._process.pid, signal.SIGSTOP)
+        os.kill(server.process.pid, signal.SIGSTOP)
         return client
 
     hang.server = server
     hang.open = lambda **options: open_client(server.url, **options)
     yield hang
-    os.kill(server._process.pid, signal.SIGCONT)
+    os.kill(server.process.pid, signal.SIGCONT)
     server.stop()
 
 
@@ -706,7 +706,7 @@ def test_a_call_that_is_over_time_breaks_no_other_call(hung):
         rsmq = hung(socket_timeout=HOUR, retry_deadline=HOUR)
         with pytest.raises(redis_errors.TimeoutError):
             rsmq.send_message("q", "late", timeout=0.2)
-        os.kill(hung.server._process.pid, signal.SIGCONT)
+        os.kill(hung.server.process.pid, signal.SIGCONT)
         connections = raw.info("stats")["total_connections_received"]
         while raw.zcard("rsmq:q") < 2:  # the call was run when the server continued
             time.sleep(0.005)
@@ -722,7 +722,7 @@ def test_a_call_after_an_attempt_over_time_has_the_usual_timeout(hung):
     rsmq = hung(socket_timeout=HOUR, retry_deadline=HOUR)
     with pytest.raises(redis_errors.TimeoutError):
         rsmq.send_message("q", "late", timeout=0.2)
-    os.kill(hung.server._process.pid, signal.SIGCONT)
+    os.kill(hung.server.process.pid, signal.SIGCONT)
     assert rsmq.get_queue_attributes("q").messages >= 1
 
 
@@ -799,12 +799,12 @@ def test_a_timeout_breaks_no_call_that_waits_on_the_same_connection():
             await rsmq.create_queue("q")
             await rsmq.send_message("q", "first")
             connections = raw.info("stats")["total_connections_received"]
-            os.kill(server._process.pid, signal.SIGSTOP)
+            os.kill(server.process.pid, signal.SIGSTOP)
             other = asyncio.ensure_future(rsmq.send_message("q", "other"))
             with pytest.raises(redis_errors.TimeoutError):
                 await rsmq.send_message("q", "late", timeout=0.2)
             assert not other.done()
-            os.kill(server._process.pid, signal.SIGCONT)
+            os.kill(server.process.pid, signal.SIGCONT)
             id = await other
             assert raw.hget("rsmq:q:Q", id) == b"other"
             assert (await rsmq.get_message("q", id)).body == "other"
@@ -814,7 +814,7 @@ def test_a_timeout_breaks_no_call_that_waits_on_the_same_connection():
         with server.raw() as raw:
             asyncio.run(calls(raw))
     finally:
-        os.kill(server._process.pid, signal.SIGCONT)
+        os.kill(server.process.pid, signal.SIGCONT)
         server.stop()
 
 

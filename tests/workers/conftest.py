@@ -11,7 +11,7 @@ from rsmq import RSMQ
 from rsmq.transport import memory
 from rsmq.worker import Middleware, Worker
 from rsmq.worker.loop import worker_loop as loop
-from tests.workers.polling import wait_until
+from tests.workers.polling import loop_of, state_of, wait_until
 
 _numbers = itertools.count()
 
@@ -38,7 +38,7 @@ class WorkerEnvironment:
 
     def create_client(self, **options):
         """Return another client of the namespace."""
-        client = RSMQ.from_url(self.url, ns=self.ns, **options)
+        client = RSMQ.from_url(self.url, **{"ns": self.ns, **options})
         self._clients.append(client)
         return client
 
@@ -92,9 +92,9 @@ class WorkerEnvironment:
         for worker in self._workers:
             worker.stop(0)
         failures = [
-            each._worker_loop.failure
+            state_of(each).failure
             for each in self._workers
-            if each._worker_loop is not None and each not in self.expected_to_fail
+            if loop_of(each) is not None and each not in self.expected_to_fail
         ]
         for client in self._clients:
             client.close()
@@ -179,6 +179,9 @@ class Gate:
 
     def open(self):
         self._open.set()
+
+    def close(self):
+        self._open.clear()
 
     def wait_for(self, number):
         wait_until(lambda: self.inside >= number)

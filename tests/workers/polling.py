@@ -14,3 +14,13 @@ def wait_until(condition, seconds=30):
             return result
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.002)
+
+
+def loop_of(worker):
+    """Return the loop of a worker; None before it starts."""
+    return worker._worker_loop
+
+
+def state_of(worker):
+    """Return the state of a started worker; see ``LoopState``."""
+    return loop_of(worker).state()

@@ -86,7 +86,6 @@ def test_client_in_the_loop_of_the_caller(env, rsmq):
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(main())
-    assert worker._async_client is None
     assert not watched_loops
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.workers.polling import wait_until
+from tests.workers.polling import loop_of, wait_until
 
 
 def prefetch_behind_a_call(env, gate, worker, bodies):
@@ -34,7 +34,7 @@ def test_prefetched_message_that_is_released_has_no_attempt(env, gate):
     worker.listener("q", **options)(handle)
     worker.start()
     [id] = prefetch_behind_a_call(env, gate, worker, ["once"])
-    worker._worker_loop.stop(5)
+    loop_of(worker).stop(5)
     wait_until(lambda: env.raw.hget(f"{env.ns}:q:x:unbegun", id) == b"1")
     assert attempts == []
     gate.open()
@@ -62,11 +62,10 @@ def test_waiting_message_is_extended_once_before_it_is_released(env, gate):
     worker.start()
     [id] = prefetch_behind_a_call(env, gate, worker, ["x"])
     received_at = time.monotonic()
-    lease = worker._worker_loop._lanes[0].queues[0].in_flight.get(id)
-    first_expiry = lease.expires_at
-    wait_until(lambda: extended.append(lease.expires_at) or id not in env.in_flight("w"))
+    first_due = env.scores("q")[id]
+    wait_until(lambda: extended.append(env.scores("q")[id]) or id not in env.in_flight("w"))
 
-    assert max(extended) > first_expiry
+    assert max(extended) > first_due
     assert time.monotonic() - received_at > 0.6, "it waited for two thirds of vt"
     assert env.raw.hget(f"{env.ns}:q:x:unbegun", id) == b"1"
 

@@ -19,7 +19,7 @@ from rsmq.worker import Middleware, Worker, held_by, list_workers
 from rsmq.worker.loop import worker_loop as loop
 from rsmq.worker.places import cell_access, cell_opener
 from tests.servers import Server, redis_7
-from tests.workers.polling import wait_until
+from tests.workers.polling import loop_of, state_of, wait_until
 
 CELLS, SERVERS = 6, 3
 _numbers = itertools.count()
@@ -183,7 +183,7 @@ def down(of_servers):
 
     yield kill
     for server in killed:
-        if server._process.poll() is not None:
+        if server.process.poll() is not None:
             server.start()
 
 
@@ -193,7 +193,7 @@ def frozen(of_servers):
     stopped = []
 
     def freeze(cell):
-        pid = of_servers.server_of(cell)._process.pid
+        pid = of_servers.server_of(cell).process.pid
         os.kill(pid, signal.SIGSTOP)
         stopped.append(pid)
         return lambda: os.kill(pid, signal.SIGCONT)
@@ -224,7 +224,7 @@ def test_a_message_that_arrives_in_an_idle_cell_is_received_at_once(of_test):
     worker = of_test.make_worker()
     worker.listener("q")(handled.append)
     with worker:
-        wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
+        wait_until(lambda: state_of(worker).queues["q"].is_waiting)
         for number in range(3 * CELLS):
             of_test.send_to(number % CELLS, str(number))
             wait_until(lambda number=number: len(handled) == number + 1)
@@ -237,7 +237,7 @@ def test_the_name_is_stored_in_the_home_and_where_messages_are_received(of_test)
     worker.listener("q")(lambda body: release.wait(20))
     ids = [of_test.send_to(cell, "x")[0] for cell in (1, 2)]
     with worker:
-        wait_until(lambda: worker._worker_loop.run_queue.running_count == 2)
+        wait_until(lambda: state_of(worker).running == 2)
         records = {cell: [f":x:held:{name}"] for cell in (1, 2, 4)}
         assert of_test.keys(":x:held") == records
         assert of_test.keys(":x:workers") == {4: [":x:workers"]}
@@ -431,6 +431,21 @@ def test_until_empty_counts_all_cells(of_test, cells):
 # A worker of the same name.
 
 
+class Suspension(Middleware):
+    """A worker whose loop stands still before a receive, while it is suspended."""
+
+    def __init__(self):
+        self.continues = threading.Event()
+        self.continues.set()
+        self.received = []
+
+    def before_receive(self, queues):
+        self.continues.wait(20)
+
+    def after_receive(self, queue, messages):
+        self.received += [message.id for message in messages]
+
+
 class Dying:
     """A worker that ends like a killed process: it releases and unregisters nothing."""
 
@@ -451,9 +466,8 @@ class Dying:
 
     def die(self):
         """End the loop without a shutdown, and the handlers."""
-        running = self.worker._worker_loop
+        running = loop_of(self.worker)
         running._shut_down = lambda: None
-        running._can_end = lambda: True
         running.stop(0)
         assert running.finished.wait(10)
         self.ends.set()
@@ -498,25 +512,24 @@ def test_a_replaced_worker_ends_and_leaves_nothing_hidden_in_other_cells(of_test
     """As after a suspension: it receives in a cell where its successor has not received yet."""
     home, cell = 0, 4
     name, handled = name_with_home(home), []
-    zombie = of_test.make_worker(name=name)
+    of_zombie, of_successor = Suspension(), Suspension()
+    zombie = of_test.make_worker(name=name, middleware=[of_zombie])
     zombie.listener("q", vt=600)(lambda body: time.sleep(2))
     zombie.start()
-    of_loop = zombie._worker_loop
-    wait_until(lambda: of_loop._lanes[0].is_waiting)
-    of_loop._next_heartbeat_at = time.monotonic() + 3600
+    wait_until(lambda: state_of(zombie).queues["q"].is_waiting)
+    of_zombie.continues.clear()
+    of_successor.continues.clear()  # the zombie is faster
+    ids = of_test.send_to(cell, "a", "b")
     with of_test.raw(home) as raw:  # its sign of life has expired
         raw.hdel(f"{of_test.namespace(home)}:x:workers", name)
-    successor = of_test.make_worker(name=name)
+    successor = of_test.make_worker(name=name, middleware=[of_successor])
     successor.listener("q", vt=600)(lambda body, message: handled.append(message.id))
     successor.start()
-    successor._worker_loop._prefetcher.receive = lambda now: ([], [])  # the zombie is faster
-    ids = of_test.send_to(cell, "a", "b")
-    wait_until(lambda: len(of_test.in_flight(name, cell)) == 2)
-    del successor._worker_loop._prefetcher.receive
-    of_loop._next_heartbeat_at = 0.0
-    of_loop._wake_up.set()
-    wait_until(of_loop.finished.is_set)
-    assert isinstance(of_loop.failure, WorkerReplaced)
+    of_zombie.continues.set()
+    wait_until(lambda: sorted(of_zombie.received) == sorted(ids))
+    of_successor.continues.set()
+    wait_until(lambda: state_of(zombie).has_ended)
+    assert isinstance(state_of(zombie).failure, WorkerReplaced)
     wait_until(lambda: sorted(handled) == sorted(ids))
     successor.stop()
     assert of_test.keys(":x:held") == {}
@@ -528,7 +541,7 @@ def test_the_home_decides_who_has_a_cell(of_test):
     worker = of_test.make_worker(name=name)
     worker.listener("q", vt=600)(lambda body, message: handled.append(message.id))
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
+    wait_until(lambda: state_of(worker).queues["q"].is_waiting)
     ids = of_test.send_to(5, "in flight of the former")
     with of_test.raw(5) as raw:  # the former worker receives before it learns of its successor
         raw.hset(f"{of_test.namespace(5)}:x:held:{name}", "", "former")
@@ -536,27 +549,28 @@ def test_the_home_decides_who_has_a_cell(of_test):
     wait_until(lambda: sorted(handled) == sorted(ids))
     with of_test.raw(5) as raw:
         token = raw.hget(f"{of_test.namespace(5)}:x:held:{name}", "")
-    assert token == worker._access.home.identity.token
+    with of_test.raw(0) as raw:
+        assert token == raw.hget(f"{of_test.namespace(0)}:x:held:{name}", "")
     worker.stop()
     assert of_test.keys(":x:held") == {}
 
 
 def test_messages_of_a_former_worker_in_a_claimed_cell_are_released(of_test):
     name, handled = name_with_home(0), []
-    worker = of_test.make_worker(name=name)
+    of_worker = Suspension()
+    worker = of_test.make_worker(name=name, middleware=[of_worker])
     worker.listener("q", vt=600)(
         lambda body, message: handled.append((message.id, message.attempt))
     )
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
-    prefetcher = worker._worker_loop._prefetcher
-    prefetcher.receive = lambda now: ([], [])  # the former worker is faster
+    wait_until(lambda: state_of(worker).queues["q"].is_waiting)
+    of_worker.continues.clear()  # the former worker is faster
     (hidden,) = of_test.send_to(5, "hidden")
     message = of_test.cells.cells[5].receive_message("q", vt=600)
     with of_test.raw(5) as raw:
         key = f"{of_test.namespace(5)}:x:held:{name}"
         raw.hset(key, mapping={"": "former", message.id: "1:q"})
-    del prefetcher.receive
+    of_worker.continues.set()
     (later,) = of_test.send_to(5, "later")
     wait_until(lambda: len(handled) == 2)
     assert {id for id, _ in handled} == {hidden, later}
@@ -628,7 +642,7 @@ def test_a_worker_without_a_name_continues_while_its_home_is_down(of_test, down)
     worker = of_test.make_worker()
     worker.listener("q")(handled.append)
     with worker:
-        home = worker._access.home.number
+        (home,) = of_test.keys(":x:workers")
         server = down(home)
         others = [cell for cell in range(CELLS) if cell % SERVERS != home % SERVERS]
         time.sleep(1.2)  # longer than a heartbeat
@@ -796,7 +810,7 @@ def test_cells_that_fail_are_waited_for_when_they_are_tried_again(of_test):
     worker = of_test.make_worker()
     worker.listener("q")(print)
     with worker:
-        of_loop = worker._worker_loop
+        of_loop = loop_of(worker)
         (lane,) = of_loop._lanes
         wait_until(lambda: lane.is_waiting)
         of_loop._prefetcher.plan = lambda now: None  # only the test looks for cells
@@ -822,8 +836,8 @@ def test_a_replaced_worker_takes_no_cell_back(of_test, down, short_life):
     zombie = of_test.make_worker(name=name)
     zombie.listener("q", vt=600)(print)
     zombie.start()
-    of_loop = zombie._worker_loop
-    wait_until(lambda: of_loop._lanes[0].is_waiting)
+    of_loop = loop_of(zombie)
+    wait_until(lambda: state_of(zombie).queues["q"].is_waiting)
     of_loop._next_heartbeat_at = time.monotonic() + 3600
     with of_test.raw(home) as raw:  # its sign of life has expired
         wait_until(lambda: not raw.hdel(f"{of_test.namespace(home)}:x:workers", name), 1)
@@ -841,8 +855,8 @@ def test_a_replaced_worker_takes_no_cell_back(of_test, down, short_life):
     of_loop._access.retry_now()
     of_loop._next_heartbeat_at = 0.0
     of_loop._wake_up.set()
-    wait_until(of_loop.finished.is_set)
-    assert isinstance(of_loop.failure, WorkerReplaced)
+    wait_until(lambda: state_of(zombie).has_ended)
+    assert isinstance(state_of(zombie).failure, WorkerReplaced)
     assert of_test.in_flight(name, cell) == [split_id(id, CELLS)[1]]
     release.set()
     wait_until(lambda: successor.numbers.handled == 1)
@@ -915,7 +929,7 @@ def test_a_worker_ends_if_the_server_of_a_cell_was_replaced(of_test, down):
         with of_test.raw(2) as raw:  # the server keeps its data
             raw.hset(f"{of_test.namespace(2)}:x:cell", "set", "other")
         server = down(2)
-        wait_until(lambda: worker._access.has_failed)
+        wait_until(lambda: state_of(worker).has_failing_server)
         of_test.send_to(1, "other cell")
         wait_until(lambda: handled == ["warm", "other cell"])
         server.start()

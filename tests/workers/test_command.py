@@ -212,7 +212,7 @@ def test_worker_waits_at_its_start_for_a_redis_that_is_away(env, program):
     program.write_app(url=server.url, name="w")
     process = program.start(f"{program.module}:worker", "--burst")
     wait_until(lambda: "Waiting for up to 60 seconds" in process.stderr.readline())
-    server._command += ["--appendonly", "yes"]
+    server.command += ["--appendonly", "yes"]
     server.start()
     _, errors = process.communicate(timeout=30)
     server.stop()

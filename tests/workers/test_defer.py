@@ -16,7 +16,7 @@ from rsmq.worker.operations import (
     receive_for_worker,
     settle_messages,
 )
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 def unbegun(env, queue="q"):
@@ -249,9 +249,11 @@ def test_a_message_that_is_deferred_too_often_fails(env, rsmq, caplog, options, 
 
 
 def test_the_default_limits_are_a_week_and_ten_thousand_times(env, rsmq):
+    env.create_queues("q")
     worker = env.create_worker()
     worker.listener("q")(print)
-    policy = worker._listeners["q"].policy
+    worker.start()
+    policy = state_of(worker).queues["q"].policy
 
     assert (policy.max_deferrals, policy.max_deferred_seconds) == (10_000, 7 * 86_400)
     assert policy.may_defer(9_999, 7 * 86_400 - 1)

@@ -10,7 +10,7 @@ import pytest
 
 from rsmq import ExecutorEnded
 from rsmq.worker.run import invoke, tasks
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 def _exit_in_a_task(body):
@@ -54,9 +54,9 @@ def test_worker_whose_event_loop_ends_fails_and_releases_its_messages(env, rsmq,
     worker.listener("plain")(print)
     rsmq.send_messages("q", ["x"] * 4 + ["end"] + ["x"] * 15)
     worker.start()
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
-    failure = worker._worker_loop.failure
+    failure = state_of(worker).failure
     assert isinstance(failure, ExecutorEnded)
     assert cause in str(failure)
     health = worker.health()
@@ -84,7 +84,7 @@ def test_message_that_ends_the_event_loop_in_each_run_becomes_a_dead_letter(env,
 
         env.expected_to_fail.append(worker)
         worker.start()
-        wait_until(lambda: worker._worker_loop.finished.is_set() or worker.numbers.dead)
+        wait_until(lambda: state_of(worker).has_ended or worker.numbers.dead)
         worker.stop()
 
     while env.scores("dead").keys() != {id}:
@@ -122,13 +122,13 @@ def test_worker_on_an_event_loop_that_was_closed_fails(env, rsmq, fast_heartbeat
     async def begin():
         await asyncio.to_thread(worker.start, loop=asyncio.get_running_loop())
         rsmq.send_message("q", "x")
-        while not worker._worker_loop.run_queue.running_count:
+        while not state_of(worker).running:
             await asyncio.sleep(0.01)
 
     asyncio.run(begin())
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
-    assert isinstance(worker._worker_loop.failure, ExecutorEnded)
+    assert isinstance(state_of(worker).failure, ExecutorEnded)
     assert env.in_flight(worker.name) == {}
     assert not worker.health().is_healthy
 
@@ -149,9 +149,9 @@ def test_worker_on_an_event_loop_that_runs_no_longer_fails(env, rsmq, fast_heart
     worker.start(loop=loop)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
-    assert isinstance(worker._worker_loop.failure, ExecutorEnded)
+    assert isinstance(state_of(worker).failure, ExecutorEnded)
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
 
@@ -173,13 +173,13 @@ def test_worker_whose_thread_ends_fails_and_other_calls_end(env, rsmq, gate, mon
     worker.start()
     gate.wait_for(1)
     id = rsmq.send_message("q", "end")
-    wait_until(lambda: worker._worker_loop.failure)
+    wait_until(lambda: state_of(worker).failure)
     health = worker.health()
     gate.open()
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
-    assert isinstance(worker._worker_loop.failure, ExecutorEnded)
-    assert "SystemExit: 4" in str(worker._worker_loop.failure)
+    assert isinstance(state_of(worker).failure, ExecutorEnded)
+    assert "SystemExit: 4" in str(state_of(worker).failure)
     assert (health.is_running, health.is_healthy, health.is_ready) == (True, False, False)
     assert worker.numbers.handled == 1
     assert env.scores("q").keys() == {id}
@@ -202,7 +202,7 @@ def test_idle_tasks_that_were_cancelled_are_replaced(env, rsmq):
         wait_until(lambda number=number: worker.numbers.handled + worker.numbers.retried >= number)
     wait_until(lambda: rsmq.get_queue_attributes("q").messages == 0)
 
-    assert worker._worker_loop.run_queue.running_count == 0
+    assert state_of(worker).running == 0
 
 
 def test_stopped_worker_is_healthy(env):
@@ -216,5 +216,5 @@ def test_stopped_worker_is_healthy(env):
     worker.start()
     worker.stop()
 
-    assert worker._worker_loop.failure is None
+    assert state_of(worker).failure is None
     assert worker.health().is_healthy

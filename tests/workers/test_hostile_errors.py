@@ -12,7 +12,7 @@ import pytest
 from rsmq.metrics import Metrics
 from rsmq.worker import Middleware
 from tests.hostile_errors import HOSTILE_ERRORS, Broken, make_hostile_error
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 class Reader(Middleware):
@@ -30,7 +30,7 @@ class Reader(Middleware):
 
 def wait_for(worker, **expected):
     def is_reached():
-        assert worker._worker_loop.failure is None
+        assert state_of(worker).failure is None
         return all(getattr(worker.numbers, name) == n for name, n in expected.items())
 
     wait_until(is_reached)

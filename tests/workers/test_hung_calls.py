@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from rsmq import TooManyHungCalls
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 def handler_threads():
@@ -20,9 +20,9 @@ def test_worker_stops_when_as_many_calls_hang_as_its_concurrency(env, gate, fast
     worker.listener("q", max_runtime=0.05, backoff=900)(lambda body: gate())
     env.rsmq.send_messages("q", ["x"] * 10)
     worker.start()
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
-    failure = worker._worker_loop.failure
+    failure = state_of(worker).failure
     assert isinstance(failure, TooManyHungCalls)
     assert failure.value == 2
     assert gate.max_inside <= 4, "two abandoned calls, and two in the slots"
@@ -38,10 +38,10 @@ def test_calls_that_end_late_make_room_for_others_that_hang(env, gate, fast_hear
     worker.listener("q", max_runtime=0.05, backoff=900)(lambda body: gate())
     worker.start()
     for number in range(1, 4):
-        gate._open.clear()
+        gate.close()
         env.rsmq.send_message("q", "x")
         wait_until(lambda number=number: worker.numbers.hung == number)
         gate.open()
         wait_until(lambda: gate.inside == 0)
 
-    assert not worker._worker_loop.finished.is_set()
+    assert not state_of(worker).has_ended

@@ -14,6 +14,7 @@ from rsmq.worker import Middleware, Worker
 from tests.crowd import Crowd, Traffic, window_of_stop
 from tests.nodes import wait_until, wait_until_in_step
 from tests.scale import scaled
+from tests.workers.polling import state_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,18 +32,18 @@ class LedgerOfWorker(Middleware):
 
     def after_receive(self, queue, messages):
         now, traffic = time.monotonic(), self._traffic
-        with traffic._lock:
+        with traffic.lock:
             for message in messages:
                 traffic.ledger.record_receive(message, now, now)
                 traffic.ids.setdefault(message.body, set()).add(message.id)
-                traffic._acknowledged.append((now, message.id))
+                traffic.acknowledged.append((now, message.id))
 
     def after_delete(self, messages):
         now, traffic = time.monotonic(), self._traffic
-        with traffic._lock:
+        with traffic.lock:
             for message in messages:
                 traffic.ledger.deleted[message.id] = now
-                traffic._acknowledged.append((now, message.id))
+                traffic.acknowledged.append((now, message.id))
 
 
 class PlaceOnCluster:
@@ -83,7 +84,6 @@ def test_nothing_is_lost_or_doubled_while_primaries_are_killed(place, cluster, n
 def describe(place, raw, worker):
     """Return what is left, with the seconds until it is due, and what the worker knows of it."""
     now = raw.time()[0]
-    lane = worker._worker_loop._lanes[0]
     left = {
         index: [
             (id.decode(), round(score / 1000 - now))
@@ -92,41 +92,7 @@ def describe(place, raw, worker):
         for index in range(place.number)
     }
     left = {index: ids[:1] for index, ids in left.items() if ids}
-    arrivals = lane.arrivals
-    groups = {id(each): cells for each, cells in arrivals._watchers.groups()}
-    states = {}
-    for watcher, waiter in arrivals._waiters.items():
-        schedule = watcher._state.schedule
-        cells = [arrivals._queues.places[key][0] for key in waiter.queues]
-        ours = {
-            arrivals._queues.places[key][0]: (
-                [
-                    name
-                    for name in ("is_read", "is_empty", "is_read_planned")
-                    if getattr(state, name)
-                ],
-                round(state.due_at - time.monotonic(), 1),
-                round(state.wake_at - time.monotonic(), 1),
-                round(state.safety_at - time.monotonic(), 1),
-                waiter in state.waiters,
-                state.misses,
-            )
-            for key, state in schedule._states.items()
-            if key in arrivals._queues.places and arrivals._queues.places[key][0] in left
-        }
-        states[id(watcher)] = (
-            cells,
-            waiter.is_awake,
-            watcher.is_tracking,
-            watcher._connection is not None,
-            ours,
-            watcher in arrivals._watching,
-            watcher._thread,
-            watcher._address,
-            [arrivals._queues.places.get(key) for key in schedule.to_read],
-            round(schedule.next_wake_up() - time.monotonic(), 1),
-        )
-    return f"left {left}, groups {groups}, waiters {states}, {worker._access._failing}"
+    return f"left {left}, {state_of(worker)}"
 
 
 def run_through_a_kill(place, cluster, name, cell):

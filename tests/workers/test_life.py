@@ -37,7 +37,7 @@ from rsmq.worker.logging import TextLines
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker, register_worker
 from tests.bytecodes import signal_at
-from tests.workers.polling import wait_until
+from tests.workers.polling import loop_of, state_of, wait_until
 
 
 def worker_threads():
@@ -194,7 +194,7 @@ def test_stop_waits_for_running_handlers_and_releases_the_other_messages(env, rs
     gate.wait_for(2)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    wait_until(lambda: worker._worker_loop.is_stopping)
+    wait_until(lambda: state_of(worker).is_stopping)
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()
@@ -264,8 +264,8 @@ def test_handlers_and_hooks_can_stop_the_worker(env, rsmq):
     rsmq.publish(["q", "r"], "x")
 
     # Long before the grace period of 50 seconds ends.
-    assert worker._worker_loop.finished.wait(15)
-    assert other._worker_loop.finished.wait(15)
+    assert loop_of(worker).finished.wait(15)
+    assert loop_of(other).finished.wait(15)
     assert env.is_empty("r")
     assert other.numbers.handled == 1
 
@@ -400,8 +400,8 @@ def test_replaced_worker_stops_and_deletes_nothing(env, rsmq, gate, fast_heartbe
     worker.start()
     gate.wait_for(1)
     env.raw.hset(f"{env.ns}:x:held:w", "", "another")
-    assert worker._worker_loop.finished.wait(30)
-    assert isinstance(worker._worker_loop.failure, WorkerReplaced)
+    assert loop_of(worker).finished.wait(30)
+    assert isinstance(state_of(worker).failure, WorkerReplaced)
     assert seen[0].lease_lost
     gate.open()
     worker.stop()
@@ -477,7 +477,7 @@ def test_run_async_ends_when_the_worker_is_stopped(env, rsmq):
 
     async def main():
         running = asyncio.create_task(worker.run_async())
-        while worker._worker_loop is None:
+        while loop_of(worker) is None:
             await asyncio.sleep(0.002)
         await asyncio.to_thread(worker.stop)
         await asyncio.wait_for(running, 30)
@@ -520,7 +520,7 @@ def test_worker_cancelled_during_its_start_does_not_run(env, rsmq):
 
     asyncio.run(main())
 
-    assert worker._worker_loop is None or worker._worker_loop.finished.is_set()
+    assert loop_of(worker) is None or state_of(worker).has_ended
     assert not any(each.alive for each in list_workers(rsmq) if each.name == "w")
 
 
@@ -925,7 +925,7 @@ def test_system_exit_in_a_hook_is_logged(env, rsmq, hook):
     wait_until(lambda: worker.numbers.handled == 3)
 
     assert env.is_empty("q")
-    assert not worker._worker_loop.finished.is_set()
+    assert not state_of(worker).has_ended
 
 
 def test_batch_over_max_runtime_is_counted_and_retried_per_message(env, rsmq, fast_heartbeat):
@@ -992,7 +992,7 @@ def test_stop_in_a_hook_returns_at_once(env, rsmq, hook, is_async):
     worker.listener("q")(handle if is_async else lambda body: None)
     id = rsmq.send_message("q", "x")
     worker.start()
-    wait_until(worker._worker_loop.finished.is_set)
+    wait_until(lambda: state_of(worker).has_ended)
 
     assert worker.numbers.lost == 0
     if hook == "before_start":
@@ -1002,7 +1002,8 @@ def test_stop_in_a_hook_returns_at_once(env, rsmq, hook, is_async):
         assert id not in env.fields("q")
 
 
-def test_stop_during_start_stops_the_worker(env, rsmq):
+def test_stop_during_start_stops_the_worker(env, rsmq, caplog):
+    caplog.set_level(logging.INFO, "rsmq.worker")
     env.create_queues("q")
     other = Identity(rsmq.namespace, "w", "other")
     rsmq.run(register_worker(other, {}, ttl=0.6, dead=""))
@@ -1010,7 +1011,7 @@ def test_stop_during_start_stops_the_worker(env, rsmq):
     worker.listener("q")(lambda body: None)
     running = threading.Thread(target=worker.run)
     running.start()
-    wait_until(lambda: worker._is_starting)
+    wait_until(lambda: "waits to see whether another one" in caplog.text)
     worker.stop()
     running.join(10)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rsmq.worker import DetailedLogging, Middleware
 from tests.hostile_errors import Broken
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 class FailingHandler(logging.Handler):
@@ -53,11 +53,11 @@ def test_log_handler_that_raises_changes_no_outcome(env, rsmq, handler, caplog):
 
     ids = rsmq.send_messages("q", ["bad", *"abcde"])
     worker.start()
-    wait_until(lambda: worker._worker_loop.failure or worker.numbers.handled == 5)
-    wait_until(lambda: worker._worker_loop.failure or worker.numbers.dead == 1)
+    wait_until(lambda: state_of(worker).failure or worker.numbers.handled == 5)
+    wait_until(lambda: state_of(worker).failure or worker.numbers.dead == 1)
 
-    assert worker._worker_loop.failure is None
-    assert not worker._access.has_failed, "the worker takes the error for one of Redis"
+    assert state_of(worker).failure is None
+    assert not state_of(worker).has_failing_server, "the worker takes the error for one of Redis"
     assert handler.count >= 2
     assert env.is_empty("q")
     assert env.scores("dead").keys() == {ids[0]}

@@ -411,7 +411,7 @@ def test_numbers_vanish_and_their_age_stays_while_redis_hangs(
     monkeypatch.setattr(queues, "STALE_SECONDS", 0.3)
     monkeypatch.setattr(queues, "ROUND_SECONDS", 0.3)
     server = Server(redis_7())
-    process = server._process
+    process = server.process
     with RSMQ.from_url(server.url) as rsmq:
         rsmq.create_queue("q")
         metrics = queue_metrics(rsmq=rsmq)
@@ -480,10 +480,10 @@ def test_port_in_use_is_an_error(env):
 
 
 def test_buckets_range_from_a_millisecond_to_an_hour():
-    assert metric_workers._BUCKETS[0] == 0.001
-    assert metric_workers._BUCKETS[-1] == 3600
-    assert list(metric_workers._BUCKETS) == sorted(metric_workers._BUCKETS)
-    assert not any(map(math.isinf, metric_workers._BUCKETS))
+    assert metric_workers.BUCKETS[0] == 0.001
+    assert metric_workers.BUCKETS[-1] == 3600
+    assert list(metric_workers.BUCKETS) == sorted(metric_workers.BUCKETS)
+    assert not any(map(math.isinf, metric_workers.BUCKETS))
 
 
 def test_without_prometheus_client_the_extra_is_named():

@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from rsmq import QueueNotFound
 from rsmq.worker import DeadLetter
 from rsmq.worker.settle import settler as settle
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 def failing(body):
@@ -18,7 +18,7 @@ def failing(body):
 
 
 def is_closed_as_missing(worker):
-    return worker._worker_loop._lanes[0].queues[0].closed_reason == "m"
+    return state_of(worker).queues["q"].closed_reasons == ("m",)
 
 
 def lose_all_data(env):
@@ -56,7 +56,7 @@ def test_worker_is_not_ready_while_a_queue_is_missing_that_it_does_not_create(
     wait_until(lambda: is_closed_as_missing(worker))
     readiness, heartbeats = set(), set()
     while len(heartbeats) < 20:  # it looks at the queue again in each
-        heartbeats.add(worker._worker_loop.heartbeat_at)
+        heartbeats.add(state_of(worker).heartbeat_at)
         readiness.add(worker.health().is_ready)
 
     assert readiness == {False}
@@ -75,7 +75,7 @@ def test_a_paused_queue_leaves_the_worker_ready(env, rsmq, fast_heartbeat):
     worker.listener("q")(print)
     worker.start()
     rsmq.pause_queue("q")
-    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
+    wait_until(lambda: state_of(worker).queues["q"].closed_reasons == ("p",))
     wait_until(lambda: worker.health().is_ready)
     assert worker.health().missing_queues == ()
 
@@ -94,7 +94,7 @@ def test_attributes_of_a_queue_that_was_created_again_are_used(env, rsmq, fast_h
     rsmq.send_message("q", "x")
 
     wait_until(lambda: worker.numbers.dead == 1)
-    assert worker._worker_loop._lanes[0].vt == 40
+    assert state_of(worker).queues["q"].vt == 40
     assert len(env.scores("dead")) == 1
 
 
@@ -203,7 +203,7 @@ def test_a_queue_that_can_not_be_created_again_does_not_stop_the_others(
 
     refused = [line.getMessage() for line in caplog.records if "OOM" in line.getMessage()]
     assert len(refused) == 1
-    assert not worker._worker_loop._access.has_failed
+    assert not state_of(worker).has_failing_server
 
 
 def test_a_queue_that_is_missing_at_the_start_is_still_refused_without_create(env, rsmq):

@@ -12,7 +12,7 @@ import pytest
 
 from rsmq import BYTES, JSON, MSGPACK
 from rsmq.worker import DeadLetter, Discard, Retry, fixed
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 @pytest.fixture(params=["redis", "memory"])
@@ -24,7 +24,7 @@ def wait_for_numbers(worker, **expected):
     """Wait until the worker's counters have these values, and return all of them."""
 
     def reached():
-        assert worker._worker_loop.failure is None
+        assert state_of(worker).failure is None
         counters = {name: getattr(worker.numbers, name) for name in worker.numbers.__slots__}
         return all(counters[name] == number for name, number in expected.items()) and counters
 
@@ -354,7 +354,7 @@ def test_dead_letter_policy_set_while_the_worker_runs_takes_effect(env, rsmq, fa
     rsmq.send_message("q", "x")
     wait_for_numbers(worker, retried=1)
     rsmq.set_dead_letter_policy("q", "dead", 1)
-    wait_until(lambda: worker._worker_loop._lanes[0].policy.dead_letter_queue == "dead")
+    wait_until(lambda: state_of(worker).queues["q"].policy.dead_letter_queue == "dead")
     env.advance_time("q", 500)
     wait_for_numbers(worker, dead=1)
 
@@ -509,7 +509,7 @@ def test_worker_survives_any_exception_of_a_handler(env, rsmq, error, handler, m
     is_requested = error is Late and max_retries == 1  # a Retry that was created without an error
     assert worker.numbers.failed == (not is_requested)
 
-    assert not worker._worker_loop.finished.is_set()
+    assert not state_of(worker).has_ended
     assert env.scores("dead" if max_retries == 0 else "q").keys() != set()
 
 
@@ -536,7 +536,7 @@ def test_worker_survives_any_result_of_a_back_off_function(env, rsmq, backoff):
     rsmq.send_message("q", "x")
     wait_for_numbers(worker, retried=1)
 
-    assert not worker._worker_loop.finished.is_set()
+    assert not state_of(worker).has_ended
 
 
 async def _fails(body):

@@ -341,7 +341,7 @@ def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
 def test_call_that_no_child_receives_fails(env, app, monkeypatch):
     """The process is killed before each call, as by the system when memory is short."""
     app.worker.start()
-    describe = child_process._describe_call
+    describe = child_process.describe_call
 
     def kill_children(*arguments):
         for pid, *_ in app.events("child_start"):
@@ -350,7 +350,7 @@ def test_call_that_no_child_receives_fails(env, app, monkeypatch):
             wait_until(lambda: not is_alive(pid))  # noqa: B023
         return describe(*arguments)
 
-    monkeypatch.setattr(child_process, "_describe_call", kill_children)
+    monkeypatch.setattr(child_process, "describe_call", kill_children)
     app.module.rsmq.send_message("q", "fine")
     wait_until(app.dead_letters, 30)
     reason, error = app.dead_letters()["fine"]
@@ -532,7 +532,7 @@ def test_child_whose_answer_at_the_start_cannot_be_read_is_killed(monkeypatch):
 
     started = []
 
-    def start_process(number):
+    def start_process(_starter, number):
         process = subprocess.Popen(
             [sys.executable, "-c", DISCARDING, str(number)], pass_fds=(number,), process_group=0
         )
@@ -540,7 +540,7 @@ def test_child_whose_answer_at_the_start_cannot_be_read_is_killed(monkeypatch):
         return process
 
     children = processes.ChildProcesses(child_process.ChildSettings("m:w", []))
-    monkeypatch.setattr(children._starter, "start_process", start_process)
+    monkeypatch.setattr(process_starter.ProcessStarter, "start_process", start_process)
     try:
         monkeypatch.setattr(channel.msgpack, "unpackb", fail)
         with pytest.raises(MemoryError):

@@ -15,7 +15,7 @@ from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload, json_field
 from rsmq.worker.loop import worker_loop as loop
 from rsmq.worker.receive import prefetch_plan, queue_refresh
-from tests.workers.polling import wait_until
+from tests.workers.polling import state_of, wait_until
 
 
 class CallCounter:
@@ -86,7 +86,7 @@ def test_concurrency_limits_of_queues_and_worker_hold(env, rsmq, running):
     worker.start()
     wait_until(lambda: running.current.get("all") == 5)
     # No further messages are received while all slots are occupied.
-    assert sum(lane.count_in_flight() for lane in worker._worker_loop._lanes) == 5
+    assert sum(queue.in_flight for queue in state_of(worker).queues.values()) == 5
     running.open.set()
     wait_until_empty(env, "a", "b", "c")
 
@@ -212,7 +212,7 @@ def test_prefetched_messages_that_wait_too_long_are_released(env, rsmq):
 
     worker.start()
     rsmq.send_messages("a", ["x"] * 300)
-    wait_until(lambda: worker._worker_loop._lanes[0].prefetch_limit(time.monotonic()) > 20)
+    wait_until(lambda: state_of(worker).queues["a"].prefetch_limit > 20)
     wait_until_empty(env, "a")
     rsmq.send_messages("a", ["slow", *["y"] * 20])
     assert slow.wait(10)
@@ -260,7 +260,7 @@ def test_later_message_of_higher_priority_overtakes_the_run_queue(env, rsmq):
     rsmq.send_messages("low", ["x"] * 3)
     wait_until(lambda: got == ["low"])
     rsmq.send_messages("high", ["x"] * 3)
-    wait_until(lambda: not worker._worker_loop._lanes[1].is_waiting)  # it has been woken
+    wait_until(lambda: not state_of(worker).queues["high"].is_waiting)  # it has been woken
     gate.release(10)
     wait_until_empty(env, "low", "high")
 
@@ -327,7 +327,7 @@ def test_paused_queue_is_not_received_from_until_resumed(env, rsmq, fast_heartbe
     rsmq.send_message("a", "a1")
     rsmq.send_message("b", "b1")
     wait_until(lambda: got == ["b1"])
-    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
+    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
     rsmq.send_message("b", "b2")
     wait_until(lambda: got == ["b1", "b2"])
     assert len(env.scores("a")) == 1
@@ -347,7 +347,7 @@ def test_queue_paused_before_the_start_is_not_received_from(env, rsmq, fast_hear
     got = []
     worker.listener("a")(got.append)
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
+    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
     assert got == []
     rsmq.resume_queue("a")
 
@@ -364,7 +364,7 @@ def test_messages_in_flight_when_a_queue_is_paused_are_finished(env, rsmq, gate,
     rsmq.pause_queue("a")
     gate.open()
     wait_until(lambda: worker.numbers.handled == 2)
-    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
+    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
 
     assert len(env.scores("a")) == 3
 
@@ -410,7 +410,7 @@ def test_create_keeps_the_attributes_of_an_existing_queue(env, rsmq):
 
     attributes = rsmq.get_queue_attributes("q")
     assert (attributes.vt, attributes.maxsize) == (7, 2048)
-    assert worker._worker_loop._lanes[0].vt == 7
+    assert state_of(worker).queues["q"].vt == 7
 
 
 def test_queue_with_vt_zero_needs_vt_of_the_listener(env, rsmq):
@@ -681,7 +681,7 @@ def test_failing_route_function_is_a_failure_of_the_message(env, rsmq, by):
     rsmq.send_message("q", "x")
     wait_until(lambda: worker.numbers.retried == 1)
 
-    assert not worker._worker_loop.finished.is_set()
+    assert not state_of(worker).has_ended
 
 
 def test_published_message_is_handled_in_each_queue(env, rsmq):
@@ -772,7 +772,7 @@ def test_unreadable_queue_does_not_stop_the_others(env, rsmq, fast_heartbeat, ca
     rsmq.pause_queue("bad")
     rsmq.send_message("bad", "x")
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
+    wait_until(lambda: state_of(worker).queues["bad"].closed_reasons == ("p",))
     make_wrong_type(env)
     env.raw.hdel(f"{env.ns}:bad:Q", "x:paused")
     for number in range(3):
@@ -950,7 +950,7 @@ def test_empty_higher_priority_queue_is_not_polled(env, rsmq, gate):
     worker.listener("high", priority=1)(lambda body: None)
     worker.start()
     rsmq.send_messages("low", ["x"] * 5)
-    wait_until(lambda: worker._worker_loop._lanes[0].calls)
+    wait_until(lambda: state_of(worker).queues["low"].running)
     time.sleep(0.2)
     before = len(receive_calls)
     time.sleep(0.5)
@@ -970,8 +970,8 @@ def test_queue_with_invalid_vt_does_not_stop_the_reading_of_others(
     env.raw.hset(f"{env.ns}:bad:Q", "vt", "abc")
     rsmq.set_dead_letter_policy("good", "dead", 3)
 
-    wait_until(lambda: worker._worker_loop._lanes[1].policy.dead_letter_queue == "dead")
-    assert not worker._worker_loop._access.has_failed
+    wait_until(lambda: state_of(worker).queues["good"].policy.dead_letter_queue == "dead")
+    assert not state_of(worker).has_failing_server
 
 
 def test_worker_goes_on_when_quarantine_records_can_not_be_written(env, rsmq, caplog):

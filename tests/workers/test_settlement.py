@@ -26,8 +26,7 @@ def cells(env):
     """Cells whose clients count the operations that they run."""
     found = []
     for number in range(CELLS):
-        rsmq = env.create_client()
-        rsmq._namespace = type(rsmq.namespace)(f"{env.ns}:{number}")
+        rsmq = env.create_client(ns=f"{env.ns}:{number}")
         for queue in ("q", "dead"):
             rsmq.create_queue(queue)
         client = SimpleNamespace(namespace=rsmq.namespace, rsmq=rsmq, runs=0, error=None)

@@ -150,7 +150,7 @@ class Child:
         started_at = deadline - max_runtime
         try:
             self._call_number += 1
-            described = _describe_call(self._call_number, job, leases, deadline)
+            described = describe_call(self._call_number, job, leases, deadline)
             self._channel.send(described, started_at + _SEND_SECONDS)
         except OSError as error:
             self.kill()
@@ -273,7 +273,8 @@ class Child:
         return f"its process {describe_exit_code(self.process.returncode)}"
 
 
-def _describe_call(number: int, job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
+def describe_call(number: int, job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
+    """Return a call as a child process reads it."""
     return {
         "number": number,
         "queue": job.lane.name,

@@ -43,6 +43,7 @@ from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.settle.settler import Settler
 from rsmq.worker.state.lane import Cell, Job, Lane
+from rsmq.worker.state.loop_state import LoopState
 from rsmq.worker.state.message_state import CALL_ABANDONED
 from rsmq.worker.state.numbers import Numbers
 
@@ -66,13 +67,14 @@ class WorkerLoop:
     """
     The loop, to be run in its own thread.
 
+    The loop's thread writes its attributes, except where the text names another; any thread reads
+    them without a lock, and all of them by ``state``.
+
     Attributes:
-        run_queue: the calls that wait for a slot.
+        run_queue: the calls that wait for a slot. Never changes.
         finished: set when the loop has ended.
         failure: the exception that ended it; None if it was stopped.
-        is_stopping: whether it receives nothing more.
-        heartbeat_at: monotonic seconds of the last heartbeat that Redis has confirmed.
-        turn_at: monotonic seconds at which the last turn of the loop began.
+        is_stopping: whether it receives nothing more. Set by ``stop`` in any thread.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -138,7 +140,7 @@ class WorkerLoop:
         self._next_keep_at = 0.0
         self._last_progress = (0.0, -1)
         self.is_stopping = self._has_called_before_stop = False
-        self.heartbeat_at = self.turn_at = time.monotonic()
+        self._heartbeat_at = self._turn_at = time.monotonic()
         self._stop_deadline = math.inf
 
     @property
@@ -146,10 +148,18 @@ class WorkerLoop:
         """The counters of the worker."""
         return self._settler.numbers
 
-    @property
-    def missing_queues(self) -> tuple[str, ...]:
-        """The queues whose listeners receive nothing because the queue is missing."""
-        return tuple(lane.name for lane in self._lanes if lane.is_missing)
+    def state(self) -> LoopState:
+        """Return the state of the loop and its queues, at this moment; from any thread."""
+        now = time.monotonic()
+        return LoopState(
+            self.finished.is_set(),
+            self.is_stopping,
+            self.failure,
+            self._heartbeat_at,
+            self._turn_at,
+            self._access.has_failed,
+            {lane.name: lane.state(now) for lane in self._lanes},
+        )
 
     def report_finished(self, job: Job) -> None:
         """Report that a call has ended; called by the thread or task that ran it."""
@@ -216,7 +226,7 @@ class WorkerLoop:
                         self._settler.write_step(cell)
 
     def _run_once(self) -> None:
-        now = self.turn_at = time.monotonic()
+        now = self._turn_at = time.monotonic()
         self._collect_finished_jobs()
         self._check_executors()
         self._access_redis(now)
@@ -298,7 +308,7 @@ class WorkerLoop:
     def _send_heartbeat(self) -> bool:
         sent_at, home = time.monotonic(), self._access.home
         home.client.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
-        self.heartbeat_at = sent_at
+        self._heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
             with self.run_queue.lock:

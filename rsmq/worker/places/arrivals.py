@@ -43,9 +43,8 @@ class QueueArrivals:
     @property
     def is_waiting(self) -> bool:
         """See ``Arrivals``."""
-        return self._waiter is not None and (
-            not self._waiter.is_awake or time.monotonic() < self._paused_until
-        )
+        waiter = self._waiter  # once: another thread may ask
+        return waiter is not None and (not waiter.is_awake or time.monotonic() < self._paused_until)
 
     def next_due(self) -> CellQueue | None:
         """See ``Arrivals``."""

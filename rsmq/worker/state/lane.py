@@ -25,6 +25,7 @@ from rsmq.worker.operations import Identity
 from rsmq.worker.outcome import Policy
 from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.in_flight import InFlight
+from rsmq.worker.state.loop_state import QueueState
 from rsmq.worker.state.message_state import READY, CallState, MessageState
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
@@ -256,11 +257,22 @@ class Lane:
         """Return whether nothing is received from any of its queues."""
         return all(queue.closed_reason for queue in self.queues)
 
-    @property
-    def is_missing(self) -> bool:
-        """Return whether nothing is received because a queue is missing."""
-        reasons = [queue.closed_reason for queue in self.queues]
-        return all(reasons) and "m" in reasons
+    def state(self, now: float) -> QueueState:
+        """
+        Return its state at this moment; from any thread.
+
+        Args:
+            now: monotonic seconds.
+        """
+        return QueueState(
+            self.vt,
+            self.policy,
+            tuple(queue.closed_reason for queue in self.queues),
+            self.count_in_flight(),
+            len(self.calls),
+            self.is_waiting,
+            self.prefetch_limit(now),
+        )
 
     def plan_renewal(self) -> None:
         """Set ``renew_at`` by the queues, after those that were due have been renewed."""
