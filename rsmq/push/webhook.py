@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
 from urllib.parse import quote
 
 from rsmq.codecs import BYTES, JSON, Codec
@@ -20,27 +19,15 @@ from rsmq.push.shared_breaker import Permit, SharedBreaker
 from rsmq.push.signatures import Signer, parse_secrets
 from rsmq.push.targets import parse_target
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.listener import Handlers, Listener, Options, make_listener
+from rsmq.worker.listener import Handlers, Listener, WebhookOptions, make_listener
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import Backoff, Withdrawn
+from rsmq.worker.outcome import Withdrawn
 
 #: The end of the name of the dead-letter queue that a webhook creates if there is no other.
 DEAD_LETTER_SUFFIX = "-dead"
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e]+/[\x20-\x7e]+")
 _PLAIN_ID = re.compile("[A-Za-z0-9]+")
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
-
-
-class WebhookOptions(TypedDict, total=False):
-    """The names and types of the options that a webhook has in common with listeners."""
-
-    vt: float | None
-    concurrency: int | None
-    priority: int
-    max_retries: int | None
-    backoff: Backoff | Sequence[float] | float | None
-    dead_letter_queue: str | None
-    create: bool
 
 
 class Webhook:
@@ -175,9 +162,9 @@ def make_webhook(  # noqa: PLR0917 - called in one place
     listener = make_listener(
         queue,
         handlers,
-        Options(**options),
         codec=BYTES,
         gate=webhook.breaker,
         default_dead_letter_queue=default,
+        **options,
     )
     return webhook, listener

@@ -17,7 +17,7 @@ from rsmq.worker.listener import (
     Handlers,
     Listener,
     ListenerOptions,
-    Options,
+    WebhookOptions,
     check_option_names,
     make_listener,
 )
@@ -27,7 +27,7 @@ from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
 if TYPE_CHECKING:
-    from rsmq.push.webhook import Webhook, WebhookOptions
+    from rsmq.push.webhook import Webhook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -245,12 +245,11 @@ class Configuration(Generic[B_co]):
         """
         self._check_queue(queue)
         check_option_names(self.listener, options, ListenerOptions)
-        settings = Options(**options)
 
         def register(function: Function) -> Function:
-            handlers = Handlers(process=settings.process)
+            handlers = Handlers(process=options.get("process", False))
             handlers.add("", function)
-            self._add_listener(make_listener(queue, handlers, settings, codec=codec, batch=batch))
+            self._add_listener(make_listener(queue, handlers, codec=codec, batch=batch, **options))
             return function
 
         return register
@@ -321,10 +320,9 @@ class Configuration(Generic[B_co]):
             )
         self._check_queue(queue)
         check_option_names(self.router, options, ListenerOptions)
-        settings = Options(**options)
-        handlers = Handlers(by, process=settings.process)
+        handlers = Handlers(by, process=options.get("process", False))
         self._add_listener(
-            make_listener(queue, handlers, settings, codec=codec, unroutable=unroutable)
+            make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options)
         )
         return Router(handlers)
 
@@ -409,10 +407,7 @@ class Configuration(Generic[B_co]):
             InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
                 the URL's host is an address that is not allowed.
         """
-        from rsmq.push.webhook import (  # noqa: PLC0415 - needs an extra
-            WebhookOptions,
-            make_webhook,
-        )
+        from rsmq.push.webhook import make_webhook  # noqa: PLC0415 - needs an extra
 
         self._check_queue(queue)
         check_option_names(self.webhook, options, WebhookOptions)

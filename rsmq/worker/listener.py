@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
@@ -60,22 +60,32 @@ class HandlerDecorator(Protocol[Body]):
     ) -> Callable[Concatenate[Body, P], R]: ...
 
 
-class ListenerOptions(TypedDict, total=False):
-    """The names and types of ``Options``, for type checkers."""
+class WebhookOptions(TypedDict, total=False):
+    """The options that ``Worker.webhook`` has in common with ``Worker.listener``."""
 
     vt: float | None
     concurrency: int | None
     priority: int
     max_retries: int | None
     backoff: Backoff | Sequence[float] | float | None
-    no_retry: type[BaseException] | Iterable[type[BaseException]]
     dead_letter_queue: str | None
+    create: bool
+
+
+class ListenerOptions(WebhookOptions, total=False):
+    """
+    The options that ``Worker.listener`` and ``Worker.router`` have in common.
+
+    ``Worker.listener`` describes each, also those of ``WebhookOptions``; ``make_listener`` checks
+    them, and has their defaults.
+    """
+
+    no_retry: type[BaseException] | Iterable[type[BaseException]]
     drop: bool
     retry_forever: bool
     max_runtime: float
     max_deferrals: int
     max_deferred_seconds: float
-    create: bool
     process: bool
 
 
@@ -103,30 +113,6 @@ def check_option_names(
                 f"Did you mean {near[0]!r}?" if near else f"Its options are {', '.join(names)}."
             )
             raise TypeError(f"Worker.{method.__name__} has no option {name!r}. {advice}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """
-    The options that ``Worker.listener`` and ``Worker.router`` have in common, unchecked.
-
-    Attributes: see ``Worker.listener``.
-    """
-
-    vt: float | None = None
-    concurrency: int | None = None
-    priority: int = 0
-    max_retries: int | None = None
-    backoff: Backoff | Sequence[float] | float | None = None
-    no_retry: type[BaseException] | Iterable[type[BaseException]] = ()
-    dead_letter_queue: str | None = None
-    drop: bool = False
-    retry_forever: bool = False
-    max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS
-    max_deferrals: int = DEFAULT_MAX_DEFERRALS
-    max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
-    create: bool = False
-    process: bool = False
 
 
 @dataclass(slots=True)
@@ -269,7 +255,6 @@ class Listener:
         max_runtime: the longest time a call may take, seconds.
         create: whether missing queues are created.
         retry_forever: whether the user wants that messages are retried forever.
-        process: whether its handlers run in child processes.
         gate: decides whether messages may be received; None lets all through.
         default_dead_letter_queue: created and used if neither the listener nor the queue's policy
             names a dead-letter queue; None if there is none.
@@ -286,9 +271,13 @@ class Listener:
     max_runtime: float
     create: bool
     retry_forever: bool = False
-    process: bool = False
     gate: Gate | None = None
     default_dead_letter_queue: str | None = None
+
+    @property
+    def process(self) -> bool:
+        """Return whether its handlers run in child processes."""
+        return self.handlers.process
 
     @property
     def target_queues(self) -> tuple[str, ...]:
@@ -318,13 +307,13 @@ class Listener:
 def make_listener(
     queue: str,
     handlers: Handlers,
-    options: Options,
     *,
     codec: Codec | None = None,
     batch: int | None = None,
     unroutable: str | None = None,
     gate: Gate | None = None,
     default_dead_letter_queue: str | None = None,
+    **options: Unpack[ListenerOptions],
 ) -> Listener:
     """
     Return a listener with checked settings; for the arguments see ``Worker.listener``.
@@ -334,8 +323,13 @@ def make_listener(
     Raises:
         InvalidFormat, InvalidValue: a setting is invalid.
     """
-    max_retries, concurrency = options.max_retries, options.concurrency
-    dead_letter_queue, drop = options.dead_letter_queue, options.drop
+    vt, backoff = options.get("vt"), options.get("backoff")
+    max_retries, concurrency = options.get("max_retries"), options.get("concurrency")
+    dead_letter_queue, drop = options.get("dead_letter_queue"), options.get("drop", False)
+    retry_forever = options.get("retry_forever", False)
+    max_deferrals = options.get("max_deferrals", DEFAULT_MAX_DEFERRALS)
+    max_deferred_seconds = options.get("max_deferred_seconds", DEFAULT_MAX_DEFERRED_SECONDS)
+    max_runtime = options.get("max_runtime", DEFAULT_MAX_RUNTIME_SECONDS)
     has_target = dead_letter_queue is not None or drop
     if drop and dead_letter_queue is not None:
         raise InvalidFormat(
@@ -344,10 +338,10 @@ def make_listener(
             hint=f"Failed messages of {show(queue)} go to {show(dead_letter_queue)} or are "
             "dropped: pass one of them.",
         )
-    if options.retry_forever and (has_target or max_retries is not None):
+    if retry_forever and (has_target or max_retries is not None):
         raise InvalidFormat(
             "retry_forever",
-            value=options.retry_forever,
+            value=retry_forever,
             hint=f"Messages of {show(queue)} that still fail are either retried forever, or go to "
             "dead_letter_queue, or are dropped. Pass one of them; max_retries goes with the last "
             "two.",
@@ -375,25 +369,24 @@ def make_listener(
     return Listener(
         queue,
         handlers,
-        None if options.vt is None else check_vt(options.vt),
+        None if vt is None else check_vt(vt),
         None if codec is None else check_codec(codec),
         batch,
         concurrency,
-        check_whole_number("priority", options.priority, -(10**6), 10**6),
+        check_whole_number("priority", options.get("priority", 0), -(10**6), 10**6),
         Policy(
             retries,
-            exponential() if options.backoff is None else parse_backoff(options.backoff),
-            _check_exceptions(options.no_retry),
+            exponential() if backoff is None else parse_backoff(backoff),
+            _check_exceptions(options.get("no_retry", ())),
             dead_letter_queue,
             unroutable,
             drop,
-            check_whole_number("max_deferrals", options.max_deferrals, 0, MAX_RECEIVES),
-            check_duration("max_deferred_seconds", options.max_deferred_seconds),
+            check_whole_number("max_deferrals", max_deferrals, 0, MAX_RECEIVES),
+            check_duration("max_deferred_seconds", max_deferred_seconds),
         ),
-        check_duration("max_runtime", options.max_runtime, low=0.001),
-        options.create,
-        options.retry_forever,
-        handlers.process,
+        check_duration("max_runtime", max_runtime, low=0.001),
+        options.get("create", False),
+        retry_forever,
         gate,
         default_dead_letter_queue,
     )

@@ -26,7 +26,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rsmq import RSMQ, TEXT, Cells
 from rsmq.worker import Discard, Middleware, Retry
-from rsmq.worker.listener import Handlers, Options, make_listener
+from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import register_worker
@@ -159,8 +159,8 @@ class EngineMachine(RuleBasedStateMachine):
         assert access.home.client.run(registering) is None
         handlers = Handlers()
         handlers.add("", lambda body: None)
-        options = Options(vt=VT, max_retries=MAX_RETRIES, backoff=0, dead_letter_queue="dead")
-        listener = make_listener("q", handlers, options)
+        options = {"vt": VT, "max_retries": MAX_RETRIES, "dead_letter_queue": "dead"}
+        listener = make_listener("q", handlers, backoff=0, **options)
         self.lane = Lane(listener, VT, TEXT, SLOTS, listener.policy)
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
         opener = CellOpener(access, [self.lane], has_predecessor=True)

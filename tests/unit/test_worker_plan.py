@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
-from rsmq.worker.listener import Handlers, Options, make_listener
+from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.receive.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.state.jobs import BatchJob, SingleJob
@@ -41,8 +41,7 @@ async def _async(body):
 def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW, **options):
     handlers = Handlers()
     handlers.add("", _async if is_async else _plain)
-    batch = options.pop("batch", None)
-    made = make_listener(name, handlers, Options(**options), batch=batch)
+    made = make_listener(name, handlers, **options)
     new = Lane(made, vt, TEXT, limit, made.policy)
     new.queues.append(CellQueue(new, Cell(0, None, None), NAMESPACE.queue(name)))
     new.arrivals = SimpleNamespace(is_waiting=False)

@@ -10,7 +10,7 @@ import redis
 
 from rsmq import TEXT
 from rsmq.worker import Discard
-from rsmq.worker.listener import Handlers, Options, make_listener
+from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker
 from rsmq.worker.settle.settler import Settler
@@ -46,7 +46,7 @@ def _run(client, operation):
 def lane(cells):
     handlers = Handlers()
     handlers.add("", print)
-    listener = make_listener("q", handlers, Options(dead_letter_queue="dead", max_retries=0))
+    listener = make_listener("q", handlers, dead_letter_queue="dead", max_retries=0)
     lane = Lane(listener, 30.0, TEXT, 8, listener.policy)
     for cell in cells:
         lane.add_queue(cell)
