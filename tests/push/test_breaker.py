@@ -15,6 +15,7 @@ from rsmq.push.addresses import AddressRules
 from rsmq.push.operations import change_push_target
 from rsmq.push.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
 from rsmq.push.targets import parse_target
+from rsmq.worker.state import lane
 from tests.push.conftest import LOCAL, wait_until
 from tests.push.receiver import OK, reply
 from tests.push.test_answers import stored_state
@@ -280,9 +281,10 @@ def test_an_invalid_state_is_replaced(raw, ns, rsmq, receiver, make_worker):
 
 
 def test_messages_that_wait_for_a_slot_are_released_when_it_opens(
-    raw, ns, rsmq, receiver, make_worker
+    raw, ns, rsmq, receiver, make_worker, monkeypatch
 ):
     """One push hangs, the others wait for its slot; another process has opened the breaker."""
+    monkeypatch.setattr(lane, "PREFETCH_SECONDS", 60)  # also if pushes take long
     receiver.answer = lambda _: reply(200, delay=0.01)
     rsmq.send_messages("q", ["fast"] * 300)
     with make_worker(receiver.url, concurrency=1):

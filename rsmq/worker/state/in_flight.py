@@ -48,10 +48,6 @@ class InFlight(Generic[L]):
         """Return whether this object is in flight, and not another receive of its message."""
         return self._by_id.get(lease.id) is lease
 
-    def get(self, id: str) -> L | None:
-        """Return a message by its id."""
-        return self._by_id.get(id)
-
     def find(self, ids: Iterable[str]) -> list[L]:
         """Return those messages whose ids are among these."""
         by_id = self._by_id
