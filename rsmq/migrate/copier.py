@@ -90,7 +90,7 @@ def copy(
             raise
         target_queue.finish(target, to, found)
         if finish and report.verified:
-            target.raw.unlink(copier.keys.copied)
+            target.call("UNLINK", copier.keys.copied)
     report.seconds = time.monotonic() - began
     return report
 
@@ -161,9 +161,7 @@ class Copier:
             report.left_out += len(items) - len(messages)
             copied, new = self._split_copied(messages)
             ids = [each.message.id for each in new if each.message is not None]
-            scores = self._target.pipelined(
-                lambda pipeline, id: pipeline.zscore(self.keys.zset, id), ids
-            )
+            scores = self._target.pipelined([("ZSCORE", self.keys.zset, id) for id in ids])
             copied += [each for each, score in zip(new, scores, strict=True) if score is not None]
             report.arrived += scores.count(None)
             report.before += self._compare(copied)
@@ -201,7 +199,7 @@ class Copier:
         digests = [each.digest for each in messages]
         if not self._is_open:
             return [], messages
-        found = self._target.raw.hmget(self.keys.copied, digests) if digests else []
+        found = self._target.call("HMGET", self.keys.copied, *digests) if digests else []
         split: tuple[list[IncomingMessage], list[IncomingMessage]] = ([], [])
         for message, stored in zip(messages, found, strict=True):
             split[stored is None].append(message)
@@ -240,9 +238,8 @@ class Copier:
             self._claim = claim
             return begun_us, copied_digest
         self._is_open = target_queue.has_copy_record(self._target, self.keys)
-        found = self._target.raw.hmget(
-            self.keys.copied, COPY_BEGUN_FIELD, target_queue.list_field(self._queue)
-        )
+        fields = COPY_BEGUN_FIELD, target_queue.list_field(self._queue)
+        found = self._target.call("HMGET", self.keys.copied, *fields)
         begun, stored_digest = found if self._is_open else (None, None)
         return int(begun or self._target.now_us()), stored_digest or list_digest
 

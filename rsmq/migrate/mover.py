@@ -134,7 +134,7 @@ def refuse_open_copy(source: Source, queue: str, target: Server, to: str) -> Non
     keys = target.rsmq.namespace.queue(to)
     if source.has_ids or not target_queue.has_copy_record(target, keys):
         return
-    if target.raw.hexists(keys.copied, target_queue.list_field(queue)):
+    if target.call("HEXISTS", keys.copied, target_queue.list_field(queue)):
         raise NotPossible(
             f"A copy of the list {queue!r} to {to!r} is open: moved too, its elements would be "
             "there twice",
@@ -315,7 +315,7 @@ class Mover:
         pending = [each for found in self._source.may_have_arrived(self._queue) for each in found]
         for at in range(0, len(pending), PAGE_SIZE):
             page = pending[at : at + PAGE_SIZE]
-            copied = self._target.raw.hmget(self._keys.copied, [each.digest for each in page])
+            copied = self._target.call("HMGET", self._keys.copied, *(each.digest for each in page))
             self._forget(
                 [each for each, stored in zip(page, copied, strict=True) if stored is not None]
             )
@@ -332,7 +332,7 @@ class Mover:
         orders = self._in_flight_order, self._ready_order
         stored: list[bytes | None] = [None, None]
         if target_queue.has_copy_record(self._target, self._keys):
-            stored = self._target.raw.hmget(self._keys.copied, [each.field for each in orders])
+            stored = self._target.call("HMGET", self._keys.copied, *(each.field for each in orders))
         for order, watermark in zip(orders, stored, strict=True):
             order.stored = watermark or b""
             order.converter.continue_from(order.stored)

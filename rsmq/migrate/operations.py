@@ -286,6 +286,25 @@ def begin_move(keys: QueueKeys, claim: RunClaim, *, lifetime: float) -> Operatio
     )
 
 
+def replace_lock(key: bytes, holder: bytes | None, run: bytes, lifetime: float) -> Operation[bool]:
+    """
+    Give a lock to a run, unless its holder has changed; the result is whether the run has it.
+
+    Args:
+        key: the key of the lock.
+        holder: the holder that was read; None if there was none.
+        run: the new holder.
+        lifetime: seconds until the lock ends by itself.
+    """
+    return Operation(
+        load("replace_lock"),
+        (key,),
+        (holder or b"", run, digits(round(lifetime * 1000))),
+        bool,
+        RetryClass.ALWAYS,
+    )
+
+
 def forget_copies(
     keys: QueueKeys, fields: Sequence[bytes], claim: RunClaim = NO_CLAIM
 ) -> Operation[int]:

@@ -16,6 +16,8 @@ from rsmq.migrate.operations import OutgoingMessage, TargetShape, forward_messag
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.rfq import make_uuid
 from rsmq.model import Message
+from rsmq.operations.operation import RetryClass
+from rsmq.operations.plain import plain_commands
 
 #: The number of messages that a step receives at most, and their visibility timeout.
 _BATCH_SIZE, _VT_SECONDS = 100, 60.0
@@ -186,15 +188,19 @@ class Outward:
         return len(messages)
 
     def _push(self, outgoing: list[OutgoingMessage]) -> None:
-        with self._target.raw.pipeline(transaction=True) as pipeline:
-            for each in outgoing:
-                if self._to.shape == "stream":
-                    pipeline.xadd(self._to.key, each.fields)
-                    continue
-                if each.key:
-                    pipeline.hset(each.key, mapping=each.fields)
-                pipeline.lpush(self._to.key, each.element)
-            pipeline.execute()
+        key = self._to.key
+        commands: list[tuple[bytes, ...]] = []
+        for each in outgoing:
+            fields = [part for field in each.fields.items() for part in field]
+            if self._to.shape == "stream":
+                commands.append((b"XADD", key, b"*", *fields))
+                continue
+            if each.key:
+                commands.append((b"HSET", each.key, *fields))
+            commands.append((b"LPUSH", key, each.element))
+        # If the reply is lost, some messages come twice, as after a crash; none is lost.
+        retry = RetryClass.ONCE
+        self._target.rsmq.run(plain_commands(key, commands, retry=retry, in_transaction=True))
 
     def wait(self, seconds: float, number: int) -> int:
         """Forward messages that arrive within so many seconds. Return their number."""

@@ -48,7 +48,7 @@ def preview_move(
         ]
         bodies = [item for item in movable if item.body is not None]
         digests = [make_digest(source.kind, item.identity) for item in bodies if item.identity]
-        copied = target.raw.hmget(keys.copied, digests) if has_record and digests else []
+        copied = target.call("HMGET", keys.copied, *digests) if has_record and digests else []
         before = len(copied) - copied.count(None)
         report.before += before
         report.left += len(items) - len(movable)

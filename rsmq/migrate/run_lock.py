@@ -8,9 +8,10 @@ import json
 import secrets
 from contextlib import suppress
 
-from redis.exceptions import RedisError, WatchError
+from redis.exceptions import RedisError
 
 from rsmq.errors import NotPossible
+from rsmq.migrate.operations import replace_lock
 from rsmq.migrate.server import Server
 from rsmq.transport.process_identity import describe_process, has_died
 from rsmq.wire.keys import lock_of_aside
@@ -45,7 +46,7 @@ class RunLock:
             server: the server of the source.
             source: the queue of the source, as in ``rfq:ndvi``.
         """
-        self._raw = server.raw
+        self._server = server
         self._source = source
         self.key = lock_of_aside(server.rsmq.namespace.aside(source))
         identity = {**describe_process(), "run": secrets.token_hex(8)}
@@ -65,18 +66,14 @@ class RunLock:
             NotPossible: another run holds the lock, and is not known to be dead.
         """
         while True:
-            with self._raw.pipeline(transaction=True) as pipeline, suppress(WatchError):
-                pipeline.watch(self.key)
-                holder = pipeline.get(self.key)
-                if holder not in {None, self.run} and not _has_ended(holder):
-                    raise NotPossible(
-                        f"Another run is moving {self._source}, of process {_describe(holder)}",
-                        hint="Two at a time would copy messages twice. Stop it first; if it was "
-                        f"killed, wait {_LOCK_SECONDS:g} seconds.",
-                    )
-                pipeline.multi()
-                pipeline.set(self.key, self.run, px=round(_LOCK_SECONDS * 1000))
-                pipeline.execute()
+            holder = self._server.call("GET", self.key)
+            if holder not in {None, self.run} and not _has_ended(holder):
+                raise NotPossible(
+                    f"Another run is moving {self._source}, of process {_describe(holder)}",
+                    hint="Two at a time would copy messages twice. Stop it first; if it was "
+                    f"killed, wait {_LOCK_SECONDS:g} seconds.",
+                )
+            if self._server.rsmq.run(replace_lock(self.key, holder, self.run, _LOCK_SECONDS)):
                 _own_runs.add(self.run)
                 return bool(holder == self.run)
 
@@ -84,8 +81,8 @@ class RunLock:
         """Release the lock if this run holds it. Errors of Redis are ignored."""
         _own_runs.discard(self.run)
         with suppress(RedisError):
-            if self._raw.get(self.key) == self.run:
-                self._raw.delete(self.key)
+            if self._server.call("GET", self.key) == self.run:
+                self._server.call("DEL", self.key)
 
 
 def _has_ended(holder: bytes) -> bool:

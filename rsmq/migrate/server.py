@@ -5,26 +5,35 @@ The Redis server of a source or a target.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Self
 
-import redis
-from redis.backoff import ExponentialBackoff
 from redis.cluster import RedisCluster
+from redis.connection import parse_url
 from redis.exceptions import ResponseError
-from redis.retry import Retry
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import NotPossible
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.plain import (
+    Word,
+    encode_command,
+    parse_info,
+    parse_time_us,
+    plain_command,
+    plain_commands,
+)
 from rsmq.transport.failure_texts import describe_address
-from rsmq.transport.plain_clients import open_redis
-from rsmq.transport.url import without_options
+from rsmq.transport.topology.address import slot_of
+from rsmq.transport.url import is_group_url, parse_group_url, without_options
 from rsmq.wire.keys import DEFAULT_NS
-
-T = TypeVar("T")
 
 #: The options of a URL that change the form of replies.
 _REPLY_OPTIONS = {"protocol", "decode_responses", "encoding", "encoding_errors"}
+
+#: The number of keys that SCAN examines in a step.
+SCAN_COUNT = 1000
 
 _PROBE_MS = 60_000
 
@@ -34,31 +43,26 @@ class Server:
     A Redis server, and a namespace of queues on it.
 
     Attributes:
-        rsmq: the client for operations of this library.
-        raw: the client of redis-py, for plain commands.
+        rsmq: the client of the namespace.
         realtime: whether to publish the number of messages when some are added, for subscribers
             of Node's ``realtime``.
     """
 
-    def __init__(
-        self, rsmq: RSMQ, client: redis.Redis | RedisCluster, *, realtime: bool = False
-    ) -> None:
+    def __init__(self, rsmq: RSMQ, *, realtime: bool = False) -> None:
         """
-        Combine two clients of the same server, or of the same Redis Cluster.
+        Use a client.
 
         Args:
-            rsmq: the client for operations of this library.
-            client: the client of redis-py, without ``decode_responses``.
+            rsmq: the client of the namespace. It also runs plain commands.
             realtime: whether to publish the number of messages when some are added.
         """
         self.rsmq = rsmq
         self.realtime = realtime
-        self.raw: Any = client  # its replies depend on its settings
 
     @classmethod
     def from_url(cls, url: str, *, ns: str = DEFAULT_NS, realtime: bool = False) -> Self:
         """
-        Open both clients.
+        Open a client.
 
         Args:
             url: the URL, as for ``RSMQ.from_url``.
@@ -74,16 +78,14 @@ class Server:
                 hint="Give the url of a Redis: redis://, rediss://, unix://, redis+cluster:// or "
                 "redis+sentinel://.",
             )
-        rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
-        # Few retries, soon after each other: a run that breaks off continues when it is run again.
-        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 2)
-        raw = open_redis(without_options(url, _REPLY_OPTIONS), retry, protocol=2)
-        return cls(rsmq, raw, realtime=realtime)
+        own = without_options(url, _REPLY_OPTIONS)
+        return cls(
+            RSMQ.from_url(own, ns=ns, realtime=realtime, strict_names=False), realtime=realtime
+        )
 
     def close(self) -> None:
-        """Close the connections of both clients."""
+        """Close the connections of the client."""
         self.rsmq.close()
-        self.raw.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,37 +96,118 @@ class Server:
     @property
     def address(self) -> str:
         """The host and port, or the path of the socket, and the database: ``localhost:6379/0``."""
+        origin = self.rsmq.origin
         if self.is_cluster:
-            node = self.raw.get_default_node()
-            return f"{node.host}:{node.port} (Redis Cluster)"
-        options = self.raw.connection_pool.connection_kwargs
+            node = (
+                parse_group_url(origin.url).seeds[0]
+                if origin.url is not None
+                else origin.client.get_default_node().name
+            )
+            return f"{node} (Redis Cluster)"
+        options = self._options()
         return f"{describe_address(options)}/{options.get('db') or 0}"
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of connections to the server, which is not a Redis Cluster."""
+        origin = self.rsmq.origin
+        if origin.url is None:
+            return dict(origin.client.connection_pool.connection_kwargs)
+        if not is_group_url(origin.url):
+            return {**origin.options, **parse_url(origin.url)}  # type: ignore[no-untyped-call]
+        parts = parse_group_url(origin.url)
+        options = parse_url(parts.server_url)  # type: ignore[no-untyped-call]
+        return {**origin.options, **options, "path": f"the master {parts.service} of the Sentinels"}
 
     @property
     def is_cluster(self) -> bool:
         """Whether it is a Redis Cluster."""
-        return isinstance(self.raw, RedisCluster)
+        url = self.rsmq.origin.url
+        if url is None:
+            return isinstance(self.rsmq.origin.client, RedisCluster)
+        return is_group_url(url) and parse_group_url(url).service is None
+
+    def call(
+        self,
+        *words: Word,
+        key: bytes | None = None,
+        parse: Callable[[Any], Any] = lambda reply: reply,
+        retry: RetryClass = RetryClass.ALWAYS,
+        reply_timeout: float | None = None,
+    ) -> Any:
+        """Run a plain command, and return its reply; see ``plain_command``."""
+        if key is None and len(words) == 1:
+            key = self.rsmq.namespace.queues
+        operation = plain_command(
+            *words, key=key, parse=parse, retry=retry, reply_timeout=reply_timeout
+        )
+        return self.rsmq.run(operation)
+
+    def ping(self) -> None:
+        """Send a command once, without a retry."""
+        operation: Operation[Any] = plain_command("PING", key=self.rsmq.namespace.queues)
+        operation.retry_deadline = 0.0
+        self.rsmq.run(operation)
 
     def now_us(self) -> int:
         """Return the server's time in Unix microseconds."""
-        seconds, microseconds = self.raw.time()
-        return int(seconds * 1_000_000 + microseconds)
+        time: int = self.call("TIME", parse=parse_time_us)
+        return time
 
-    def pipelined(self, add: Callable[[Any, T], object], values: Sequence[T]) -> list[Any]:
+    def pipelined(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """
-        Run many commands in one round trip, not atomically, and return their replies.
+        Run many commands, not atomically, and return their replies.
+
+        One server runs all in one round trip, a Redis Cluster those with keys in the same slot.
 
         Args:
-            add: adds the command for one value to a pipeline.
-            values: one value for each command.
+            commands: the commands. The first argument of each is its key.
         """
-        if not values:
-            return []
-        with self.raw.pipeline(transaction=False) as pipeline:
-            for value in values:
-                add(pipeline, value)
-            replies: list[Any] = pipeline.execute()
+        encoded = [encode_command(each) for each in commands]
+        places: dict[int, list[int]] = {}
+        for place, command in enumerate(encoded):
+            places.setdefault(slot_of(command[1]) if self.is_cluster else 0, []).append(place)
+        replies: list[Any] = [None] * len(encoded)
+        for group in places.values():
+            found = self.rsmq.run(
+                plain_commands(encoded[group[0]][1], [encoded[place] for place in group])
+            )
+            for place, reply in zip(group, found, strict=True):
+                replies[place] = reply
         return replies
+
+    def scan(self, pattern: bytes | None = None, kind: str | None = None) -> Iterator[bytes]:
+        """
+        Yield the keys that match a pattern, of one type or of any, on all nodes; some come twice.
+
+        Args:
+            pattern: the pattern, as Redis matches it; None matches all.
+            kind: the type, as TYPE returns it; None is any.
+        """
+        options: list[Word] = ["COUNT", SCAN_COUNT]
+        if pattern is not None:
+            options += "MATCH", pattern
+        if kind is not None:
+            options += "TYPE", kind
+        for key in self._keys_of_nodes():
+            cursor: Word = 0
+            while True:
+                cursor, found = self.call("SCAN", cursor, *options, key=key)
+                yield from found
+                if int(cursor) == 0:
+                    break
+
+    def _keys_of_nodes(self) -> list[bytes]:
+        """Return a key for each server that has keys: it leads a command there."""
+        if not self.is_cluster:
+            return [self.rsmq.namespace.queues]
+        ranges = {  # the last range of each primary, by its host and port
+            (bytes(node[0] or b""), node[1]): range(first, last + 1)
+            for first, last, node, *_ in self.call("CLUSTER", "SLOTS")
+        }
+        return [
+            next(key for number in count() if slot_of(key := b"%d" % number) in slots)
+            for slots in ranges.values()
+        ]
 
     def is_also(self, other: Server) -> bool:
         """
@@ -136,20 +219,21 @@ class Server:
         """
         if self.is_cluster or other.is_cluster:
             return False
-        databases = [
-            each.raw.connection_pool.connection_kwargs.get("db") or 0 for each in (self, other)
-        ]
+        databases = [each._options().get("db") or 0 for each in (self, other)]  # noqa: SLF001
         if databases[0] != databases[1]:
             return False
         try:
-            ids = [each.raw.info("server").get("run_id") for each in (self, other)]
+            ids = [
+                each.call("INFO", "server", parse=parse_info).get("run_id")
+                for each in (self, other)
+            ]
         except ResponseError:  # the user has no right for INFO
             ids = [None, None]
         if None not in ids:
             return bool(ids[0] == ids[1])
         key = self.rsmq.namespace.aside(f"probe:{secrets.token_hex(8)}")
-        self.raw.set(key, b"", px=_PROBE_MS)
+        self.call("SET", key, b"", "PX", _PROBE_MS)
         try:
-            return bool(other.raw.exists(key))
+            return bool(other.call("EXISTS", key))
         finally:
-            self.raw.delete(key)
+            self.call("DEL", key)

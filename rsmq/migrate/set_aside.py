@@ -21,7 +21,7 @@ def describe_target(target: Server, keys: QueueKeys) -> bytes:
         target: the target server.
         keys: the keys of the target queue.
     """
-    created = target.raw.hget(keys.hash, "created") or b""
+    created = target.call("HGET", keys.hash, "created") or b""
     return json.dumps(
         {
             "queue": keys.zset.decode("utf-8", "surrogateescape"),
@@ -36,8 +36,8 @@ def count_set_aside(source: Source, queue: str) -> int:
     key = source.aside_key(queue)
     if not key:
         return 0
-    raw = source.server.raw
-    return int(raw.hlen(key)) - int(raw.hexists(key, TARGET_FIELD))
+    call = source.server.call
+    return int(call("HLEN", key)) - int(call("HEXISTS", key, TARGET_FIELD))
 
 
 def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueKeys) -> None:
@@ -56,7 +56,7 @@ def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueK
         NotPossible: the messages were set aside for another queue. Some of them may be there.
     """
     key = source.aside_key(queue)
-    stored = source.server.raw.hget(key, TARGET_FIELD) if key else None
+    stored = source.server.call("HGET", key, TARGET_FIELD) if key else None
     if not stored:
         return
     earlier, own = json.loads(stored), json.loads(describe_target(target, keys))

@@ -233,7 +233,7 @@ def compare_bodies(
     expected = {each.message.id: each.message.raw for each in messages if each.message is not None}
     if not expected:
         return 0, []
-    bodies = target.raw.hmget(keys.hash, list(expected))
+    bodies = target.call("HMGET", keys.hash, *expected)
     present, wrong = 0, []
     for (id, raw), body in zip(expected.items(), bodies, strict=True):
         if body == raw:
@@ -254,8 +254,8 @@ def list_field(queue: str) -> bytes:
 
 def has_copy_record(target: Server, keys: QueueKeys) -> bool:
     """Return whether the queue has a record of copies. That of a deleted queue does not count."""
-    created: bytes | None = target.raw.hget(keys.copied, "created")
-    return created is not None and created == (target.raw.hget(keys.hash, "created") or b"")
+    created: bytes | None = target.call("HGET", keys.copied, "created")
+    return created is not None and created == (target.call("HGET", keys.hash, "created") or b"")
 
 
 def sum_checksums(messages: Sequence[IncomingMessage]) -> int:

@@ -6,10 +6,8 @@ import contextlib
 import socket
 import threading
 
-import redis
-
 from rsmq import RSMQ
-from rsmq.migrate import Server
+from tests.migrate.keyed_server import Server
 from tests.proxy import Proxy
 
 
@@ -51,9 +49,7 @@ class BreakingProxy(Proxy):
 
     def connect(self, ns):
         """Return queues and keys behind the proxy, with a client that does not retry."""
-        retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
-        raw = redis.Redis(port=self.port, protocol=2, retry=retry)
-        return Server(RSMQ.from_url(self.url, ns=ns, retry_deadline=0, strict_names=False), raw)
+        return Server(RSMQ.from_url(self.url, ns=ns, retry_deadline=0, strict_names=False))
 
     def _forward(self, client):
         server = socket.create_connection(("127.0.0.1", self.target))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq.migrate import Server
+from tests.migrate.keyed_server import Server
 from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq
 from tests.migrate.rqueue_states import Rqueue

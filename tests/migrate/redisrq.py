@@ -18,6 +18,8 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from rsmq.lua.load import load
+
 _WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 _RUN_ID = "f" * 40
 
@@ -326,6 +328,18 @@ class RedisRQ:
         self.keys[key] = value
         return Status("OK")
 
+    def do_evalsha(self, _, *args):
+        raise Refused("NOSCRIPT No matching script.")
+
+    def do_eval(self, _, script, number, lock, holder, run, lifetime):
+        """Run replace_lock.lua."""
+        del number, lifetime  # as in do_set
+        assert script == load("replace_lock", "migrate").source
+        if self.keys.get(lock, b"") not in {holder, run}:
+            return 0
+        self.keys[lock] = run
+        return 1
+
     def do_del(self, _, *keys):
         return sum(self.keys.pop(key, None) is not None for key in keys)
 
@@ -339,7 +353,6 @@ class Connection(threading.Thread):
         self._client = client
         self._input = client.makefile("rb")
         self._queued = None  # the commands between MULTI and EXEC
-        self._watched = {}  # the values of keys at WATCH
 
     def run(self):
         try:
@@ -384,18 +397,12 @@ class Connection(threading.Thread):
         return self._input.read(size + 2)[:-2]
 
     def _reply(self, name, args):
-        if name in {"WATCH", "UNWATCH"}:
-            self._watched = {key: self._server.keys.get(key) for key in args}
-            return encode(Status("OK"))
         if name == "MULTI":
             self._queued = []
             return encode(Status("OK"))
         if name == "EXEC":
             queued, self._queued = self._queued or [], None
-            watched, self._watched = self._watched, {}
             with self._server.executing:
-                if any(self._server.keys.get(key) != value for key, value in watched.items()):
-                    return b"*-1\r\n"
                 return b"*%d\r\n" % len(queued) + b"".join(self._execute(*each) for each in queued)
         if self._queued is not None:
             self._queued.append((name, args))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from rsmq.migrate import RFQ, Lists, Queues, RedisRQ, Rqueue, Server
+from rsmq.migrate import RFQ, Lists, Queues, RedisRQ, Rqueue
 from rsmq.migrate.sources.rfq import make_uuid
+from tests.migrate.keyed_server import Server
 from tests.migrate.rqueue_states import fill_queue
 
 

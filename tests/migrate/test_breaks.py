@@ -14,8 +14,9 @@ import random
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq.migrate import NotPossible, RedisRQ, Server, SourceNotFound, copy, move
+from rsmq.migrate import NotPossible, RedisRQ, SourceNotFound, copy, move
 from tests.migrate.break_point import BreakingProxy, BreakPoint
+from tests.migrate.keyed_server import Server
 from tests.migrate.source_systems import (
     SourceSystems,
     create_source,

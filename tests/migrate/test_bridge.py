@@ -25,11 +25,11 @@ from rsmq.migrate import (
     Queues,
     RedisRQ,
     Rqueue,
-    Server,
     ToList,
     ToRFQ,
 )
 from tests.expect import refused
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled
 from tests.servers import Server as RedisServer

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from rsmq.migrate import RFQ, Queues, Rqueue, RunReplaced, Server, copy, move
+from rsmq.migrate import RFQ, Queues, Rqueue, RunReplaced, copy, move
 from rsmq.migrate.target import COPY_LIFETIME_SECONDS
+from tests.migrate.keyed_server import Server
 from tests.migrate.rqueue_states import fill_queue
 from tests.migrate.stored import dump_keys, predicted_figures, read_bodies, read_messages
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ
-from rsmq.migrate import Server
 from rsmq.migrate.sources.rfq import make_uuid
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled
 from tests.workers.polling import wait_until

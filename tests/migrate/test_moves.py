@@ -6,19 +6,10 @@ import json
 
 import pytest
 
-from rsmq.migrate import (
-    Bridge,
-    Inward,
-    Lists,
-    NotPossible,
-    Queues,
-    Server,
-    SourceNotFound,
-    copy,
-    move,
-)
+from rsmq.migrate import Bridge, Inward, Lists, NotPossible, Queues, SourceNotFound, copy, move
 from rsmq.transport.process_identity import describe_process
 from tests.expect import refused
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import predicted_figures, read_bodies, read_messages
 
 

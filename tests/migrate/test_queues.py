@@ -8,8 +8,9 @@ import pytest
 
 from compat import recordings
 from rsmq import RSMQ
-from rsmq.migrate import NotPossible, Queues, Server, SourceNotFound, copy, move
+from rsmq.migrate import NotPossible, Queues, SourceNotFound, copy, move
 from tests.expect import refused
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import (
     StoredMessage,
     dump_keys,
@@ -576,7 +577,7 @@ def test_client_with_any_settings_is_accepted(server, ns, other_namespace, raw):
     other_namespace.rsmq.create_queue("q")
     other_namespace.rsmq.send_message("q", "m")
     with redis.Redis(port=server.port, decode_responses=True) as client:
-        target = Server(RSMQ(client, ns=ns), server.raw())
+        target = Server(RSMQ(client, ns=ns))
         move(Queues(other_namespace.server), "q", target, "q")
         target.close()
     assert read_bodies(raw, ns, "q") == [b"m"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq.migrate import RedisRQ, Server, SourceNotFound, copy, move
+from rsmq import RSMQ
+from rsmq.migrate import RedisRQ, SourceNotFound, copy, move
 from tests.expect import refused
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import (
     StoredMessage,
     now_ms,
@@ -145,10 +147,10 @@ def test_move_interrupted_at_the_acknowledgement_can_be_repeated(
 ):
     """The messages have arrived; messages delivered at the source are only acknowledged then."""
     push(*(f"{number}" for number in range(5)))
-    for _ in range(4):  # for each attempt of redis-py
-        redisrq.drop_next("RQ.ACK", executed=executed)
-    with pytest.raises(redis_errors.ConnectionError):
-        move(RedisRQ(old), "q", local, "to")
+    redisrq.drop_next("RQ.ACK", executed=executed)
+    unretried = Server(RSMQ.from_url(redisrq.url, retry_deadline=0))
+    with unretried, pytest.raises(redis_errors.ConnectionError):
+        move(RedisRQ(unretried), "q", local, "to")
     assert len(read_bodies(raw, ns, "to")) == 5
     assert local.rsmq.pop_message("to").body == "0"  # consumed in the meantime
 

@@ -7,7 +7,6 @@ import redis.exceptions as redis_errors
 
 from rsmq import QueueNotFound
 from rsmq.errors import RunReplaced
-from rsmq.migrate import Server
 from rsmq.migrate.operations import (
     IncomingMessage,
     OutgoingMessage,
@@ -26,6 +25,7 @@ from rsmq.migrate.operations import (
     open_copy,
 )
 from rsmq.operations.restore import RestoredMessage
+from tests.migrate.keyed_server import Server
 from tests.migrate.stored import StoredMessage, dump_keys, now_ms, read_bodies, read_messages
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7, redis_62

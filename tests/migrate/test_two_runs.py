@@ -8,9 +8,10 @@ from contextlib import suppress
 import pytest
 import redis
 
-from rsmq.migrate import NotPossible, Server, SourceNotFound, move
+from rsmq.migrate import NotPossible, SourceNotFound, move
 from rsmq.wire.keys import lock_of_aside
 from tests.migrate.break_point import BreakingProxy, BreakPoint
+from tests.migrate.keyed_server import Server
 from tests.migrate.source_systems import SourceSystems, create_source
 from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rsmq import QueueNotFound
-from rsmq.migrate import Lists, Server, SourceChanged, copy, move, verify
+from rsmq.migrate import Lists, SourceChanged, copy, move, verify
+from tests.migrate.keyed_server import Server
 from tests.migrate.source_systems import SourceSystems, create_source
 from tests.migrate.stored import dump_keys
 

@@ -119,9 +119,9 @@ def open_servers(
         Server.from_url(location.url, ns=location.ns, realtime=call.realtime) as own,
         Server.from_url(other_url or location.url, ns=other_ns or location.ns) as other,
     ):
-        wait_for_redis(own.raw.ping, wait, call.out.note)
+        wait_for_redis(own.ping, wait, call.out.note)
         try:
-            wait_for_redis(other.raw.ping, wait, call.out.note)
+            wait_for_redis(other.ping, wait, call.out.note)
         except RedisError as error:
             raise _describe_other_server_error(error, other_url) from None
         yield own, other

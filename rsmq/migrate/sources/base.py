@@ -23,6 +23,7 @@ from rsmq.migrate.operations import (
 )
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
+from rsmq.operations.plain import parse_fields, parse_scores
 from rsmq.wire.keys import TARGET_FIELD, copied_key
 
 #: The largest number of messages of a page, and about how many bytes it may have.
@@ -34,8 +35,8 @@ FIRST_PAGE_SIZE = 16
 #: Seconds between two polls of a source that Redis can't wait for.
 POLL_SECONDS = 0.1
 
-#: The number of keys that SCAN examines in a step.
-SCAN_COUNT = 1000
+#: Seconds within which a server answers after a command has blocked.
+_REPLY_SECONDS = 5.0
 
 
 def next_page_size(page_size: int, number: int, size: int) -> int:
@@ -180,9 +181,8 @@ class KeyedSource(ABC):
 
     def count(self, place: Place) -> int:
         """Return the number of messages in a place."""
-        raw = self.server.raw
         is_list = place.shape in {"left", "right"}
-        return int(raw.llen(place.key) if is_list else raw.zcard(place.key))
+        return int(self.server.call("LLEN" if is_list else "ZCARD", place.key))
 
     def newest_first(self, queue: str) -> Iterator[list[Item]]:
         """See ``Source``."""
@@ -210,16 +210,15 @@ class KeyedSource(ABC):
     def _read_page(self, place: Place, start: int, limit: int) -> list[Element]:
         """Return a page of a place; positions count from the end where consumers receive."""
         end = start + self.page_size(limit) - 1
-        raw = self.server.raw
+        call = self.server.call
         if place.shape in {"sorted", "queue"}:
-            found = [
-                Element(member, score)
-                for member, score in raw.zrange(place.key, start, end, withscores=True)
-            ]
+            range = call("ZRANGE", place.key, start, end, "WITHSCORES", parse=parse_scores)
+            found = [Element(member, score) for member, score in range]
         elif place.shape == "left":
-            found = [Element(each) for each in raw.lrange(place.key, start, end)]
+            found = [Element(each) for each in call("LRANGE", place.key, start, end)]
         else:
-            found = [Element(each) for each in raw.lrange(place.key, -end - 1, -start - 1)[::-1]]
+            range = call("LRANGE", place.key, -end - 1, -start - 1)
+            found = [Element(each) for each in range[::-1]]
         self.adjust_page_size(len(found), sum(len(element.raw) for element in found))
         return found
 
@@ -271,7 +270,10 @@ class KeyedSource(ABC):
             side = place.shape.upper()
             try:
                 # Moves an element from one end to the same end: it only waits for one.
-                self.server.raw.blmove(place.key, place.key, seconds, side, side)
+                self.server.call(
+                    "BLMOVE", place.key, place.key, side, side, seconds,
+                    reply_timeout=seconds + _REPLY_SECONDS,
+                )  # fmt: skip
             except ResponseError as error:
                 if "unknown command" not in str(error).lower():
                     raise
@@ -297,14 +299,15 @@ class KeyedSource(ABC):
         key = self.aside_key(queue)
         cursor = 0
         while True:
-            cursor, found = self.server.raw.hscan(key, cursor, count=PAGE_SIZE)
+            cursor, reply = self.server.call("HSCAN", key, cursor, "COUNT", PAGE_SIZE)
+            found = parse_fields(reply)
             found.pop(TARGET_FIELD, None)
             if found:
                 yield sorted(
                     (parse_set_aside(id, value) for id, value in found.items()),
                     key=score_and_id,
                 )
-            if cursor == 0:
+            if int(cursor) == 0:
                 return
 
     def may_have_arrived(self, queue: str) -> Iterator[list[IncomingMessage]]:
@@ -318,4 +321,4 @@ class KeyedSource(ABC):
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[bytes]:
         """Yield the keys that match a pattern, of one type or of any; each at least once."""
-        return iter(self.server.raw.scan_iter(match=pattern, count=SCAN_COUNT, _type=kind))
+        return self.server.scan(pattern, kind)

@@ -52,11 +52,11 @@ class Lists(KeyedSource):
     def look(self, queue: str) -> Found:
         """See ``Source``."""
         key = queue.encode("utf-8", "surrogateescape")
-        kind = self.server.raw.type(key).decode()
+        kind = self.server.call("TYPE", key).decode()
         if kind not in {"list", "none"}:
             raise NotPossible(f"The key {queue!r} is not a list, but a {kind}")
         counts = self.counts(queue)
-        if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
+        if not any(counts.values()) and not self.server.call("EXISTS", self.aside_key(queue)):
             raise SourceNotFound(
                 f"There is no list {queue!r} with messages in it",
                 value=queue,

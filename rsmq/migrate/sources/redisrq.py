@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from redis.exceptions import ResponseError
@@ -15,8 +16,9 @@ from rsmq.errors import SourceNotFound
 from rsmq.migrate.ids_and_scores import make_digest
 from rsmq.migrate.operations import MOVED, Destination, IncomingMessage, Outcomes
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import FIRST_PAGE_SIZE, POLL_SECONDS, SCAN_COUNT, next_page_size
+from rsmq.migrate.sources.base import FIRST_PAGE_SIZE, POLL_SECONDS, next_page_size
 from rsmq.migrate.sources.item import Element, Found, Item, ItemState
+from rsmq.operations.operation import RetryClass
 
 #: The module's name for its type of key.
 _TYPE = "RELIABLEQ"
@@ -51,13 +53,11 @@ class RedisRQ:
 
     def queues(self) -> list[str]:
         """Return all keys of the module's type."""
-        raw = self.server.raw
+        server = self.server
         try:
-            found = set(raw.scan_iter(count=SCAN_COUNT, _type=_TYPE))
+            found = set(server.scan(kind=_TYPE))
         except ResponseError:  # Redis before 6.0
-            found = {
-                key for key in raw.scan_iter(count=SCAN_COUNT) if raw.type(key) == _TYPE.encode()
-            }
+            found = {key for key in server.scan() if server.call("TYPE", key) == _TYPE.encode()}
         return sorted(key.decode("utf-8", "surrogateescape") for key in found)
 
     def look(self, queue: str) -> Found:
@@ -87,9 +87,9 @@ class RedisRQ:
     ) -> tuple[Any, list[Item]]:
         """See ``Source``. The messages that it returns are popped or recovered already."""
         key = _key(queue)
-        raw = self.server.raw
+        call = partial(self.server.call, retry=RetryClass.ONCE)  # a later step recovers messages
         if state == "ready":
-            popped = raw.execute_command("RQ.POP", "COUNT", min(self._page_size, number), key) or []
+            popped = call("RQ.POP", "COUNT", min(self._page_size, number), key, key=key) or []
             self._adjust_page_size([body for _, _, body in popped])
             return queue, [self._item(queue, [id, body]) for _, id, body in popped]
         if state == "in_flight":
@@ -99,7 +99,7 @@ class RedisRQ:
             }
             if not pending_items:
                 return queue, []
-            recovered = raw.execute_command("RQ.RECOVER", key, len(pending_items), _IDLE_MS) or []
+            recovered = call("RQ.RECOVER", key, len(pending_items), _IDLE_MS) or []
             return queue, [
                 pending_items.get(id) or self._item(queue, [id, body]) for id, body in recovered
             ]
@@ -141,11 +141,11 @@ class RedisRQ:
         """See ``Source``. Acknowledges the messages."""
         ids = [self._unacknowledged.pop(each.digest) for each in arrived]
         if ids:
-            self.server.raw.execute_command("RQ.ACK", _key(queue), *ids)
+            self.server.call("RQ.ACK", _key(queue), *ids)
 
     def _info(self, queue: str) -> tuple[int, int]:
         try:
-            reply = self.server.raw.execute_command("RQ.INFO", _key(queue))
+            reply = self.server.call("RQ.INFO", _key(queue))
         except ResponseError as error:
             if "WRONGTYPE" in str(error) or "unknown command" in str(error).lower():
                 raise
@@ -159,7 +159,7 @@ class RedisRQ:
 
     def _inspect(self, queue: str, start: int, number: int, *, pending: bool) -> list[Item]:
         which = ("PENDING",) if pending else ()
-        found = self.server.raw.execute_command("RQ.INSPECT", _key(queue), *which, start, number)
+        found = self.server.call("RQ.INSPECT", _key(queue), *which, start, number)
         self._adjust_page_size([entry[1] for entry in found])
         return [self._item(queue, entry) for entry in found]
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from rsmq.errors import SourceNotFound
 from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import Element, Found, Item, Place
+from rsmq.operations.plain import parse_fields
 
 _TOPIC = re.compile(rb"rfq:(.+):(?:backlog|nextlog)", re.DOTALL)
 
@@ -52,7 +53,7 @@ class RFQ(KeyedSource):
     def look(self, queue: str) -> Found:
         """See ``Source``."""
         counts = self.counts(queue)
-        if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
+        if not any(counts.values()) and not self.server.call("EXISTS", self.aside_key(queue)):
             raise SourceNotFound(
                 f"There is no message in the rfq topic {queue!r}",
                 value=queue,
@@ -71,9 +72,8 @@ class RFQ(KeyedSource):
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
         """See ``KeyedSource``."""
         prefix = f"rfq:{queue}:message:".encode("utf-8", "surrogateescape")
-        hashes = self.server.pipelined(
-            lambda pipeline, element: pipeline.hgetall(prefix + element.raw), elements
-        )
+        replies = self.server.pipelined([("HGETALL", prefix + each.raw) for each in elements])
+        hashes = [parse_fields(reply) for reply in replies]
         self.adjust_page_size(
             len(elements), sum(len(v) for found in hashes for v in found.values())
         )

@@ -78,7 +78,7 @@ class Rqueue(KeyedSource):
         """See ``Source``."""
         counts = self.counts(queue)
         config = self._keys.read_config(queue)
-        has_messages = any(counts.values()) or self.server.raw.exists(self.aside_key(queue))
+        has_messages = any(counts.values()) or self.server.call("EXISTS", self.aside_key(queue))
         if not has_messages and config is None:
             raise SourceNotFound(
                 f"There is no Rqueue queue {queue!r}, nor a dead-letter queue of this name",
@@ -170,7 +170,7 @@ class Rqueue(KeyedSource):
             own = message and message.get("queueName")
             name = own.encode("utf-8", "surrogatepass") if isinstance(own, str) else queue_name
             keys += metadata_keys(name, _encode_id(message) if message else b"")
-        texts = iter(self.server.raw.mget(keys) if keys else ())
+        texts = iter(self.server.call("MGET", *keys) if keys else ())
         return [
             parse_object(text) or _of_message(parse_object(text_of_2_0), message) or {}
             for message, text, text_of_2_0 in zip(messages, texts, texts, strict=True)

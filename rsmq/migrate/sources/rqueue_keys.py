@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import SCAN_COUNT
 from rsmq.migrate.sources.item import STATES, ItemState, Place
 from rsmq.wire.keys import escape_pattern
 from rsmq.wire.names import encode_name, is_encodable
@@ -102,7 +101,7 @@ class RqueueKeys:
         """Return the stored configuration of a queue; None if there is none."""
         name = encode_name(queue)
         prefix = self._config_prefix
-        texts = self._server.raw.mget([prefix + name, prefix + b"{" + name + b"}"])
+        texts = self._server.call("MGET", prefix + name, prefix + b"{" + name + b"}")
         values = next((found for text in texts if (found := parse_object(text)) is not None), None)
         return None if values is None else _parse_config(values)
 
@@ -143,7 +142,7 @@ class RqueueKeys:
 
     def filter_existing(self, places: list[Place]) -> list[Place]:
         """Return the places whose keys exist and have their type."""
-        kinds = self._server.pipelined(lambda pipeline, place: pipeline.type(place.key), places)
+        kinds = self._server.pipelined([("TYPE", place.key) for place in places])
         return [
             place
             for place, kind in zip(places, kinds, strict=True)
@@ -164,13 +163,13 @@ class RqueueKeys:
 
     def _is_oldest_at_left(self, key: bytes) -> bool:
         left, right = (
-            (parse_object(self._server.raw.lindex(key, at)) or {}).get("reEnqueuedAt")
+            (parse_object(self._server.call("LINDEX", key, at)) or {}).get("reEnqueuedAt")
             for at in (0, -1)
         )
         return isinstance(left, int) and isinstance(right, int) and left < right
 
     def _is_first_layout(self) -> bool:
-        version: bytes = self._server.raw.get(_VERSION) or b""
+        version: bytes = self._server.call("GET", _VERSION) or b""
         return bool(self._first_layout) and version.strip(b'"') == b"1"
 
     def _read_configs(self) -> dict[str, QueueConfig]:
@@ -178,7 +177,7 @@ class RqueueKeys:
         if self._configs is None:
             prefix = self._config_prefix
             keys = sorted(set(self._scan(prefix, "string")))
-            texts = self._server.raw.mget(keys) if keys else []
+            texts = self._server.call("MGET", *keys) if keys else []
             self._configs = {
                 _parse_name(key.removeprefix(prefix)): _parse_config(parse_object(text) or {})
                 for key, text in zip(keys, texts, strict=True)
@@ -186,8 +185,7 @@ class RqueueKeys:
         return self._configs
 
     def _scan(self, prefix: bytes, kind: str) -> Iterator[bytes]:
-        pattern = escape_pattern(prefix) + b"*"
-        return iter(self._server.raw.scan_iter(match=pattern, count=SCAN_COUNT, _type=kind))
+        return self._server.scan(escape_pattern(prefix) + b"*", kind)
 
 
 def metadata_keys(queue: bytes, id: bytes) -> tuple[bytes, bytes]:

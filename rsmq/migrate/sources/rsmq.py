@@ -13,6 +13,7 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
+from rsmq.operations.plain import parse_scores
 from rsmq.wire.fields import (
     ATTRIBUTE_FIELDS,
     DEAD_LETTER_QUEUE,
@@ -75,28 +76,24 @@ class RsmqQueues(KeyedSource):
 
     def queues(self) -> list[str]:
         """Return all queues that are listed or have keys, if they have their attributes."""
-        raw = self.server.raw
-        found = set(raw.smembers(self._keys.index))
+        found = set(self.server.call("SMEMBERS", self._keys.index))
         for key in self.scan(self._keys.hash_pattern, "hash"):
             name = self._keys.name_of_hash(key)
             if name:
                 found.add(name)
         names = sorted(decode_name(name) for name in found)
         # Other systems may have keys of another type under these names.
-        kinds = self.server.pipelined(
-            lambda pipeline, name: pipeline.type(self._keys.hash(name)), names
-        )
+        kinds = self.server.pipelined([("TYPE", self._keys.hash(name)) for name in names])
         names = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
         attributes = self.server.pipelined(
-            lambda pipeline, name: pipeline.hmget(self._keys.hash(name), "vt", "delay", "maxsize"),
-            names,
+            [("HMGET", self._keys.hash(name), "vt", "delay", "maxsize") for name in names]
         )
         return [name for name, stored in zip(names, attributes, strict=True) if None not in stored]
 
     def look(self, queue: str) -> Found:
         """See ``Source``."""
         stored = self._read_attributes(queue)
-        if stored is None and self.server.raw.exists(self.aside_key(queue)):
+        if stored is None and self.server.call("EXISTS", self.aside_key(queue)):
             return Found(queue, dict.fromkeys(STATES, 0))
         if stored is None:
             raise SourceNotFound(
@@ -126,7 +123,7 @@ class RsmqQueues(KeyedSource):
         )
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
-        values = self.server.raw.hmget(self._keys.hash(queue), ATTRIBUTE_FIELDS)
+        values = self.server.call("HMGET", self._keys.hash(queue), *ATTRIBUTE_FIELDS)
         stored = dict(zip(ATTRIBUTE_FIELDS, values, strict=True))
         if None in (stored["vt"], stored["delay"], stored["maxsize"]):
             return None
@@ -155,8 +152,8 @@ class RsmqQueues(KeyedSource):
         counts = dict.fromkeys(STATES, 0)
         (place,) = self.places(queue)
         now_ms = self.server.now_us() // 1000
-        counts["ready"] = int(self.server.raw.zcount(place.key, "-inf", now_ms))
-        counts["delayed"] = max(0, int(self.server.raw.zcard(place.key)) - counts["ready"])
+        counts["ready"] = int(self.server.call("ZCOUNT", place.key, "-inf", now_ms))
+        counts["delayed"] = max(0, int(self.server.call("ZCARD", place.key)) - counts["ready"])
         return counts
 
     def places(self, queue: str) -> list[Place]:
@@ -172,9 +169,10 @@ class RsmqQueues(KeyedSource):
             return None, []
         now_ms = self.server.now_us() // 1000
         low, high = ("-inf", now_ms) if state == "ready" else (f"({now_ms}", "+inf")
-        found = self.server.raw.zrangebyscore(
-            place.key, low, high, start=skip, num=self.page_size(number), withscores=True
-        )
+        found = self.server.call(
+            "ZRANGEBYSCORE", place.key, low, high, "WITHSCORES", "LIMIT", skip,
+            self.page_size(number), parse=parse_scores,
+        )  # fmt: skip
         elements = [Element(member, score) for member, score in found]
         return place, self.items(queue, place, elements)
 
@@ -198,7 +196,7 @@ class RsmqQueues(KeyedSource):
             for each in elements
             for field in (each.raw, *(each.raw + suffix for suffix in MESSAGE_SUFFIXES))
         ]
-        stored = self.server.raw.hmget(place.hash, fields) if fields else []
+        stored = self.server.call("HMGET", place.hash, *fields) if fields else []
         self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
         now_ms = self.server.now_us() // 1000
         return [
