@@ -6,11 +6,8 @@ import itertools
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from rsmq import RSMQ
-from rsmq.transport.plain_clients import open_redis
 from rsmq.worker import Worker
 from tests.proxy import Proxy
 
@@ -97,17 +94,6 @@ def test_addresses_are_changed_by_the_url(cli, group, mapped):
     before = proxy.scripts
     assert cli("--url", url, "--ns", group[1], "send", "q", "hello").code == 0
     assert proxy.scripts > before
-
-
-def test_plain_clients_change_addresses_as_the_url_says(mapped):
-    proxy, url = mapped
-    with open_redis(url, Retry(NoBackoff(), 0)) as client:
-        if isinstance(client, redis.RedisCluster):
-            ports = {node.port for node in client.get_nodes()}
-        else:
-            client.ping()
-            ports = {each.port for each in client.connection_pool._available_connections}
-    assert proxy.port in ports
 
 
 def test_wrong_address_remap_is_refused(cli):

@@ -31,6 +31,7 @@ from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message, MessageCounts, State
+from rsmq.operations.plain import parse_info, plain_command
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
@@ -104,15 +105,9 @@ def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], An
 @click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
-    from redis.backoff import NoBackoff  # noqa: PLC0415 - only here
-    from redis.retry import Retry  # noqa: PLC0415 - only here
-
-    from rsmq.transport.plain_clients import open_redis  # noqa: PLC0415 - only here
-
-    with call.open() as rsmq:  # the url is checked here
-        rsmq.list_queues()
-    with open_redis(call.location.url, Retry(NoBackoff(), 0)) as redis:
-        found = redis.info("server").get("redis_version", "?")
+    with call.open() as rsmq:
+        command = plain_command("INFO", "server", key=rsmq.namespace.queues, parse=parse_info)
+        found = rsmq.run(command).get("redis_version", "?")
     call.out.result(
         {"rsmq": __version__, "redis": found}, [f"rsmq {__version__}", f"redis {found}"]
     )
