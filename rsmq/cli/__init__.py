@@ -38,8 +38,9 @@ def run_worker(arguments: Sequence[str] | None = None) -> int:
 def run_pipeline(arguments: Sequence[str] | None = None) -> int:
     """Run the program ``rsmq-pipeline``; see ``main``."""
     with _exit_on_interrupt():
-        from rsmq.cli.commands.pipeline import main as run  # noqa: PLC0415 - takes time
-    return run(arguments)
+        from rsmq.cli.app.program import run  # noqa: PLC0415 - takes time
+        from rsmq.cli.commands.pipeline import pipeline  # noqa: PLC0415 - as above
+    return run(pipeline, "rsmq-pipeline", arguments)
 
 
 @contextmanager

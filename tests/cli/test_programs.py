@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import os
 import sys
 
+import click
 import pytest
 
 from rsmq.cli.app.output import format_table
@@ -83,39 +86,45 @@ def test_worker_gets_its_arguments_and_the_location(cli, rsmq, raw, ns):
     assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").stderr
 
 
-def test_wrong_usage_of_a_program_has_exit_code_2(cli, spark):
-    assert cli("worker", "--no-such-option").code == 2
-    with pytest.raises(SystemExit) as result:
-        cli("pipeline", "--no-such-option")
-    assert result.value.code == 2
+@pytest.mark.parametrize("name", ["worker", "pipeline", "pipeline report"])
+def test_wrong_usage_of_a_program_has_exit_code_2(cli, name):
+    result = cli(*name.split(), "--no-such-option")
+    assert result.code == 2
+    assert result.error.startswith("No such option")
+    assert result.error.endswith(f"See rsmq {name} --help.")
 
 
-def test_pipeline_gets_the_location_without_its_password(cli, spark, monkeypatch):
-    passed = {}
+@pytest.fixture
+def passed(spark, monkeypatch):
+    """The place that a job gets, which ends before it connects."""
+    from rsmq.spark.pipelines.queues import Queues
 
-    def run(_call, args):
-        passed.update(vars(args))
-        return 0
+    found = {}
 
-    monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
+    def reach(queues):
+        found.clear()
+        found.update(dataclasses.asdict(queues))
+        raise click.exceptions.Exit(0)
+
+    monkeypatch.setattr(Queues, "reach", reach)
+    return found
+
+
+def test_pipeline_gets_the_location_without_its_password(cli, passed):
     url = "redis://user:ge%3Aheim@127.0.0.1:6379/3?protocol=3"
-    assert cli("--url", url, "--json", "--any-names", "pipeline", "report", "q").code == 0
-
-    assert passed["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
-    assert os.environ.pop(passed["password_env"]) == "ge:heim"
-    assert (passed["json"], passed["any_names"], passed["queues"]) == (True, True, ["q"])
+    for arguments in (
+        ("--url", url, "--any-names", "pipeline", "report", "q"),
+        ("pipeline", "report", "q", "--url", url, "--any-names"),
+    ):
+        assert cli(*arguments).code == 0
+        assert passed["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
+        assert os.environ.pop(passed["password_env"]) == "ge:heim"
+        assert not passed["strict_names"]
     cli("pipeline", "report", "--ns", "given")
     assert passed["ns"] == "given"
 
 
-def test_pipeline_gets_the_password_of_sentinels_by_the_environment(cli, spark, monkeypatch):
-    passed = {}
-
-    def run(_call, args):
-        passed.update(vars(args))
-        return 0
-
-    monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
+def test_pipeline_gets_the_password_of_sentinels_by_the_environment(cli, passed):
     url = "redis+sentinel://:x@h:1,h:2/my/0?sentinel_password=y%40&protocol=3"
     assert cli("--url", url, "pipeline", "report", "q").code == 0
 
@@ -127,14 +136,7 @@ def test_pipeline_gets_the_password_of_sentinels_by_the_environment(cli, spark, 
     assert (passed["sentinel_password_env"], passed["sentinel_password_file"]) == (None, "f")
 
 
-def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
-    passed = {}
-
-    def run(_call, args):
-        passed.update(vars(args))
-        return 0
-
-    monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
+def test_pipeline_gets_the_location_of_a_set_of_cells(cli, passed, monkeypatch):
     urls = ["--url", "redis://:x@127.0.0.1:6379/0", "--url", "redis://:x@127.0.0.1:6380/0"]
     assert cli(*urls, "--cells", "2", "pipeline", "report").code == 0
     assert passed["url"] == "redis://127.0.0.1:6379/0 redis://127.0.0.1:6380/0"
@@ -142,6 +144,7 @@ def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
 
     assert cli("pipeline", "report", *urls, "--cells", "3").code == 0
     assert (passed["url"].count("redis://"), passed["cells"]) == (2, 3)
+    assert os.environ.pop(passed["password_env"]) == "x"
     monkeypatch.setenv("RSMQ_CELLS", "4")
     cli("pipeline", "report")
     assert passed["cells"] == 4
@@ -152,9 +155,49 @@ def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
     assert "have different passwords" in cli(*urls, "--cells", "2", "pipeline", "report").error
 
 
+def test_a_place_with_a_prefix_is_that_of_its_options(cli, spark, monkeypatch):
+    from rsmq.spark.pipelines.queues import Queues
+
+    places = []
+    monkeypatch.setattr(Queues, "reach", lambda queues: places.extend([queues]))
+    monkeypatch.setattr(Queues, "require", lambda *_: None)
+    session = importlib.import_module("rsmq.spark.pipelines.session")
+    monkeypatch.setattr(session, "check_environment", lambda _: sys.exit(9))
+
+    def run(*arguments):
+        places.clear()
+        with pytest.raises(SystemExit):
+            cli("pipeline", *arguments)
+        return places
+
+    monkeypatch.setenv("RSMQ_CELLS", "4")
+    source, target = run(
+        "migrate", "--from-url", "redis://a/0", "--from-ns", "old", "--to-url", "redis://b/0",
+        "--to-url", "redis://c/0", "--to-cells", "2", "--to-password-env", "P", "--to-any-names",
+    )  # fmt: skip
+    assert source == Queues("redis://a/0", "old")
+    assert target == Queues(
+        "redis://b/0 redis://c/0", cells=2, password_env="P", strict_names=False
+    )
+    arguments = ("transform", "q", "json:loads", "--to", "r", "--checkpoint", "c")
+    own, target = run(*arguments, "--to-ns", "other")
+    assert own.cells == 4
+    assert target == dataclasses.replace(own, ns="other")
+    own, target = run(*arguments, "--to-ns", "{shop.0.fjs}")
+    assert target == dataclasses.replace(own, ns="{shop.0.fjs}", cells=None)
+
+
 def test_missing_queue_of_the_pipeline_has_its_exit_code(cli, spark):
     assert cli("pipeline", "report", "none").code == 3
-    assert "--from-url and --to-url" in cli("--ns", "x", "pipeline", "migrate").error
+
+
+def test_a_migration_with_one_place_is_refused(cli, spark):
+    places = ("--from-url", "redis://a/0", "--to-url", "redis://b/0")
+    for arguments in (
+        ("--ns", "x", "pipeline", "migrate", *places),
+        ("pipeline", "migrate", *places, "--profile", "x"),
+    ):
+        assert "--from-url and --to-url" in cli(*arguments).error
 
 
 def test_a_missing_extra_is_one_line(cli, monkeypatch):

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from rsmq.cli import run_pipeline
 from rsmq.cli.commands import pipeline_errors
-from rsmq.cli.commands.pipeline import main
 from rsmq.cli.commands.pipeline_errors import describe_job_error, extract_cause
 from rsmq.spark import InvalidOption, pipelines
 from rsmq.spark.pipelines.queues import refuse_loop
@@ -78,7 +78,7 @@ def command(env, monkeypatch, tmp_path):
     monkeypatch.setattr(pipelines, "session", lambda *_: pytest.fail("Spark was started"))
 
     def run(*arguments):
-        return main([*arguments, "--url", env.redis.url, "--ns", env.ns])
+        return run_pipeline([*arguments, "--url", env.redis.url, "--ns", env.ns])
 
     return run
 
@@ -138,10 +138,8 @@ def test_master_that_answers_is_used(command, monkeypatch):
 
 @pytest.mark.parametrize("text", ["0", "-1", "many"])
 def test_a_batch_has_a_message(command, capfd, text):
-    with pytest.raises(SystemExit) as end:
-        command("drain", "q", "--path", "p", "--batch", text)
-    assert end.value.code == 2
-    assert "argument --batch" in capfd.readouterr().err
+    assert command("drain", "q", "--path", "p", "--batch", text) == 2
+    assert "Invalid value for '--batch'" in capfd.readouterr().err
 
 
 class FakeSession:

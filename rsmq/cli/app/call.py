@@ -355,11 +355,6 @@ class Call:
             if self.as_json and results:
                 self.out.result(results, ())
 
-    def with_options(self, **options: Any) -> Call:
-        """Return a call with more options. Options that are None, False or empty are left out."""
-        added = {name: value for name, value in options.items() if value}
-        return Call({**self.options, **added}, self.default_url)
-
 
 def _refuse_cells(values: Configured) -> Failed:
     """Return the error of a command that works on one namespace only."""

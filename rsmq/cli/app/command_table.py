@@ -140,9 +140,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.push:push", "Push the messages of a queue to a URL until stopped."
         ),
         "worker": Entry("rsmq.cli.commands.worker:worker", "Run a worker until it is stopped."),
-        "pipeline": Entry(
-            "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline does."
-        ),
+        "pipeline": Entry("rsmq.cli.commands.pipeline:pipeline", "Run a job on queues with Spark."),
         "completion": Entry(
             "rsmq.cli.commands.completion:completion", "Print the completion script of a shell."
         ),

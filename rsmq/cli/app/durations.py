@@ -4,7 +4,6 @@ Durations on the command line: seconds, or numbers with units.
 
 from __future__ import annotations
 
-import argparse
 import re
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -34,11 +33,3 @@ def parse_duration(text: str) -> float:
         seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     seconds = round(seconds, 6)
     return int(seconds) if seconds.is_integer() else seconds
-
-
-def duration_argument(text: str) -> float:
-    """Parse a duration for argparse."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

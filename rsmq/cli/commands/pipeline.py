@@ -1,26 +1,29 @@
 """
-``rsmq-pipeline`` and ``rsmq pipeline``: the jobs of ``rsmq.spark.pipelines`` as commands.
+The command group pipeline: the jobs of ``rsmq.spark.pipelines``.
 
-It needs the extra ``spark`` alone: no click and no rich.
+``rsmq-pipeline`` is this group as a program, and spark-submit runs this file. It needs the extra
+``spark`` when a job runs.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import Decorator, Group, command, queue_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_cell, format_table
-from rsmq.cli.app.run import run_program
-from rsmq.cli.commands.pipeline_arguments import make_parser
+from rsmq.cli.app.program import run
 from rsmq.cli.commands.pipeline_errors import (
     configure_logging,
     describe_job_error,
@@ -29,113 +32,335 @@ from rsmq.cli.commands.pipeline_errors import (
     hide_output_of_spark,
     is_of_spark,
 )
+from rsmq.cli.commands.pipeline_place import other_queues, own_queues, place_options
 from rsmq.errors import InvalidOption
 from rsmq.printable import escape_unprintable, format_count
-from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback
-    from rsmq.spark.pipelines.queues import Queues
 
-#: The environment variable that passes the password of a URL to the processes of Spark.
-PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
-#: The same for the password of the Sentinels.
-SENTINEL_PASSWORD_VARIABLE = "RSMQ_PIPELINE_SENTINEL_PASSWORD"  # noqa: S105 - a name
+_HELP = """
+Run a job on queues with Spark.
 
-_SHARED_HINT = "Pass URLs without one, and --password-env or --password-file: one password for all."
+A job runs on the processors of this machine. On a cluster: spark-submit "$(rsmq-pipeline --file)"
+COMMAND ... It needs the extra spark.
+"""
 
 Job = Callable[["SparkSession", "ProgressCallback"], Any]
 
+pipeline = Group(
+    "pipeline",
+    help=_HELP,
+    examples=[
+        "rsmq pipeline archive orders archive/",
+        "rsmq pipeline report --html report.html",
+    ],
+)
+pipeline = click.version_option(
+    str(Path(__file__)), "--file", message="%(version)s",
+    help="Print the path of the file for spark-submit, and exit.",
+)(pipeline)  # fmt: skip
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """
-    Run ``rsmq-pipeline``.
 
-    Args:
-        arguments: the arguments of the command line; None takes those of the process.
+def _job(name: str, *examples: str) -> Callable[[Callable[..., Job]], Any]:
+    """Return a decorator for a function that checks the options of a job, and returns the job."""
 
-    Returns:
-        The exit code, one of ``rsmq``; 1 also if a migration found differences.
-    """
-    call = Call()
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return run_program(
-        "rsmq-pipeline",
-        lambda: run(call, parse(call, arguments, "rsmq-pipeline")),
-        as_json=lambda: "--json" in arguments,
+    def add(prepare: Callable[..., Job]) -> Any:
+        @click.pass_obj
+        @wraps(prepare)
+        def run_job(call: Call, /, *, master: str | None, verbose: bool, **options: Any) -> int:
+            follow = options.get("follow", False)
+            return _run_job(
+                call, name, lambda: prepare(call, **options),
+                master=master, is_verbose=verbose, follow=follow,
+            )  # fmt: skip
+
+        spark_options: list[click.Parameter] = [
+            click.Option(
+                ["--master"], metavar="URL",
+                help="The URL of the Spark master; local[*,4] by default.",
+            ),
+            click.Option(
+                ["--verbose"], is_flag=True,
+                help="Show all that Spark writes, and traces of errors.",
+            ),
+        ]  # fmt: skip
+        job_command = command(name, *examples, params=spark_options)(run_job)
+        pipeline.add_command(job_command)
+        return job_command
+
+    return add
+
+
+def _split_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _queues_argument(*, required: bool = True) -> Decorator:
+    """Return an argument that is one name of a queue, or several with commas between."""
+    metavar = "QUEUE,..." if required else "[QUEUE,...]"
+    return queue_argument("queues", type=_split_names, required=required, metavar=metavar)
+
+
+def _checkpoint_option(default: str | None = None) -> Decorator:
+    return click.option(
+        "--checkpoint", required=default is None, metavar="FOLDER",
+        help="The folder in which Spark stores the progress of this job"
+        + (f"; {default} by default." if default else "."),
+    )  # fmt: skip
+
+
+def _follow_option() -> Decorator:
+    return click.option(
+        "--follow", is_flag=True, help="Continue with new messages until it is stopped."
     )
 
 
-def parse(call: Call, arguments: Sequence[str], name: str) -> argparse.Namespace:
-    """
-    Parse the arguments; wrong ones end the process with a usage text and code 2.
+def _batch_option() -> Decorator:
+    return click.option(
+        "--batch", type=click.IntRange(1), default=100_000, show_default=True, metavar="N",
+        help="The most messages of a batch.",
+    )  # fmt: skip
 
-    Args:
-        call: the options, the environment and the profile; ``arguments`` have precedence.
-        arguments: the arguments of the command line.
-        name: the name of the program in the usage text.
+
+def _create_option() -> Decorator:
+    return click.option("--create", is_flag=True, help="Create missing queues.")
+
+
+@_job("archive", "rsmq pipeline archive orders,mail archive/ --follow")
+@_queues_argument()
+@click.argument("path")
+@_follow_option()
+@click.option("--keep", is_flag=True, help="Copy the messages, and do not change the queues.")
+@click.option("--text", is_flag=True, help="Store messages as text instead of bytes.")
+@_checkpoint_option("_checkpoint in PATH")
+@_batch_option()
+@place_options()
+def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> Job:
     """
-    is_migration = list(arguments[:1]) == ["migrate"]
-    if is_migration and {"url", "ns", "cells", "profile"} & call.options.keys():
+    Move messages to Parquet files, one folder for each day.
+
+    PATH is the folder of the archive; each run adds files.
+    """
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    source = own_queues(call, options)
+    source.require(queues)
+    return lambda spark, tell: pipelines.archive(spark, source, queues, path, **options, tell=tell)
+
+
+@_job("replay", "rsmq pipeline replay archive/ --date 2026-01-31 --queue again --create")
+@click.argument("path")
+@click.option(
+    "--queue", metavar="QUEUE",
+    help="The target queue; by default that of the column queue of each row.",
+)  # fmt: skip
+@click.option(
+    "--kind", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True,
+    help="The format of the files.",
+)  # fmt: skip
+@click.option("--date", metavar="DAY", help="Only this day of an archive, as in 2026-01-31.")
+@click.option("--where", metavar="SQL", help="Only the rows for which this SQL expression is true.")
+@click.option("--restore", is_flag=True, help="Keep ids, times and counters.")
+@_create_option()
+@click.option("--write-id", metavar="NAME", help="A replay with the same name is done only once.")
+@place_options()
+def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **options: Any) -> Job:
+    """
+    Send the messages of files, in order, all or none.
+
+    PATH is an archive, or other Parquet or JSON files.
+    """
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    _require_files(path)
+    target = own_queues(call, options)
+    target.require([queue] if queue is not None and not create else [])
+    return lambda spark, tell: pipelines.replay(
+        spark, path, target, queue, create=create, **options, tell=tell
+    )
+
+
+@_job(
+    "migrate",
+    "rsmq pipeline migrate --from-url redis://old:6379/0 --to-url redis://new:6379/0",
+)
+@click.option(
+    "--queues", type=_split_names, metavar="QUEUE,...",
+    help="Names, separated by commas; all queues by default.",
+)  # fmt: skip
+@place_options("from-")
+@place_options("to-")
+def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
+    """Copy queues with ids, times and counters, and verify the copy."""
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    if {"url", "ns", "cells", "profile"} & call.options.keys():
         raise Failed("A migration has two places: give --from-url and --to-url.")
-    args = make_parser(name).parse_args(arguments)
-    args.json = args.json or call.as_json
-    for option in ("url", "from_url", "to_url"):
-        if urls := getattr(args, option, None):
-            setattr(args, option, " ".join(urls))
-    if not is_migration:
-        _add_location(call, args)
-    return args
+    source, target = other_queues("from_", options), other_queues("to_", options)
+    source.require(queues or [])
+    return lambda spark, tell: pipelines.migrate(spark, source, target, queues, tell=tell)
 
 
-def run(call: Call, args: argparse.Namespace) -> int:
+@_job("transform", "rsmq pipeline transform orders shop:clean --to clean --checkpoint progress")
+@_queues_argument()
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.option(
+    "--to", metavar="QUEUE",
+    help="The target queue; by default that of the column queue of each row.",
+)  # fmt: skip
+@_create_option()
+@click.option("--binary", is_flag=True, help="Pass messages as bytes instead of text.")
+@_follow_option()
+@_checkpoint_option()
+@_batch_option()
+@place_options()
+@place_options("to-", default="that of the source")
+def transform(
+    call: Call, /, *, queues: list[str], function: str, to: str | None, create: bool,
+    **options: Any,
+) -> Job:  # fmt: skip
     """
-    Run a job.
+    Send the results of a function on messages, exactly once.
+
+    FUNCTION of MODULE returns a DataFrame for a DataFrame.
+    """
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
+
+    try:
+        loaded = load_function(function)
+    except InvalidOption as error:
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" not in str(error.__cause__):
+            raise
+        loaded = None  # the module needs the session, as for a UDF with the name of a type
+
+    def call_function(frame: Any) -> Any:
+        return (loaded or load_function(function))(frame)
+
+    is_verbose = click.get_current_context().params["verbose"]
+    guarded = guard_function(call_function, function, is_verbose=is_verbose)
+    source = own_queues(call, options)
+    target = other_queues("to_", options, source)
+    source.require(queues)
+    target.require([to] if to is not None and not create else [])
+    refuse_loop(source, queues, target, to)
+    return lambda spark, tell: pipelines.transform(
+        spark, source, queues, target, to, guarded, create=create, **options, tell=tell
+    )
+
+
+@_job(
+    "redrive",
+    "rsmq pipeline redrive orders-dead --to \"'orders'\" --otherwise rest --checkpoint progress",
+)
+@queue_argument("dead_letter_queue")
+@click.option(
+    "--to", required=True, metavar="SQL",
+    help="An SQL expression over queue, id, message, sent ... that returns a queue name.",
+)  # fmt: skip
+@click.option(
+    "--otherwise", required=True, metavar="QUEUE",
+    help="The queue for messages for which --to returns NULL or no existing queue.",
+)  # fmt: skip
+@_checkpoint_option()
+@_batch_option()
+@place_options()
+def redrive(
+    call: Call, /, *, dead_letter_queue: str, to: str, otherwise: str, **options: Any
+) -> Job:
+    """Send dead letters to queues that an SQL expression chooses."""
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
+
+    queues = own_queues(call, options)
+    queues.require([dead_letter_queue, otherwise])
+    refuse_loop(queues, dead_letter_queue, queues, otherwise, option="otherwise")
+    return lambda spark, tell: pipelines.redrive(
+        spark, queues, dead_letter_queue, to, otherwise, **options, tell=tell
+    )
+
+
+@_job("report", "rsmq pipeline report orders --html report.html")
+@_queues_argument(required=False)
+@click.option("--path", metavar="FOLDER", help="The folder for Parquet and PNG files.")
+@click.option("--html", metavar="FILE", help="The file for one HTML page with tables and plots.")
+@place_options()
+def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
+    """Report the contents of queues, and change nothing."""
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    place = own_queues(call, options)
+    place.require(queues or [])
+    return lambda spark, tell: pipelines.report(spark, place, queues, **options, tell=tell)
+
+
+@_job("drain", "rsmq pipeline drain orders --path drained/ --kind json")
+@_queues_argument()
+@click.option("--path", metavar="FOLDER", help="The folder for the files.")
+@click.option(
+    "--kind", type=click.Choice(["json", "csv", "parquet", "text", "none"]), default="json",
+    show_default=True,
+    help="The format of the files; none removes the messages without writing them.",
+)  # fmt: skip
+@_checkpoint_option("_checkpoint in the folder")
+@_batch_option()
+@place_options()
+def drain(call: Call, /, *, queues: list[str], path: str | None, **options: Any) -> Job:
+    """Remove all visible messages, into files or for good."""
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    source = own_queues(call, options)
+    source.require(queues)
+    return lambda spark, tell: pipelines.drain(spark, source, queues, path, **options, tell=tell)
+
+
+def _run_job(
+    call: Call, name: str, prepare: Callable[[], Job], *, master: str | None, is_verbose: bool,
+    follow: bool,
+) -> int:  # fmt: skip
+    """
+    Run a job, and return the exit code: 1 also if a migration has found differences.
 
     Args:
-        args: the parsed arguments.
-
-    Returns:
-        The exit code.
+        prepare: checks the options, and returns the job.
+        master: the URL of the Spark master; None is this machine.
+        is_verbose: whether to show all that Spark writes.
+        follow: whether the job continues until a signal stops it.
 
     Raises:
         Failed: the job failed on Spark.
         MissingExtra: the extra ``spark`` is not installed.
     """
-    _require_spark()
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.session import check_environment  # noqa: PLC0415 - as above
 
-    out = call.with_options(json=args.json).out
-    configure_logging(is_verbose=args.verbose)
+    configure_logging(is_verbose=is_verbose)
     spark = None
     with end_by_sigterm() as is_terminated:
         try:
             # Before Spark starts, which takes seconds: wrong arguments raise here.
-            job = _JOBS[args.command](args)
-            check_environment(args.master)
-            with hide_output_of_spark(is_verbose=args.verbose):
-                spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
-            result = job(spark, lambda progress: _write_progress(out, progress))
+            job = prepare()
+            check_environment(master)
+            with hide_output_of_spark(is_verbose=is_verbose):
+                spark = pipelines.session(f"rsmq-pipeline {name}", master)
+            result = job(spark, lambda progress: _write_progress(call.out, progress))
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            raise describe_job_error(error, is_verbose=args.verbose) from None
+            raise describe_job_error(error, is_verbose=is_verbose) from None
         finally:
             if spark is not None:
                 with suppress(Exception):  # Spark itself may have ended, by the same signal
                     spark.stop()
     fields = dataclasses.asdict(result)
-    out.result({"result": fields}, format_result(fields))
-    if getattr(args, "follow", False) and not is_terminated.is_set():
+    call.out.result({"result": fields}, format_result(fields))
+    if follow and not is_terminated.is_set():
         return Exit.INTERRUPTED  # such a job ends by a signal
     return Exit.DONE if getattr(result, "verified", True) else Exit.NOT_ALL
-
-
-def _require_spark() -> None:
-    import rsmq.spark  # noqa: F401, PLC0415 - raises MissingExtra
 
 
 def format_result(fields: dict[str, Any]) -> Iterator[str]:
@@ -186,63 +411,6 @@ def _write_progress(out: Output, progress: JobProgress) -> None:
     out.note(", ".join(parts))
 
 
-def _add_location(call: Call, args: argparse.Namespace) -> None:
-    """Add the location of the queues that the arguments of a job leave open."""
-    configured = call.configured_place
-    args.any_names = args.any_names or call.any_names
-    # A namespace with a hash tag is one cell.
-    if args.cells is None and "{" not in (args.ns or ""):
-        args.cells = configured.cells
-    args.ns = args.ns or configured.ns
-    if args.url is None and configured.urls is not None:
-        urls, passwords = zip(*map(split_password, configured.urls), strict=True)
-        urls, sentinel_passwords = zip(*map(split_sentinel_password, urls), strict=True)
-        args.url = " ".join(urls)
-        if len(set(passwords)) > 1 or len(set(sentinel_passwords)) > 1:
-            raise Failed("The URLs of cells have different passwords", hint=_SHARED_HINT)
-        # Not as options, because Spark shows options in its query plans.
-        if passwords[0] is not None and not (args.password_env or args.password_file):
-            os.environ[PASSWORD_VARIABLE] = passwords[0]
-            args.password_env = PASSWORD_VARIABLE
-        if sentinel_passwords[0] is not None and not (
-            args.sentinel_password_env or args.sentinel_password_file
-        ):
-            os.environ[SENTINEL_PASSWORD_VARIABLE] = sentinel_passwords[0]
-            args.sentinel_password_env = SENTINEL_PASSWORD_VARIABLE
-
-
-def _make_queues(
-    args: argparse.Namespace, prefix: str = "", default: Queues | None = None
-) -> Queues:
-    from rsmq.spark.pipelines.queues import Queues  # noqa: PLC0415 - needs the extra
-
-    options = {
-        name: getattr(args, f"{prefix}{name}")
-        for name in (
-            "url",
-            "ns",
-            "cells",
-            "password_env",
-            "password_file",
-            "sentinel_password_env",
-            "sentinel_password_file",
-        )
-    }
-    present = {name: value for name, value in options.items() if value is not None}
-    if default is not None and "url" not in present:
-        if "{" in present.get("ns", ""):  # one cell
-            present.setdefault("cells", None)
-        queues = dataclasses.replace(default, **present)
-    else:
-        queues = Queues(**present, strict_names=not getattr(args, f"{prefix}any_names"))
-    queues.reach()
-    return queues
-
-
-def _require_queues(queues: Queues, names: Iterable[str | None]) -> None:
-    queues.require([name for name in names if name is not None])
-
-
 def _require_files(path: str) -> None:
     """Check that a path exists, if it is one of this machine and not a pattern."""
     is_elsewhere = "://" in path or {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
@@ -251,111 +419,5 @@ def _require_files(path: str) -> None:
     raise Failed(f"{path}: there is no such file or folder", exit=Exit.NOT_ALL, code="file")
 
 
-def _archive(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    source = _make_queues(args)
-    _require_queues(source, args.queues)
-    return lambda spark, callback: pipelines.archive(
-        spark, source, args.queues, args.path, checkpoint=args.checkpoint, follow=args.follow,
-        keep=args.keep, text=args.text, batch=args.batch, tell=callback,
-    )  # fmt: skip
-
-
-def _replay(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    _require_files(args.path)
-    target = _make_queues(args)
-    _require_queues(target, [] if args.create else [args.queue])
-    return lambda spark, callback: pipelines.replay(
-        spark, args.path, target, args.queue, kind=args.kind, date=args.date, where=args.where,
-        restore=args.restore, create=args.create, write_id=args.write_id, tell=callback,
-    )  # fmt: skip
-
-
-def _migrate(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    source, target = _make_queues(args, "from_"), _make_queues(args, "to_")
-    _require_queues(source, args.queues or [])
-    return lambda spark, callback: pipelines.migrate(
-        spark, source, target, args.queues, tell=callback
-    )
-
-
-def _transform(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
-    from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
-
-    try:
-        loaded = load_function(args.function)
-    except InvalidOption as error:
-        if "SESSION_OR_CONTEXT_NOT_EXISTS" not in str(error.__cause__):
-            raise
-        loaded = None  # the module needs the session, as for a UDF with the name of a type
-
-    def function(frame: Any) -> Any:
-        return (loaded or load_function(args.function))(frame)
-
-    source = _make_queues(args)
-    target = _make_queues(args, "to_", source)
-    _require_queues(source, args.queues)
-    _require_queues(target, [] if args.create else [args.to])
-    refuse_loop(source, args.queues, target, args.to)
-    return lambda spark, callback: pipelines.transform(
-        spark, source, args.queues, target, args.to,
-        guard_function(function, args.function, is_verbose=args.verbose),
-        checkpoint=args.checkpoint, follow=args.follow, create=args.create, binary=args.binary,
-        batch=args.batch, tell=callback,
-    )  # fmt: skip
-
-
-def _redrive(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
-
-    queues = _make_queues(args)
-    _require_queues(queues, [args.dead_letter_queue, args.otherwise])
-    refuse_loop(queues, args.dead_letter_queue, queues, args.otherwise, option="otherwise")
-    return lambda spark, callback: pipelines.redrive(
-        spark, queues, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
-        batch=args.batch, tell=callback,
-    )  # fmt: skip
-
-
-def _report(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    queues = _make_queues(args)
-    _require_queues(queues, args.queues or [])
-    return lambda spark, callback: pipelines.report(
-        spark, queues, args.queues, path=args.path, html=args.html, tell=callback
-    )
-
-
-def _drain(args: argparse.Namespace) -> Job:
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    source = _make_queues(args)
-    _require_queues(source, args.queues)
-    return lambda spark, callback: pipelines.drain(
-        spark, source, args.queues, args.path, checkpoint=args.checkpoint, kind=args.kind,
-        batch=args.batch, tell=callback,
-    )  # fmt: skip
-
-
-_JOBS: dict[str, Callable[[argparse.Namespace], Job]] = {
-    "archive": _archive,
-    "replay": _replay,
-    "migrate": _migrate,
-    "transform": _transform,
-    "redrive": _redrive,
-    "report": _report,
-    "drain": _drain,
-}
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(pipeline, "rsmq-pipeline"))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rsmq import Cells
-from rsmq.cli.commands.pipeline import main
+from rsmq.cli import run_pipeline
 from rsmq.spark import pipelines
 from rsmq.wire.cells import cell_of_key, name_of_cell
 from tests.servers import Server, free_port, redis_7
@@ -98,7 +98,7 @@ def run(spark, place, monkeypatch, capsys):
 
     def run(job, *arguments, location=None, code=0):
         location = place.location() if location is None else location
-        assert main([job, *location, "--json", *arguments]) == code
+        assert run_pipeline([job, *location, "--json", *arguments]) == code
         captured = capsys.readouterr()
         if code:
             return captured.err

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from rsmq import RSMQ
-from rsmq.cli.commands import pipeline
-from rsmq.cli.commands.pipeline_arguments import make_parser
+from rsmq.cli import run_pipeline
+from rsmq.cli.app.call import Call
+from rsmq.cli.commands.pipeline import pipeline
 from rsmq.spark import pipelines
 from rsmq.spark.connection_options import CONNECTION_OPTIONS
 from rsmq.spark.read.schema import make_fields
@@ -67,7 +68,7 @@ class SparkPlayer(Player):
                 str(self.folder / each) if re.search(r"\w(/|-checkpoint)$", each) else each
                 for each in shlex.split(line.replace("2026-11-21", today))[1:]
             ]
-            assert pipeline.main(arguments) == 0, line
+            assert run_pipeline(arguments) == 0, line
 
 
 def test_blocks_run_as_pasted(empty_server, spark, tmp_path, monkeypatch):
@@ -103,16 +104,17 @@ def test_blocks_run_as_pasted(empty_server, spark, tmp_path, monkeypatch):
 
 def test_table_of_jobs_is_complete_and_its_commands_parse():
     listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", TEXT, re.MULTILINE)
-    (commands,) = [
-        action.choices for action in make_parser()._actions if getattr(action, "choices", None)
-    ]
+    commands = pipeline.commands
+    shown = [shlex.split(line)[1:] for line in COMMANDS]
 
     assert [name for name, _ in listed] == list(commands)
-    for shown in COMMANDS:
-        make_parser().parse_args(shlex.split(shown)[1:])
-    assert {shlex.split(shown)[1] for shown in COMMANDS} == set(commands)
-    for name, arguments in listed:
-        make_parser().parse_args([name, *shlex.split(arguments.replace("[", "").replace("]", ""))])
+    assert {words[0] for words in shown} == set(commands)
+    of_table = [
+        [name, *shlex.split(arguments.replace("[", "").replace("]", ""))]
+        for name, arguments in listed
+    ]
+    for name, *arguments in (*shown, *of_table):
+        commands[name].make_context(name, arguments, obj=Call())
 
 
 def test_every_option_and_column_is_listed():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rsmq import RSMQ
-from rsmq.cli.commands.pipeline import main
+from rsmq.cli import run_pipeline
 from rsmq.spark import pipelines
 
 
@@ -62,7 +62,7 @@ def run(spark, monkeypatch, capsys):
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
 
     def run(*arguments):
-        assert main([*arguments, "--json"]) == 0
+        assert run_pipeline([*arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out.splitlines()[-1])["result"]
 
     return run

@@ -1,0 +1,142 @@
+"""
+The place of the queues of a job: its options, and the passwords that they do not contain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import Decorator
+from rsmq.cli.app.errors import Failed
+from rsmq.transport.url import split_password, split_sentinel_password
+
+if TYPE_CHECKING:
+    from rsmq.spark.pipelines.queues import Queues
+
+#: The environment variable that passes the password of a URL to the processes of Spark.
+PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
+#: The same for the password of the Sentinels.
+SENTINEL_PASSWORD_VARIABLE = "RSMQ_PIPELINE_SENTINEL_PASSWORD"  # noqa: S105 - a name
+
+_SHARED_HINT = "Pass URLs without one, and --password-env or --password-file: one password for all."
+
+_PASSWORDS = (
+    "password_env", "password_file", "sentinel_password_env", "sentinel_password_file",
+)  # fmt: skip
+
+
+def _password_options(prefix: str = "") -> list[Decorator]:
+    return [
+        click.option(
+            f"--{prefix}{owner}password-{kind}", metavar=kind.upper(), help=f"{holder} that {text}."
+        )
+        for owner, text in (
+            ("", "has the password"),
+            ("sentinel-", "has the password of the Sentinels"),
+        )
+        for kind, holder in (
+            ("env", "The environment variable, in every process,"),
+            ("file", "The file, on every machine,"),
+        )
+    ]
+
+
+def place_options(prefix: str | None = None, *, default: str | None = None) -> Decorator:
+    """
+    Return the options for the server and the namespace of queues.
+
+    Args:
+        prefix: ``from-`` or ``to-``; None leaves the URL, the namespace and the number of cells to
+            the options for every command.
+        default: the place if no URL is given; None requires one.
+    """
+    options = _password_options(prefix or "")
+    if prefix is not None:
+        options = [
+            click.option(
+                f"--{prefix}url", multiple=True, required=default is None, metavar="URL",
+                help="The URL, as in redis://127.0.0.1:6379/0, without a password"
+                + (f"; by default {default}" if default else "")
+                + ". With cells also one URL for each cell, in their order.",
+            ),
+            click.option(
+                f"--{prefix}ns", metavar="NAME", help="The namespace, or the name of the set."
+            ),
+            click.option(
+                f"--{prefix}cells", type=int, metavar="N", help="Act on a set of N cells."
+            ),
+            click.option(
+                f"--{prefix}any-names", is_flag=True,
+                help="Allow queue names that the Node client refuses.",
+            ),
+            *options,
+        ]  # fmt: skip
+
+    def add(function: Callable[..., Any]) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def own_queues(call: Call, options: dict[str, Any]) -> Queues:
+    """
+    Return the queues at the place of the call, and check that their servers answer.
+
+    Args:
+        options: the options of the job; those of passwords are removed.
+    """
+    place = call.configured_place
+    fields = {name: options.pop(name) for name in _PASSWORDS}
+    fields |= {"ns": place.ns, "cells": place.cells, "strict_names": not call.any_names}
+    if place.urls is not None:
+        urls, passwords = zip(*map(split_password, place.urls), strict=True)
+        urls, sentinel_passwords = zip(*map(split_sentinel_password, urls), strict=True)
+        fields["url"] = " ".join(urls)
+        if len(set(passwords)) > 1 or len(set(sentinel_passwords)) > 1:
+            raise Failed("The URLs of cells have different passwords", hint=_SHARED_HINT)
+        # Not as options, because Spark shows options in its query plans.
+        for prefix, password, variable in (
+            ("", passwords[0], PASSWORD_VARIABLE),
+            ("sentinel_", sentinel_passwords[0], SENTINEL_PASSWORD_VARIABLE),
+        ):
+            given = fields[f"{prefix}password_env"] or fields[f"{prefix}password_file"]
+            if password is not None and not given:
+                os.environ[variable] = password
+                fields[f"{prefix}password_env"] = variable
+    return _reach(fields)
+
+
+def other_queues(prefix: str, options: dict[str, Any], default: Queues | None = None) -> Queues:
+    """
+    Return the queues at the place of options with a prefix, and check that their servers answer.
+
+    Args:
+        prefix: ``from_`` or ``to_``.
+        options: the options of the job; those of the place are removed.
+        default: the place if the options have no URL.
+    """
+    fields = {name: options.pop(f"{prefix}{name}") for name in ("url", "ns", "cells", *_PASSWORDS)}
+    fields["url"] = " ".join(fields["url"]) or None
+    fields["strict_names"] = not options.pop(f"{prefix}any_names")
+    if default is not None and fields["url"] is None:
+        is_one_cell = "{" in (fields["ns"] or "")
+        base = dataclasses.asdict(default) | ({"cells": None} if is_one_cell else {})
+        given = {name: value for name, value in fields.items() if value is not None}
+        fields = base | given | {"strict_names": default.strict_names}
+    return _reach(fields)
+
+
+def _reach(fields: dict[str, Any]) -> Queues:
+    from rsmq.spark.pipelines.queues import Queues  # noqa: PLC0415 - needs the extra
+
+    queues = Queues(**{name: value for name, value in fields.items() if value is not None})
+    queues.reach()
+    return queues
