@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=[redis_7, redis_62])
 def full(request):
     """A server whose memory is filled by one queue of small messages."""
-    server = Server(request.param(), "--maxmemory", "12mb", "--maxmemory-policy", "noeviction")
+    server = Server(request.param(), "--maxmemory", "5mb", "--maxmemory-policy", "noeviction")
     yield server
     server.stop()
 

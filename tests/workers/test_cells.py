@@ -14,6 +14,7 @@ import pytest
 from rsmq import Cells, CellsMismatch, InvalidFormat, WorkerExists, WorkerReplaced
 from rsmq._sync import membership
 from rsmq.errors import show_type
+from rsmq.waiting import schedule
 from rsmq.wire.cells import cell_of_key, name_of_cell, split_id
 from rsmq.worker import Middleware, Worker, held_by, list_workers
 from rsmq.worker.loop import worker_loop as loop
@@ -386,7 +387,8 @@ def test_a_queue_that_is_deleted_in_one_cell_is_created_again_there(of_test):
         assert worker.health().is_ready
 
 
-def test_a_worker_is_not_ready_while_a_queue_is_missing_in_all_cells(of_test):
+def test_a_worker_is_not_ready_while_a_queue_is_missing_in_all_cells(of_test, monkeypatch):
+    monkeypatch.setattr(schedule, "SAFETY_SECONDS", 0.2)  # then it looks at a cell in any case
     worker = of_test.make_worker()
     worker.listener("q")(print)
     with worker:

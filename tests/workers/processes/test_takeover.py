@@ -33,6 +33,13 @@ def registry_entry(raw, ns, name):
     return int(alive_until_ms) / 1000, token, json.loads(info)
 
 
+def keep_registered(raw, ns, name):
+    """Let a worker count as alive for an hour, unless its process is found to be dead."""
+    alive_until, token, info = registry_entry(raw, ns, name)
+    until_ms = round((alive_until + 3600) * 1000)
+    raw.hset(f"{ns}:x:workers", name, f"{until_ms}:{token}:{json.dumps(info)}")
+
+
 def takeover(successor, number):
     """Return the start event of the successor, and the ids and receive counts that it begins."""
     begun = successor.wait_for("begin", number)
@@ -51,7 +58,7 @@ def test_worker_of_the_same_name_takes_over_at_once(ns, rsmq, raw, start_program
     other = start_program("other", listeners, concurrency=6)
     other.wait_for("started")
     one.kill()
-    alive_until, *_ = registry_entry(raw, ns, "one")
+    keep_registered(raw, ns, "one")
     # Another worker receives new messages, but not the messages in flight of the dead one.
     fresh = [fill(rsmq, queue, [{"n": 9, "do": "return"}])[0] for queue in queues]
     other.wait_for("end", 2)
@@ -61,10 +68,9 @@ def test_worker_of_the_same_name_takes_over_at_once(ns, rsmq, raw, start_program
     assert sorted(id for of_queue in held.values() for id in of_queue) == sorted(ids)
 
     successor = start_program("one", listeners, concurrency=6)
-    started, begun = takeover(successor, 6)
+    _, begun = takeover(successor, 6)
 
     assert sorted(begun) == sorted((id, 2) for id in ids)
-    assert started.time < alive_until
     assert "died with 6 messages" in successor.log()
 
 
@@ -100,11 +106,10 @@ def test_zombie_process_counts_as_dead(ns, rsmq, raw, start_program):
             return file.read().rpartition(")")[2].split()[0] == "Z"
 
         wait_until(is_gone)
-    alive_until, *_ = registry_entry(raw, ns, "one")
-    started, begun = takeover(start_program("one", {"q": {"vt": VT}}), 1)
+    keep_registered(raw, ns, "one")
+    _, begun = takeover(start_program("one", {"q": {"vt": VT}}), 1)
 
     assert begun == [(id, 2)]
-    assert started.time < alive_until
 
 
 def test_second_live_worker_of_a_name_is_refused(ns, rsmq, raw, start_program, create_worker):
