@@ -132,21 +132,21 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
             is_waiting=True,
         ),
-        # They mostly wait for failovers, so more of them run at the same time.
+        # Tests that wait for servers and processes: more of them run at the same time.
         measured(
             "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
             is_waiting=True,
         ),
         measured(
-            "worker: kills, zombies, faults", 200, "-m", "slow", "tests/workers",
-            is_waiting=True, needs=[_PEERS],
+            "worker: kills, zombies, faults", 130, "-m", "slow", "tests/workers",
+            workers=4, is_waiting=True, needs=[_PEERS],
         ),
         measured("core: contract", 90, "-m", "not slow", _CONTRACT),
         measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT),
         measured(
-            "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
+            "core: faults, properties, cells", 130, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
-            is_waiting=True,
+            workers=4, is_waiting=True,
         ),
         Part(
             "spark: in Spark, through kills too", 400,
@@ -163,12 +163,17 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         Part("packaging: the wheel, on each Python", 80, _tests("tests/packaging")),
         Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
         Part(
-            "core: random signals, documents", 80, _tests(_RANDOM_SIGNALS, "tests/documents"),
+            "bench: that it runs", 80, ["scripts/bench", "--quick", "--output", str(folder)],
+            needs=[_PEERS],
+        ),
+        Part(
+            "core: random signals, documents", 60,
+            _tests(_RANDOM_SIGNALS, "tests/documents", workers=4),
             is_waiting=True, needs=[_PEERS],
         ),
         measured(
-            "push: answers, safety, breaker, kills", 60, "tests/push",
-            "--ignore=tests/push/test_servers.py", is_waiting=True,
+            "push: answers, safety, breaker, kills", 40, "tests/push",
+            "--ignore=tests/push/test_servers.py", workers=4, is_waiting=True,
         ),
         Part(
             "core: the lowest redis-py", 60,
@@ -198,10 +203,6 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         measured("pyrsmq: its API on our core", 20, "tests/pyrsmq"),
         measured("opentelemetry: spans of clients and workers", 20, "tests/tracing"),
-        Part(
-            "bench: that it runs", 80, ["scripts/bench", "--quick", "--output", str(folder)],
-            needs=[_PEERS],
-        ),
     ]  # fmt: skip
     if is_measured:
         parts.append(measured("core: unit, measured", 30, "tests/unit"))
