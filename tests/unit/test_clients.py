@@ -20,6 +20,7 @@ from rsmq import (
     ClientClosed,
     InvalidFormat,
     InvalidValue,
+    Message,
     MissingParameter,
 )
 from rsmq._sync.engine import CellEngine
@@ -135,6 +136,9 @@ def test_a_plain_client_is_its_only_cell(plain, server):
     assert queues.cells == (queues,)
     assert (queues.engine.number, queues.engine.clients) == (1, (queues,))
     assert queues.engine.place == {"ns": "shop"}
+    assert queues.engine.message_class(0) is Message
+    assert queues.engine.show_id(0, "7-id") == "7-id"
+    assert queues.engine.split_id("7-id") == (0, "7-id")
 
 
 def test_a_set_has_the_client_of_each_cell():
