@@ -7,9 +7,8 @@ The doctor: finds and repairs faults of a server and its queues.
     repair(queues, report.findings)
 
 ``repair`` makes safe repairs: they remove or change no message, no body and no receive count that
-Redis can increment. Repairs marked "asked for" are made only if the caller names them (``also``).
-Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E is an error
-(messages are lost, stuck or refused), W a warning (some client fails or misreads data), N a note.
+Redis can increment. Those of ``Finding.ways`` are made only if the caller names them (``also``).
+All other faults are for a person: ``Finding.remedy`` has the commands.
 
 ``catalogue.py`` has all faults, and docs/doctor.md shows them as a table.
 """

@@ -156,10 +156,9 @@ def write_finding(code, fault):
     """Return the row of a fault in the table of findings."""
     repair = "`--fix`: " if fault.safe else "".join(f"`--also {way}`: " for way in fault.ways)
     shown = {"queue": "QUEUE", "ns": "NS", "number": "N", "detail": "..."}
-    return (
-        f"| `{code}` | {fault.severity} | {fault.harm.format(**shown)} "
-        f"| {repair.replace('`: `', '` or `')}{fault.remedy.format(**shown)} |"
-    )
+    text, harm, remedy = (each.format(**shown) for each in (fault.text, fault.harm, fault.remedy))
+    repair = repair.replace("`: `", "` or `")
+    return f"| `{code}` | {fault.severity} | {text} | {harm} | {repair}{remedy} |"
 
 
 def test_the_table_of_findings_is_that_of_the_catalogue():
