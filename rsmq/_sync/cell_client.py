@@ -28,7 +28,6 @@ class CellClient(RSMQ[Any]):
     The client of one cell, on connections that it shares with other cells.
 
     Attributes:
-        message_class: the class of its received messages.
         has_failed: whether a call has failed since the cell was checked.
     """
 
@@ -44,9 +43,7 @@ class CellClient(RSMQ[Any]):
         Create a client; nothing is opened.
 
         Args:
-            cell: the cell.
             caller: runs its operations.
-            ns: the namespace of the cell.
             settings: the other arguments of ``RSMQ``.
             retry_deadline: seconds for retries; None is the deadline of the caller.
         """

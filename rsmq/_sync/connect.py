@@ -30,7 +30,6 @@ def callers_from_urls(
 
     Args:
         urls: the URL of all cells, or one URL for each cell.
-        namespaces: the namespaces of the cells.
         retry_deadline: seconds for retries; None is the default.
         options: options of connections for redis-py.
 
@@ -69,7 +68,6 @@ def callers_from_clients(
 
     Args:
         clients: the client of redis-py for all cells, or one for each cell.
-        namespaces: the namespaces of the cells.
         retry_deadline: seconds for retries; None is the default.
 
     Raises:

@@ -42,7 +42,6 @@ class CellEngine(EveryCell):
 
     Attributes:
         number: the number of cells.
-        clients: the client of each cell.
         prompt_clients: as ``clients``, without retries: another cell can do the call at once.
         watchers: the watchers of the servers.
     """
@@ -55,7 +54,6 @@ class CellEngine(EveryCell):
 
         Args:
             callers: the caller of each cell; several cells may share one.
-            namespaces: the namespace of each cell.
             settings: the arguments of ``RSMQ`` for each cell.
         """
         self.number: int = len(namespaces)
@@ -161,9 +159,6 @@ class CellEngine(EveryCell):
         """
         Make a call in the next cell; if it can't run there, in another one.
 
-        Args:
-            call: makes the call with the client of a cell.
-
         Returns:
             The cell and the result.
 
@@ -219,8 +214,6 @@ class CellEngine(EveryCell):
         Receive messages from the cells that have some.
 
         Args:
-            receive: receives from one cell.
-            queues: the queues.
             max_messages: the number of messages at most.
             wait: seconds to wait for the first message; None waits forever.
             one_cell: whether the messages must be from one cell, as for a pop.
@@ -290,10 +283,6 @@ class CellEngine(EveryCell):
         Receive messages from one cell, without retries.
 
         Args:
-            cell: the cell.
-            client: its client.
-            receive: receives from it.
-            queues: the queues.
             max_messages: the number of messages at most in found.
             found: gets the messages at once, so that an interruption hides none of them.
 

@@ -60,7 +60,6 @@ class EveryCell(ABC):
         Make a call in each cell, one after another, and return the results.
 
         Args:
-            call: makes the call with the client of a cell.
             ignored: errors of a call that count as done, unless it has them in all cells.
 
         Raises:
@@ -152,7 +151,6 @@ class EveryCell(ABC):
         Args:
             number: the number of results at most; None is all.
             call: makes the call with the client of a cell, and the number of results at most.
-            add_cell: adds the number of the cell to a result.
 
         Raises:
             RSMQError: the error of the call, if it has the same one in all cells.
@@ -200,7 +198,6 @@ class EveryCell(ABC):
         not reached by then, the call is tried once; if the server hung, it is not tried.
 
         Args:
-            cell: the cell.
             lost: the servers that were not reached; changed.
             call: makes the call with its client and the arguments.
             arguments: the other arguments of ``call``.
@@ -228,7 +225,6 @@ class EveryCell(ABC):
         A subclass may note the errors instead: then the call returns the results of the others.
 
         Args:
-            errors: the errors by cell.
             result: the result of the call in the other cells.
             unconfirmed: the errors of cells that have not confirmed the call in time.
         """

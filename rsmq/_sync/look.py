@@ -76,7 +76,6 @@ class Look:
         Args:
             engine: the cells.
             receive: receives from one cell.
-            queues: the queues.
             max_messages: the number of messages at most.
             one_cell: whether the messages must be from one cell, as for a pop.
         """
@@ -94,7 +93,6 @@ class Look:
         Receive from these cells, until there are as many messages as wished.
 
         Args:
-            cells: the cells.
             is_patient: whether to try cells again that could not be reached just now.
         """
         found: list[CellMessage[Any]] = []

@@ -51,7 +51,6 @@ class Membership:
 
         Args:
             callers: the caller of each cell.
-            clients: the client of each cell.
             prompt_clients: the client of each cell that does not retry.
             retry_deadline: seconds for retries.
         """
@@ -73,7 +72,6 @@ class Membership:
         Check before a use of a cell that it belongs to this set; store its record if it has none.
 
         Args:
-            cell: the cell.
             clients: the clients of the call that needs it.
 
         Raises:

@@ -27,7 +27,6 @@ class AsyncCellClient(AsyncRSMQ[Any]):
     The client of one cell, on connections that it shares with other cells.
 
     Attributes:
-        message_class: the class of its received messages.
         has_failed: whether a call has failed since the cell was checked.
     """
 
@@ -43,9 +42,7 @@ class AsyncCellClient(AsyncRSMQ[Any]):
         Create a client; nothing is opened.
 
         Args:
-            cell: the cell.
             caller: runs its operations.
-            ns: the namespace of the cell.
             settings: the other arguments of ``AsyncRSMQ``.
             retry_deadline: seconds for retries; None is the deadline of the caller.
         """

@@ -41,7 +41,6 @@ class AsyncCellEngine(AsyncEveryCell):
 
     Attributes:
         number: the number of cells.
-        clients: the client of each cell.
         prompt_clients: as ``clients``, without retries: another cell can do the call at once.
         watchers: the watchers of the servers.
     """
@@ -54,7 +53,6 @@ class AsyncCellEngine(AsyncEveryCell):
 
         Args:
             callers: the caller of each cell; several cells may share one.
-            namespaces: the namespace of each cell.
             settings: the arguments of ``AsyncRSMQ`` for each cell.
         """
         self.number: int = len(namespaces)
@@ -160,9 +158,6 @@ class AsyncCellEngine(AsyncEveryCell):
         """
         Make a call in the next cell; if it can't run there, in another one.
 
-        Args:
-            call: makes the call with the client of a cell.
-
         Returns:
             The cell and the result.
 
@@ -218,8 +213,6 @@ class AsyncCellEngine(AsyncEveryCell):
         Receive messages from the cells that have some.
 
         Args:
-            receive: receives from one cell.
-            queues: the queues.
             max_messages: the number of messages at most.
             wait: seconds to wait for the first message; None waits forever.
             one_cell: whether the messages must be from one cell, as for a pop.
@@ -289,10 +282,6 @@ class AsyncCellEngine(AsyncEveryCell):
         Receive messages from one cell, without retries.
 
         Args:
-            cell: the cell.
-            client: its client.
-            receive: receives from it.
-            queues: the queues.
             max_messages: the number of messages at most in found.
             found: gets the messages at once, so that an interruption hides none of them.
 

@@ -59,7 +59,6 @@ class AsyncEveryCell(ABC):
         Make a call in each cell, one after another, and return the results.
 
         Args:
-            call: makes the call with the client of a cell.
             ignored: errors of a call that count as done, unless it has them in all cells.
 
         Raises:
@@ -151,7 +150,6 @@ class AsyncEveryCell(ABC):
         Args:
             number: the number of results at most; None is all.
             call: makes the call with the client of a cell, and the number of results at most.
-            add_cell: adds the number of the cell to a result.
 
         Raises:
             RSMQError: the error of the call, if it has the same one in all cells.
@@ -199,7 +197,6 @@ class AsyncEveryCell(ABC):
         not reached by then, the call is tried once; if the server hung, it is not tried.
 
         Args:
-            cell: the cell.
             lost: the servers that were not reached; changed.
             call: makes the call with its client and the arguments.
             arguments: the other arguments of ``call``.
@@ -227,7 +224,6 @@ class AsyncEveryCell(ABC):
         A subclass may note the errors instead: then the call returns the results of the others.
 
         Args:
-            errors: the errors by cell.
             result: the result of the call in the other cells.
             unconfirmed: the errors of cells that have not confirmed the call in time.
         """

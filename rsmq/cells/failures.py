@@ -80,13 +80,7 @@ def is_final(error: Exception) -> bool:
 
 
 def raise_unconfirmed(errors: Mapping[int, NotReplicated], result: Any) -> None:
-    """
-    Raise the first error of cells that have not confirmed a call in time, if there is one.
-
-    Args:
-        errors: the errors by cell.
-        result: the result of the call in all cells.
-    """
+    """Raise the first error of cells that have not confirmed a call in time, if there is one."""
     for error in errors.values():
         error.result = result
         raise error

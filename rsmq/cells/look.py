@@ -75,7 +75,6 @@ class AsyncLook:
         Args:
             engine: the cells.
             receive: receives from one cell.
-            queues: the queues.
             max_messages: the number of messages at most.
             one_cell: whether the messages must be from one cell, as for a pop.
         """
@@ -93,7 +92,6 @@ class AsyncLook:
         Receive from these cells, until there are as many messages as wished.
 
         Args:
-            cells: the cells.
             is_patient: whether to try cells again that could not be reached just now.
         """
         found: list[CellMessage[Any]] = []

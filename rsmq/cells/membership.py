@@ -50,7 +50,6 @@ class AsyncMembership:
 
         Args:
             callers: the caller of each cell.
-            clients: the client of each cell.
             prompt_clients: the client of each cell that does not retry.
             retry_deadline: seconds for retries.
         """
@@ -72,7 +71,6 @@ class AsyncMembership:
         Check before a use of a cell that it belongs to this set; store its record if it has none.
 
         Args:
-            cell: the cell.
             clients: the clients of the call that needs it.
 
         Raises:

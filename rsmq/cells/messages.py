@@ -27,7 +27,6 @@ class CellMessage(Message[B_co]):
     each message.
 
     Attributes:
-        cell: the number of the cell.
         id: the number of the cell, a hyphen, and the id as the sending client created it.
     """
 
@@ -73,7 +72,6 @@ def remove_cell(message: object, number: int) -> tuple[int, Message]:
     Return the cell of a received message, and the message as its cell has it.
 
     Args:
-        message: the message.
         number: the number of cells.
 
     Raises:
@@ -97,7 +95,6 @@ def group_messages(messages: Iterable[Message], number: int) -> dict[int, Groupe
     Return the receipts of received messages by cell.
 
     Args:
-        messages: received messages.
         number: the number of cells.
 
     Raises:

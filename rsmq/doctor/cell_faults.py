@@ -61,7 +61,6 @@ def find_differences(ns: str, queue: str, facts: Mapping[int, QueueFacts]) -> It
 
     Args:
         ns: the name of the set.
-        queue: the queue's name.
         facts: its keys and attributes in each cell that was read.
     """
     reference = _find_reference(facts)

@@ -62,7 +62,6 @@ class QueueFacts:
     The keys and attributes of a queue, as stored.
 
     Attributes:
-        keys: the queue's keys.
         now_ms: the server's time, ms.
         hash_kind: the type of its hash, as Redis names it.
         zset_kind: the type of its sorted set, as Redis names it.
@@ -94,7 +93,6 @@ class QueueEntry:
     An id in a queue's sorted set, and the data that the queue's hash stores for it.
 
     Attributes:
-        id: the id.
         score: its score, as Redis writes it.
         has_body: whether the hash has a body for it.
         receive_count: its receive count as stored; None if there is none.
@@ -192,7 +190,6 @@ def examine_messages(
     Read the ids of a queue behind a position, with the data stored for each.
 
     Args:
-        keys: the queue's keys.
         position: the score and the id that were read last; ``FIRST_STEP`` at the beginning.
 
     Returns:
@@ -274,7 +271,6 @@ def divide_milliseconds(
     Store vt and delay in seconds, if they and the values of the last division did not change.
 
     Args:
-        keys: the queue's keys.
         fields: the attribute fields as they were read.
         vt: the new vt, seconds.
         delay: the new delay, seconds.
@@ -343,8 +339,6 @@ def repair_listing(namespace: Namespace, qname: str, *, create: bool) -> Operati
     defaults, the server's time as created and modified if these are missing, and is added.
 
     Args:
-        namespace: the namespace.
-        qname: the queue's name.
         create: whether to do this too if vt, delay and maxsize are all missing.
 
     Returns:
@@ -384,11 +378,7 @@ def repair_scores(
     Change the scores of ids that still have the expected score.
 
     Args:
-        keys: the queue's keys.
         changes: for each id: the id, the expected score, and the new one (None is now).
-
-    Returns:
-        The number of changed scores.
     """
     return _repair(
         "repair_scores",
@@ -403,12 +393,8 @@ def remove_ghost_ids(keys: QueueKeys, ghosts: Sequence[tuple[bytes, bool]]) -> O
     Remove ids that have no body, with their counters.
 
     Args:
-        keys: the queue's keys.
         ghosts: ids, each with whether it is certain that no send of it is in progress. All others
             are removed only if they have been due for ten seconds.
-
-    Returns:
-        The number of removed ids.
     """
     flat = [part for id, is_certain in ghosts for part in (id, b"1" if is_certain else b"")]
     return _repair("remove_ghost_ids", (keys.hash, keys.zset), keys, flat)
@@ -419,8 +405,6 @@ def remove_orphan_fields(keys: QueueKeys, ids: Sequence[bytes], *, bodies: bool)
     Remove the fields of ids that are not in the queue.
 
     Args:
-        keys: the queue's keys.
-        ids: the ids.
         bodies: True removes the bodies with their counters; False removes counters only, and only
             those of ids that have no body.
 
@@ -438,11 +422,7 @@ def restore_orphan_bodies(
     Add the ids of bodies to the queue again.
 
     Args:
-        keys: the queue's keys.
         orphans: ids, each with the time in ms from which it is visible (None is now).
-
-    Returns:
-        The number of added ids.
 
     Raises:
         QueueNotFound: the queue does not exist.
@@ -456,7 +436,6 @@ def replace_ids(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation
     Give messages new ids. Messages in flight keep theirs.
 
     Args:
-        keys: the queue's keys.
         sent: ids, each with the sent time, in microseconds, for the new id.
 
     Returns:
@@ -472,12 +451,7 @@ def persist_keys(keys: Sequence[bytes], queues: tuple[str, ...]) -> Operation[in
 
 
 def remove_extensions(keys: QueueKeys, extensions: Sequence[bytes]) -> Operation[int]:
-    """
-    Remove keys of extension data if the queue has neither a hash nor a sorted set.
-
-    Returns:
-        The number of removed keys.
-    """
+    """Remove keys of extension data if the queue has neither a hash nor a sorted set."""
     return _repair("remove_extensions", (keys.hash, keys.zset, *extensions), keys, [])
 
 

@@ -65,8 +65,6 @@ def find_queue_faults(ns: str, facts: QueueFacts, read_facts: ReadFacts) -> list
     Return the faults of a queue's keys, attributes and dead-letter policy.
 
     Args:
-        ns: the namespace.
-        facts: the queue's keys and attributes.
         read_facts: returns those of another queue.
     """
 

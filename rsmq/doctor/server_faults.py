@@ -184,8 +184,6 @@ def find_missing_rights(
 
     Args:
         rsmq: a client of the namespace.
-        namespace: the namespace.
-        qname: the queue.
         index: its ``info`` is the server's reply to INFO.
     """
     ns = namespace.name

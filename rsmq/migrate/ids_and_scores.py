@@ -142,7 +142,6 @@ class NewestFirst:
 
         Args:
             sent_ms: when it was sent, Unix milliseconds.
-            id: its id.
         """
         score = sent_ms
         if self._next is not None:
@@ -284,25 +283,13 @@ class MoveConverter:
             self._order.first = int(first)
 
     def continue_after(self, score: int, id: str) -> None:
-        """
-        Continue behind a message of another order, unless the converter is behind it already.
-
-        Args:
-            score: the score of the message.
-            id: its id.
-        """
+        """Continue behind a message of another order, unless the converter is behind it already."""
         if self._order.last is None or self._order.last < (score, id):
             self._order.last = score, id
             self._ids.continue_after(id)
 
     def include(self, score: int, id: str) -> None:
-        """
-        Continue behind a message of the same order.
-
-        Args:
-            score: the score of the message.
-            id: its id.
-        """
+        """Continue behind a message of the same order."""
         self.continue_after(score, id)
         first = self._order.first
         self._order.first = score if first is None else min(first, score)

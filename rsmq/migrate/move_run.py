@@ -40,9 +40,7 @@ class MoveRun:
         Prepare a run without changing anything.
 
         Args:
-            source: the source.
             queue: the name of the queue at the source.
-            target: the target server.
             keys: the keys of the target queue, which must exist when the run begins.
             is_atomic: whether the move is made in atomic steps.
         """

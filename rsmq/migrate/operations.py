@@ -108,7 +108,6 @@ class ToQueue:
     A queue to which messages are moved.
 
     Attributes:
-        keys: the keys of the queue.
         realtime: whether to publish the number of messages in the queue.
         watermark: the watermark of the source. If another run has changed it, nothing is moved.
         lifetime: seconds for which the watermark is kept.
@@ -153,8 +152,6 @@ def move_from_list(
     Move elements of a list, from the end where consumers receive them. Atomic.
 
     Args:
-        to: the destination.
-        key: the key of the list.
         side: the end where consumers receive.
         messages: each element and its message, the next one first.
         own_keys: for each message a key that is removed with it; or none for all of them.
@@ -170,8 +167,6 @@ def move_from_sorted_set(
     Move members of a sorted set. Atomic.
 
     Args:
-        to: the destination.
-        key: the key of the sorted set.
         messages: each member and its message.
     """
     rows = [value for element, message in messages for value in (element, *message.row())]
@@ -189,7 +184,6 @@ def move_from_queue(
     Move messages of another RSMQ queue whose scores are still those that were read. Atomic.
 
     Args:
-        to: the destination.
         source_hash: the key of the other queue's bodies and counters.
         source_zset: the key of its ids.
         source_copied: the key of the digests of messages that were copied to it. Those of removed
@@ -252,7 +246,6 @@ def open_copy(
     copied, empty for none. If the copy is open, these are the stored ones.
 
     Args:
-        keys: the keys of the queue.
         lifetime: seconds for which the record of the copy is kept.
         list_field: the field in which the digest of a list without ids is stored.
         list_digest: that digest; empty for a source with ids.
@@ -272,8 +265,6 @@ def begin_move(keys: QueueKeys, claim: RunClaim, *, lifetime: float) -> Operatio
     Give a run of a move the right to add messages. The run that had it loses it.
 
     Args:
-        keys: the keys of the queue.
-        claim: the right of the run.
         lifetime: seconds for which it is kept.
     """
     return Operation(
@@ -314,7 +305,6 @@ def forget_copies(
     The result is the number of fields that are left in the record of the copy; 0 if it was deleted.
 
     Args:
-        keys: the keys of the queue.
         fields: the digests, and the names of other fields.
         claim: the right of the run. Without it nothing is deleted.
     """
@@ -341,7 +331,6 @@ def add_copies(
     Add messages to a queue, each once, even if it was consumed since. Atomic.
 
     Args:
-        keys: the keys of the queue.
         messages: the messages, each with a digest.
         realtime: whether to publish the number of messages in the queue.
         lifetime: seconds for which the digests are kept.
@@ -372,7 +361,6 @@ def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
 
     Args:
         aside_key: the key of the hash of messages set aside.
-        ids: their ids.
     """
     return Operation(
         load("forget_set_aside"),
@@ -439,10 +427,8 @@ def forward_messages(
     A message is left out if it was deleted, or received again since.
 
     Args:
-        keys: the keys of the queue.
         shape: whether the target is a list or a stream.
         target: the key of the list or the stream.
-        messages: the messages.
     """
     return Operation(
         load("forward_messages"),

@@ -25,9 +25,7 @@ def preview_move(
     Count what a run would do, without a change.
 
     Args:
-        source: the source.
         queue: the name of the queue at the source.
-        target: the target server.
         report: the report, which gets the counts.
         maxsize: the maxsize of the target queue.
         in_flight: whether the run would move messages in flight.

@@ -34,7 +34,6 @@ class RunLock:
     messages at the target also check ``run``, which the holder stores there.
 
     Attributes:
-        key: the key of the lock.
         run: identifies this run, and its process.
     """
 

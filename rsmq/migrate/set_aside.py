@@ -14,13 +14,7 @@ from rsmq.wire.keys import TARGET_FIELD, QueueKeys
 
 
 def describe_target(target: Server, keys: QueueKeys) -> bytes:
-    """
-    Return the text by which a hash of messages set aside names its target queue.
-
-    Args:
-        target: the target server.
-        keys: the keys of the target queue.
-    """
+    """Return the text by which a hash of messages set aside names its target queue."""
     created = target.call("HGET", keys.hash, "created") or b""
     return json.dumps(
         {
@@ -47,10 +41,7 @@ def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueK
     It is the same queue if its key is the same, and its server or the time when it was created.
 
     Args:
-        source: the source.
         queue: the name of the queue at the source.
-        target: the target server.
-        keys: the keys of the target queue.
 
     Raises:
         NotPossible: the messages were set aside for another queue. Some of them may be there.

@@ -52,7 +52,6 @@ class SparkServer:
         rsmq: a client that runs operations.
         raw: a redis-py client for idempotent commands, which it retries for at least
             ``retry_deadline`` seconds.
-        namespace: the namespace of the queues.
         cell: the number of the cell; None for an ordinary namespace.
         find_watcher: returns what waits for messages. Cells of one server share it.
         make_unretried_connection: makes a connection that does not retry.
@@ -103,7 +102,6 @@ class SparkServer:
         Return the keys of the queues that a source reads and that exist now.
 
         Args:
-            source: the options of the source.
             may_lack: whether queues that the options name are left out if they do not exist.
 
         Raises:
@@ -153,7 +151,6 @@ class SparkServer:
         redis-py inspects each argument of a command, which takes as long as all the rest of a call.
 
         Args:
-            packed: the commands.
             number: the number of commands.
         """
         pool = self.raw.connection_pool
@@ -224,13 +221,7 @@ class SparkServer:
 
 @dataclass(frozen=True, slots=True)
 class PlacedQueue:
-    """
-    A queue of one namespace: of a cell, or an ordinary one.
-
-    Attributes:
-        server: the server and the namespace.
-        keys: the keys of the queue.
-    """
+    """A queue of one namespace: of a cell, or an ordinary one."""
 
     server: SparkServer
     keys: QueueKeys
@@ -274,7 +265,6 @@ def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
     Return the server that options name; make its clients at the first call of this process.
 
     Args:
-        options: the options of the connection.
         cell: the number of the cell; 0 also for an ordinary namespace. At its first use it is
             checked that the cell belongs to the set.
 
@@ -299,7 +289,6 @@ def get_home(options: ConnectionOptions, write: str) -> SparkServer:
     Return the server that stores the decisions of a write.
 
     Args:
-        options: the options of the connection.
         write: the name of the write. The cell depends on it, so that writes are spread over cells.
     """
     return get_server(options, cell_of_key(write, options.cells or 1))

@@ -52,8 +52,6 @@ class ReceiveResult:
 
     Attributes:
         state: the queue's state after the receive.
-        ids: the messages' ids.
-        raws: their bodies.
         now_ms: the server's time, Unix ms.
         redelivered: the messages that were received before, by their index in ``ids``: receive
             count, Unix ms of the first receive (None if another client stored none), and how many
@@ -73,11 +71,9 @@ class ReceiveRequest:
     A worker's request for messages of one queue.
 
     Attributes:
-        keys: the queue's keys.
         vt_ms: the visibility timeout of the messages, ms.
         size: messages of one handler call.
         prefetch: messages that may wait for a slot.
-        max_messages: maximum number of messages.
     """
 
     keys: QueueKeys
@@ -94,7 +90,6 @@ class Identity:
 
     Attributes:
         namespace: the namespace that it works in.
-        name: its name.
         token: a unique token: it distinguishes this worker from all others that had the name.
     """
 
@@ -118,8 +113,6 @@ def receive_for_worker(
     Receive due messages, from earlier queues first. The result has one entry for each request.
 
     Args:
-        worker: the worker that receives.
-        requests: the requests, one for each queue.
         slots: number of handler calls that can start at once.
         max_bytes: maximum total bytes of the bodies; the first body may be larger.
     """
@@ -173,11 +166,9 @@ class Settlement(NamedTuple):
     Messages of one queue and one receive count that are settled in the same way.
 
     Attributes:
-        keys: the queue's keys.
         action: how they are settled. ``unbegun`` releases messages whose receive is not an attempt:
             their handler was not called, or the worker has interrupted it. ``defer`` hides them,
             and ``retry`` hides them because their handler has failed.
-        receive_count: their receive count.
         ids: their ids; for hide and extend, pairs of id and ms; for retry, id, ms and the error, of
             which 500 characters are stored; for unbegun, pairs of id and the
             number of its receives that are no attempts, this one included; for defer, id, ms and
@@ -266,8 +257,6 @@ def dead_letter_messages(
 
     Args:
         worker: the worker that received them.
-        queue: their queue.
-        target: the dead-letter queue.
         messages: for each message its id, its receive count, and the reason with the fields of
             ``DeadLetterReason``.
         quarantined: whether they ran in quarantine and the outcome of that is known.
@@ -313,7 +302,6 @@ class RegisteredWorker:
 
     Attributes:
         remaining_ms: ms for which it still counts as alive without another heartbeat.
-        token: its token.
         info: its description of itself, JSON.
     """
 
@@ -329,7 +317,6 @@ def register_worker(
     Register a worker under its name. The result is the live worker that has the name, or None.
 
     Args:
-        worker: the worker to be registered.
         info: its description of itself.
         ttl: seconds for which it counts as alive without a heartbeat.
         dead: the token of a worker that is known to have died: its name is free. '' is none.
@@ -414,7 +401,6 @@ def forget_dead_worker(
 
     Args:
         namespace: the namespace that it worked in.
-        name: its name.
         token: its token; another worker of the name keeps its record.
         delay_ms: ms after its time to live, until which the record is kept.
 

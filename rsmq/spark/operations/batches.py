@@ -37,7 +37,6 @@ class DeadLetterPolicy:
     The dead-letter policy of a stream, which replaces the policies of its queues.
 
     Attributes:
-        queue: the dead-letter queue.
         max_receives: the receive count at which a message is moved instead of received again.
     """
 
@@ -66,7 +65,6 @@ class Batch(NamedTuple):
     The identity of a batch; as a text, its name.
 
     Attributes:
-        lease: the name of the lease.
         number: the number of the batch, from 1.
     """
 
@@ -138,9 +136,6 @@ def lease_messages(
     Receive messages as a part of a batch; if the part exists already, change nothing.
 
     Args:
-        namespace: the queue's namespace.
-        keys: the queue's keys.
-        batch: the batch.
         part: the number of the part, from 0.
         max_messages: the most messages to receive; more than 1,000 count as 1,000.
         max_bytes: the most bytes of bodies in the part.
@@ -213,9 +208,6 @@ def acknowledge_leased(
     Delete the messages of a part, and store the number of the batch as acknowledged.
 
     Args:
-        namespace: the queue's namespace.
-        keys: the queue's keys.
-        batch: the batch.
         part: the number of the part; if it does not exist, only the number of the batch is stored.
         query: the name under which it is stored, for all queues of the query.
 
@@ -243,7 +235,6 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
     Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
 
     Args:
-        namespace: the namespace of the queues.
         query: the query's name, as in ``acknowledge_leased``.
         holder: the id of the process.
 
@@ -276,16 +267,10 @@ def release_leased(
     of the messages does not count for it, as they were not processed.
 
     Args:
-        namespace: the queue's namespace.
-        keys: the queue's keys.
-        batch: the batch.
         part: the number of the part, from 0.
         query: the query's name, as in ``acknowledge_leased``.
         holder: the id of the process that releases.
         has_policy: whether the stream has a dead-letter policy, beside those of queues.
-
-    Returns:
-        The number of released messages.
 
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
@@ -358,8 +343,6 @@ def acquire_lease(
     Acquire or renew a lease on a queue, unless another holder has it.
 
     Args:
-        keys: the queue's keys.
-        lease: the name of the lease.
         holder: the id of the process that acquires it.
         seconds: for how long it is acquired.
         lifetime: how long the leases of the queue are stored at least, seconds.
@@ -387,8 +370,6 @@ def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
     Release a lease on a queue, so that another holder can acquire it at once.
 
     Args:
-        keys: the queue's keys.
-        lease: the name of the lease.
         holder: the id of the process that has acquired it.
 
     Returns:

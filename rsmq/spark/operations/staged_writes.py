@@ -43,8 +43,6 @@ def stage_messages(
     Store messages as a part, which no consumer sees until it is published.
 
     Args:
-        namespace: the queue's namespace.
-        keys: the queue's keys.
         part: the name of the part: write, batch, attempt and number, with colons between.
         messages: bodies to send; or each a ``RestoredMessage``, which keeps id, times and counts.
         largest: the size of the largest body, as ``maxsize`` counts it; 0 is not checked.
@@ -93,8 +91,6 @@ def check_staged(keys: QueueKeys, parts: Sequence[str], *, lifetime: float) -> O
     For the parts in cells, before ``decide_write`` in another cell.
 
     Args:
-        keys: the queue's keys.
-        parts: the names of the parts.
         lifetime: how long the staged parts of the queue are stored at least, seconds.
     """
     return Operation(
@@ -120,10 +116,6 @@ def decide_write(
     Store which staged parts of a batch are to be published, unless a decision is stored already.
 
     Args:
-        namespace: the namespace of the queues.
-        write: the name of the write.
-        batch: the number of the batch.
-        decision: the parts to publish.
         lifetime: how long the decision and the parts are stored, seconds.
         is_checked: whether ``check_staged`` has found the parts, which may be in other cells.
 

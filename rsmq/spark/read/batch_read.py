@@ -105,7 +105,6 @@ class ScanPartition(InputPartition):
     Attributes:
         cell: the number of the cell; 0 also for an ordinary namespace.
         queue: the queue's name.
-        shard: the shard.
         now_ms: the time of the server when the read was planned, Unix ms.
         server_run: the server's run when the read was planned; None if it is unknown.
     """

@@ -30,8 +30,6 @@ class Wanted:
     The fields that a read needs.
 
     Attributes:
-        bodies: whether it needs the bodies.
-        receive_counts: whether it needs the receive counts.
         first_received: whether it needs the times of the first receive.
     """
 
@@ -46,7 +44,6 @@ class PendingMessages:
     Messages whose fields are on their way.
 
     Attributes:
-        ids: their ids.
         suffixes: the ends of the names of the fields of each message.
         request: the request of the fields; None if none is needed.
     """
@@ -85,7 +82,6 @@ class MessageFetch:
 
         Args:
             server: the server of the queue.
-            keys: the keys of the queue.
             wanted: the fields that the read needs.
             max_bytes: the most bytes of bodies of a read, about; a single body may be larger.
             is_mixed: whether ids come in no order, as those of a scan do. Then the bodies of a read

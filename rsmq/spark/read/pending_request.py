@@ -40,7 +40,6 @@ class PendingRequest:
 
         Args:
             pool: the pool of the connection.
-            packed: the commands.
             number: the number of commands.
             repeat: sends the commands again, with retries, and returns their replies. It is called
                 after a failure.

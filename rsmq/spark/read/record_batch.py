@@ -52,7 +52,6 @@ def build_record_batch(
 
     Args:
         schema: the columns of the record batch.
-        queue: the queue's name.
         columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
             ``parse_reason_columns``. A column that the schema lacks may be missing. If

@@ -104,7 +104,6 @@ def scan_shard(
 
     Args:
         queue: the queue's name, for errors.
-        shard: the shard.
         begin_step: begins a step, from a cursor and a COUNT.
 
     Raises:

@@ -51,7 +51,6 @@ class BatchFill:
 
         Args:
             number: the number of the batch.
-            limits: the limits of the batch.
         """
         self.number = number
         self.is_full = False
@@ -77,8 +76,6 @@ class BatchFill:
         use. May be called again, if the batch is not full.
 
         Args:
-            queues: the queues.
-            receive_part: receives a part.
             is_stopped: ends the call before the next part if it returns true.
         """
         for queue in queues:

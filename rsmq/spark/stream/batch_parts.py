@@ -42,11 +42,8 @@ class BatchParts:
 
         Args:
             records: the records of the lease.
-            queues: the queues of the stream.
             holder: this process as the holder of the lease.
             heartbeat: extends the parts that are received.
-            source: the options of the source.
-            options: the options of the stream.
             is_stopped: whether to receive no further parts of a batch.
         """
         self._source = source
@@ -94,8 +91,6 @@ class BatchParts:
 
         Args:
             number: the number of the batch.
-            queue: the queue.
-            part: the number of the part.
             limits: the limits of the rest of the batch.
 
         Raises:
@@ -177,8 +172,6 @@ class BatchParts:
 
         Args:
             number: the number of the batch.
-            label: the label of the queue.
-            sizes: the sizes of the parts.
             kept: the number of the first parts.
         """
         (queue,) = self._queues.find([label])

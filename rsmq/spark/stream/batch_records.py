@@ -28,7 +28,6 @@ class BatchRecords:
 
         Args:
             servers: the server of each cell, or the only one.
-            lease: the name of the lease.
             query: the name of the query, for all its queues.
         """
         self._servers = servers

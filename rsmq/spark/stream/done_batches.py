@@ -39,7 +39,6 @@ class DoneBatch(NamedTuple):
 
     Attributes:
         number: its number.
-        queues: its queues.
         stream_queues: all queues of the stream, which may have parts of the batch before it.
     """
 

@@ -42,10 +42,8 @@ class LeaseHeartbeat:
 
         Args:
             servers: the server of each cell, or the only one.
-            lease: the name of the lease.
             query: the name of the query, for all its queues.
             holder: this process as the holder of the lease.
-            options: the options of the stream.
         """
         self.stopped = threading.Event()
         self._servers = servers
@@ -65,8 +63,6 @@ class LeaseHeartbeat:
 
         Args:
             number: the number of their batch.
-            queue: their queue.
-            parts: their numbers.
         """
         with self._lock:
             tracked = self._in_flight.setdefault(number, {})
@@ -85,8 +81,6 @@ class LeaseHeartbeat:
 
         Args:
             number: the number of their batch.
-            queue: their queue.
-            part: the number of the part.
             until_ms: the Unix time in ms, as the server counts it.
         """
         with self._lock:

@@ -39,9 +39,6 @@ class IdleWait:
 
         True before the first empty receive, and for other queues than those of that receive. Also
         if a cell has moved to another server.
-
-        Args:
-            queues: the queues.
         """
         if not self._waiters:
             return True
@@ -52,12 +49,7 @@ class IdleWait:
         return self._awake.wait(self._poll_seconds)
 
     def note_empty(self, queues: Iterable[PlacedQueue]) -> None:
-        """
-        Begin to wait, or continue to, after a receive from the queues returned no message.
-
-        Args:
-            queues: the queues.
-        """
+        """Begin to wait, or continue to, after a receive from the queues returned no message."""
         self._awake.clear()
         if not self._waiters:
             self._waiters = {

@@ -44,8 +44,6 @@ class BatchLease:
     The lease of a stream: receives, extends and acknowledges its batches.
 
     Attributes:
-        name: the name of the lease.
-        queues: the queues of the stream.
         acknowledgement: deletes the batches that Spark has committed.
         holder: this process as the holder of the lease.
         heartbeat: extends the batches in flight.
@@ -64,9 +62,6 @@ class BatchLease:
         Change nothing in Redis; ``start`` does.
 
         Args:
-            name: the name of the lease.
-            source: the options of the source.
-            options: the options of the stream.
             sigterm: ends waits, and the receive of a batch.
         """
         self.name = name
@@ -172,7 +167,6 @@ class BatchLease:
 
         Args:
             number: the number of the batch.
-            limits: the limits of the batch.
 
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
@@ -336,7 +330,6 @@ class BatchLease:
 
         Args:
             number: the number of the batch.
-            limits: the limits of the batch.
 
         Returns:
             As ``receive``; empty if there are no messages.

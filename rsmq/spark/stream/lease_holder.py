@@ -33,7 +33,6 @@ class LeaseHolder:
     This process as the holder of a lease.
 
     Attributes:
-        id: the id of the process.
         last_acknowledged: the number of the last batch that was acknowledged in any cell before
             this process took the lease over; 0 if there is none.
     """
@@ -53,7 +52,6 @@ class LeaseHolder:
 
         Args:
             servers: the server of each cell, or the only one.
-            lease: the name of the lease.
             query: the name of the query, for all its queues.
             lifetime: how long the lease is stored after its last renewal, seconds.
             sleep: waits for a number of seconds, or is interrupted by an exception.

@@ -21,11 +21,6 @@ def read_leased_messages(queue: PlacedQueue, batch: Batch, part: int) -> dict[st
     Commands without a script: a script takes three times as long, because it copies each body into
     a string of Lua and back.
 
-    Args:
-        queue: the queue.
-        batch: the batch.
-        part: the number of the part.
-
     Returns:
         The columns ``id`` and ``raw`` (bytes), ``receive_count``, and ``first_received`` in Unix
         ms. The bodies and the receive counts are those of one moment. None if the part does not

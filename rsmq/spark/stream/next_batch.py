@@ -24,9 +24,6 @@ class NextBatch:
     The next batch of a stream, from the batch before to its own receive.
 
     Not thread-safe: only one thread uses it at a time.
-
-    Attributes:
-        state: its state.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,6 @@ def make_offset(
     Args:
         connection: the options of the connection. The offset has the namespace, which offsets of
             earlier libraries lack, and for a set of cells their number.
-        lease: the name of the lease.
         query: the name of the query; only an offset whose lease has another name has it.
         number: the number of the batch.
         queues: how many messages it has, by the label of the queue.
@@ -69,7 +68,6 @@ def check_offset(offset: dict[str, Any], cells: int | None) -> None:
     Refuse an offset that this query can't continue from.
 
     Args:
-        offset: the offset.
         cells: the number of cells that the query reads.
 
     Raises:

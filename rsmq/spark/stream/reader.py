@@ -65,7 +65,6 @@ class StreamPartition(InputPartition):
 
     Attributes:
         queue: the queue's label.
-        batch: the batch.
         parts: the numbers of the parts.
     """
 

@@ -40,7 +40,6 @@ class StreamQueues:
 
         Args:
             servers: the server of each cell, or the only one.
-            source: the options of the source.
             dead_letter_queue: the dead-letter queue of the stream; None if it has none.
             note_listed: is called with the queues whenever they were listed.
             may_lack: whether the stream continues without queues that the options name and that do

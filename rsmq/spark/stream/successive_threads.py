@@ -20,12 +20,6 @@ class SuccessiveThreads:
     """Daemon threads that each wait for the one before."""
 
     def __init__(self, name: str) -> None:
-        """
-        Start no thread.
-
-        Args:
-            name: the name of the threads.
-        """
         self._name = name
         self._last: threading.Thread | None = None
 
@@ -36,7 +30,6 @@ class SuccessiveThreads:
         Args:
             target: the function. Errors of Redis and of this library are logged only: the caller
                 repeats the work.
-            args: its arguments.
         """
         earlier = self._last
 

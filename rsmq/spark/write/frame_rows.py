@@ -45,7 +45,6 @@ class Destination:
     The queue of a message, and its delay.
 
     Attributes:
-        queue: the queue's name.
         delay_ms: how long the message is hidden, milliseconds; None is the queue's delay.
         cell: the number of the cell; None is any cell, or an ordinary namespace.
     """

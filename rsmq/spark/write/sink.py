@@ -89,10 +89,7 @@ def _abort(
     because of which the write is aborted.
 
     Args:
-        options: the options of the sink.
         messages: the results of the tasks.
-        write: the name of the write.
-        batch: the number of the batch.
         is_shared: whether another driver may know the name of the write.
     """
     if not options.is_staged:

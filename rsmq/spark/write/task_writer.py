@@ -45,7 +45,6 @@ class TaskCommitMessage(WriterCommitMessage):
     The result of a task, which Spark passes to the driver's commit.
 
     Attributes:
-        write: the name of the write.
         batch: the number of the batch; 0 for a batch write.
         parts: the names of the staged parts, by the label of the queue.
         rows: how many rows the task sent or staged.

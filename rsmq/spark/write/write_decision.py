@@ -29,8 +29,6 @@ def is_written(home: SparkServer, write: str, batch: int) -> bool:
 
     Args:
         home: the server that stores the decisions of the write.
-        write: the name of the write.
-        batch: the number of the batch.
 
     Raises:
         CheckpointSetBack: a later batch was done or decided, so Spark repeats an older batch than
@@ -68,9 +66,6 @@ def publish(
     Publish the staged parts of a batch, once; complete an interrupted decision first.
 
     Args:
-        options: the options of the sink.
-        write: the name of the write.
-        batch: the number of the batch.
         decision: the parts to publish, unless a decision of this batch is stored already.
         is_named: whether the write may be repeated under its name. Else it is stored for an hour
             at most that it is done.
@@ -149,10 +144,6 @@ def delete_if_decided(
 
     Args:
         home: the server that stores the decisions of the write.
-        queue: the queue of the part.
-        write: the name of the write.
-        batch: the number of the batch.
-        part: the name of the part.
 
     Returns:
         Whether the batch is decided. Then the part is not in the decision, because its task has not

@@ -15,9 +15,6 @@ def find_import_name(searched: object) -> str:
     """
     Return MODULE:NAME of an object that is a global of a module.
 
-    Args:
-        searched: the object.
-
     Raises:
         InvalidFormat: it is not, or its module can't be imported.
     """

@@ -86,11 +86,6 @@ class Burst(Middleware):
 
         A queue that can't be read counts as empty.
 
-        Args:
-            rsmq: the client.
-            name: the worker's name.
-            queues: the names of the queues.
-
         Raises:
             NotEmptyInTime: the time is over.
         """

@@ -30,7 +30,6 @@ class QueueArrivals:
 
         Args:
             client: the client of the namespace.
-            lane: the lane.
             wake_up: called by another thread when messages may be due.
         """
         self._client = client
@@ -105,7 +104,6 @@ class CellArrivals:
         Args:
             watchers: the watchers of the set.
             queues: the keys of the lane's queue in each cell.
-            lane: the lane.
             wake_up: called by another thread when messages may be due.
         """
         self._watchers = watchers

@@ -28,12 +28,7 @@ _OWN_OPTIONS = {"retry", "parser_class"}
 
 
 class AsyncClient(Generic[B_co]):
-    """
-    An asyncio client with the server and the settings of a synchronous one.
-
-    Attributes:
-        rsmq: the asyncio client.
-    """
+    """An asyncio client with the server and the settings of a synchronous one."""
 
     def __init__(self, rsmq: RSMQ[B_co] | Cells) -> None:
         """

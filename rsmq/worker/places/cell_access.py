@@ -71,7 +71,6 @@ class CellAccess:
         starting_client: the client of the home for the start of the worker, which may retry calls.
         home: the cell that has the worker's sign of life.
         open_cells: the cells that were opened, by their numbers; the home is one from the start.
-        name: the worker's name.
     """
 
     def __init__(self, rsmq: RSMQ[Any] | Cells, name: str, token: str) -> None:
@@ -206,10 +205,6 @@ class CellAccess:
     def attempt(self, index: int, call: Callable[[], T]) -> T | None:
         """
         Make a call in a cell, unless its server has failed a short time ago.
-
-        Args:
-            index: the number of the cell.
-            call: makes the call.
 
         Returns:
             Its result; None if it was not made, or has failed.

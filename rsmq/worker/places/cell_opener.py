@@ -24,7 +24,6 @@ class CellOpener:
         Make it.
 
         Args:
-            access: the cells.
             lanes: the listeners; each gets its queue in each cell.
             has_predecessor: whether an earlier worker may have had the name.
         """

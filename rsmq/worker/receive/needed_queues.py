@@ -25,7 +25,6 @@ def open_needed_queues(listener: Listener, client: RSMQ[Any]) -> tuple[Listener,
     Create the queues that a listener is to create, and read the attributes of its own queue.
 
     Args:
-        listener: the listener.
         client: the client of the namespace.
 
     Returns:

@@ -23,7 +23,6 @@ def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_str
     Return the lane of a listener, and create the queues that it is to create.
 
     Args:
-        listener: a listener.
         client: the client of the worker's home cell.
         concurrency: the worker's maximum number of concurrent calls.
         is_strict: whether a listener must choose what happens to messages that always fail;

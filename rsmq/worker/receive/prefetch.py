@@ -42,7 +42,6 @@ class Plan:
     The next receive: from the queues of one cell.
 
     Attributes:
-        cell: the cell.
         requests: the requests with their queues, in order.
         slots: the number of slots for the messages.
     """

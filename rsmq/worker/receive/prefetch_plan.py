@@ -25,9 +25,7 @@ class PlannedRequest:
     A request for messages of one lane.
 
     Attributes:
-        lane: the lane.
         prefetch: messages that may wait for a slot.
-        max_messages: maximum number of messages.
         is_starved: whether it comes first because the lane has starved.
     """
 

@@ -39,8 +39,6 @@ class Threads:
         Make it; no thread starts before there is a call to run.
 
         Args:
-            run_queue: the calls.
-            invoker: makes a call.
             report_idle: called when a thread has nothing to run.
             max_threads: maximum number of threads.
         """

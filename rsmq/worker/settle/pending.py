@@ -18,9 +18,6 @@ class Decision:
     The outcome of a failed message.
 
     Attributes:
-        queue: the queue of the message.
-        lease: the message.
-        outcome: its outcome.
         failure: why it failed.
     """
 
@@ -35,10 +32,8 @@ class Kind(NamedTuple):
     The common properties of messages that one group of ``settle_messages`` settles.
 
     Attributes:
-        queue: the queue of the messages.
         reason: why they are settled. The items of failed messages are decisions, all others leases.
         action: how they are settled; see ``Group``.
-        receive_count: their receive count.
         has_records: see ``Group``.
     """
 
@@ -54,8 +49,6 @@ class DeadLetterKind(NamedTuple):
     The common properties of messages that are moved to a dead-letter queue together.
 
     Attributes:
-        queue: the queue of the messages.
-        target: the name of the dead-letter queue.
         is_quarantined: whether they ran in quarantine.
     """
 

@@ -23,7 +23,6 @@ def release_receipts(
 
     Args:
         cell: the cell of the queues, with the worker that has the name now.
-        receipts_by_queue: the receipts of each queue.
         are_begun: whether these receives count as attempts; False if they began no handler call.
         hidden_ms: how long they stay hidden after that, ms.
 

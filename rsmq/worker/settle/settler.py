@@ -193,8 +193,6 @@ class Settler:
         Release messages at the next write. The lock of the lanes is not held.
 
         Args:
-            queue: their queue.
-            leases: the messages.
             are_attempts: whether calls that began count, although they were interrupted.
         """
         for lease in leases:

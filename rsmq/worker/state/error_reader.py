@@ -72,7 +72,6 @@ def read_error(error: BaseException, policy: Policy | None = None) -> HandlerFai
     exceptions that are not an ``Exception``.
 
     Args:
-        error: the exception.
         policy: the listener's policy, whose ``no_retry`` is applied here, where the class exists;
             None if the outcome is decided already.
     """
@@ -205,7 +204,6 @@ def make_error(
     Args:
         kind: the class that decides the outcome; not "not_decodable".
         name: the name of the class of the other exception.
-        text: its text.
         after: see ``HandlerFailure``.
         is_final: see ``HandlerFailure``.
     """

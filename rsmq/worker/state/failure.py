@@ -29,7 +29,6 @@ class HandlerFailure:
             class with the same name, with the same text.
         name: the name of its class.
         text: its text; '' if it has none.
-        notes: its notes.
         after: of "retry" and "defer": the requested pause, seconds; None is the listener's
             back-off.
         is_final: whether the listener's ``no_retry`` names its class.

@@ -63,7 +63,6 @@ class Arrivals(Protocol):
         Note the result of a look at a queue. If nothing more is due in any queue, wait.
 
         Args:
-            queue: the queue.
             is_drained: whether nothing more is due there.
             has_found: whether it had messages.
         """
@@ -79,8 +78,6 @@ class Cell:
 
     Attributes:
         number: its number.
-        client: its client.
-        identity: the worker's identity in it.
         delivery_class: the class of its messages.
         retry_at: returns the monotonic seconds before which no call is made in it, because the last
             one failed; 0 if calls are made.
@@ -392,7 +389,6 @@ class Lease(DeliveredLease, Protocol):
         unbegun: how many of its earlier receives began no handler call.
         renew_at: when its visibility timeout is to be extended.
         expires_at: when its visibility timeout ends if it is not extended.
-        state: its state.
         job: the call that it is for.
     """
 
@@ -418,7 +414,6 @@ class Job(Protocol):
     A call of a handler: waiting for a slot, running or finished.
 
     Attributes:
-        lane: the lane whose handler is called.
         cell_queue: the queue of its messages.
         is_quarantined: whether it runs in quarantine.
         received_at: monotonic seconds at which its messages were requested.
@@ -426,7 +421,6 @@ class Job(Protocol):
             child process; None before.
         ended_at: monotonic seconds at which the handler ended; None before.
         failure: the exception of the handler; None if it returned.
-        call_state: its state.
         task: the task that runs it, if it can be cancelled and was not.
         is_urgent: whether it starts before calls of a higher priority.
         is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.

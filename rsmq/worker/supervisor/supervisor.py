@@ -57,7 +57,6 @@ class Process:
     A worker process, and its successors under the same name.
 
     Attributes:
-        name: the name of its worker.
         key: the name and the process id of the process, or of the last one.
         is_ready: whether it receives messages, by its last report.
         has_reached_limit: whether it ends, or has ended, because of a limit for a process.
@@ -78,7 +77,6 @@ class Process:
         Args:
             name: the name of its worker.
             command: the program and its arguments.
-            environment: its environment.
             grace: seconds that its handlers have to end; None is the worker's own ``grace``.
         """
         self.name = self.key = name
@@ -239,7 +237,6 @@ class Supervisor:
         Make it; ``run`` starts the processes.
 
         Args:
-            processes: the processes.
             metrics: a ``ProcessMetrics``; None if there is no port for metrics.
             is_burst: whether a process that ends without a failure is not started again.
             reload: whether the processes restart if a Python file changes in this folder.
