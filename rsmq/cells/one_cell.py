@@ -27,12 +27,12 @@ class AsyncOneCell(Generic[C]):
         watchers: None: the watcher of the client is the only one.
     """
 
-    number = 1
-    watchers = None
+    number: int = 1
+    watchers: None = None
 
     def __init__(self, client: C, ns: str) -> None:
         self.clients: tuple[C, ...] = (client,)
-        self.prompt_clients = self.clients
+        self.prompt_clients: tuple[C, ...] = self.clients
         self._ns = ns
 
     @property
