@@ -231,6 +231,8 @@ class GroupCommit:
                     each.confirmation.timeout if each.replies is None else each.until - now
                     for each in calls
                 )
+                # It waits for all changes of the connection, so that of the most replicas serves
+                # all calls: each compares the number in the reply with its own.
                 most = max((each.confirmation for each in calls), key=lambda each: each.replicas)
                 waits[fsync] = wait_command(most, min(seconds, self._longest_wait))
         return waits

@@ -54,6 +54,7 @@ def prepare(connections: ConnectionProvider, connection: Any, confirmation: Conf
     Raises:
         NotPossible: the server can't say what is on disk.
     """
+    # Before the script is sent: the command that waits would fail after the message was stored.
     if confirmation.fsync and not connections.has_disk_checked:
         check_disk(transact(connection, list(DISK_COMMANDS)))
         connections.has_disk_checked = True
@@ -85,10 +86,11 @@ def call_confirmed(
         commands = call_commands(operation, is_asking=is_asking, with_script=has_script)
         connection.send_packed_command(pack_all([*commands, wait]))
         replies = read_replies(connection, len(commands))
+        # The timeout begins now: a script that took long leaves the replicas no less time.
         until = time.monotonic() + confirmation.timeout
         if not isinstance(replies[0], NoScriptError):
             break
-        read_replies(connection, 1)
+        read_replies(connection, 1)  # that of the command that waits, which was sent with it
     try:
         confirmed = read_replies(connection, 1)[0]
         reply = script_reply(replies)
@@ -98,6 +100,8 @@ def call_confirmed(
     except (RedisConnectionError, RedisTimeoutError):
         if operation.retry is not RetryClass.NEVER:
             raise
+        # The script has run, and a second run would store its messages twice. The missing reply may
+        # still arrive, so no other call may use the connection.
         connection.disconnect()
         return script_reply(replies), CONNECTION_BROKE
     if error := demotion_error(operation, confirmed):
