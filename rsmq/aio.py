@@ -70,10 +70,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     Retries: a call that did not reach the server, or that the server refused for the moment
     (loading, read-only), is retried until ``retry_deadline`` seconds after its begin. An attempt
-    ends then too, or earlier without progress for ``socket_timeout``. With a client that was passed
-    in, redis-py connects, with its own timeouts and retries. If the connection breaks or times out
-    after the call was sent, the failure is ambiguous: the call may have run. After an ambiguous
-    failure, until the same deadline:
+    ends then too, or earlier without progress for ``socket_timeout``. If the connection breaks or
+    times out after the call was sent, the failure is ambiguous: the call may have run. After an
+    ambiguous failure, until the same deadline:
 
     - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
       messages, changing their visibility, releasing received messages, sweeping, and a send with a
@@ -82,12 +81,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     - Not retried: any other send, a pop, a move, a redrive, a purge, a release by ids without
       receipts, and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
 
-    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now. A
-    passed-in RedisCluster only says where the nodes are and how to connect: it sends nothing.
+    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now.
 
-    Event loops: a client from ``from_url`` has one connection for each event loop. All calls of the
-    loop share it, and concurrent calls are sent together. A client that uses a passed-in client
-    belongs to that client's event loop, and takes a connection from its pool for each call.
+    Event loops: a client may be used in several event loops. It has one connection for each. All
+    calls of the loop share it, and concurrent calls are sent together.
 
     Cancellation: a receive that is cancelled, at any point, releases its messages before
     CancelledError is raised, which takes at most a second. Any other call that is cancelled after
@@ -146,10 +143,12 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Use an existing client. Its decode_responses and protocol version don't matter.
+        Connect as an existing client does. It only says where and how: this client opens
+        connections of its own with its options, and close() closes them.
 
         Args:
-            client: a ``Redis`` or ``RedisCluster`` of redis.asyncio; close() leaves it open.
+            client: a ``Redis`` or ``RedisCluster`` of redis.asyncio, or the ``master_for`` of a
+                Sentinel, whose options are read now. It is never closed, and may be closed.
             ns: the namespace, the first part of every key. On Redis Cluster it must contain a hash
                 tag, as in ``"{rsmq}"``.
             codec: converts bodies to bytes and back: TEXT, BYTES, JSON, MSGPACK or an object with
@@ -1806,7 +1805,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     async def close(self) -> None:
         """
-        Close the connections that this client opened. A client that was passed in stays open.
+        Close the connections of this client. A client that was passed in stays open.
 
         Waiting calls in other event loops end with ClientClosed.
         """

@@ -93,9 +93,8 @@ A watcher belongs to one process: read this
         "A client for RSMQ queues on a Redis server."
     ),
     """\
-    Event loops: a client from ``from_url`` has one connection for each event loop. All calls of the
-    loop share it, and concurrent calls are sent together. A client that uses a passed-in client
-    belongs to that client's event loop, and takes a connection from its pool for each call.
+    Event loops: a client may be used in several event loops. It has one connection for each. All
+    calls of the loop share it, and concurrent calls are sent together.
 
     Cancellation: a receive that is cancelled, at any point, releases its messages before
     CancelledError is raised, which takes at most a second. Any other call that is cancelled after
@@ -113,9 +112,14 @@ A watcher belongs to one process: read this
     timeout ends. The same can happen, rarely, if two signals arrive within microseconds of each
     other just as a receive ends.
 """,
-    "client: a ``Redis`` or ``RedisCluster`` of redis.asyncio; close() leaves it open.": (
-        "client: a ``Redis`` or ``RedisCluster`` of redis; close() leaves it open."
-    ),
+    """\
+            client: a ``Redis`` or ``RedisCluster`` of redis.asyncio, or the ``master_for`` of a
+                Sentinel, whose options are read now. It is never closed, and may be closed.
+""": """\
+            client: a ``Redis`` or ``RedisCluster`` of redis, or the ``master_for`` of a Sentinel,
+                whose options are read now. It is never closed, and may be closed. At most
+                ``max_connections`` of its pool are open, which the threads share.
+""",
     "Open connections that close() closes; one for each event loop.": (
         "Open connections that close() closes; one for each thread that makes calls."
     ),

@@ -112,7 +112,7 @@ class Cells(OnlyWith):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Use existing clients of redis-py; close() leaves them open.
+        Connect as existing clients of redis-py do; see ``RSMQ``. They are never closed.
 
         Args:
             client: the client for all cells, or a list with one client for each cell.
@@ -1247,7 +1247,7 @@ class Cells(OnlyWith):
 
     def close(self) -> None:
         """
-        Close the connections that this client opened. Clients that were passed in stay open.
+        Close the connections of this client. Clients that were passed in stay open.
 
         Waiting calls in other threads end with ClientClosed.
         """

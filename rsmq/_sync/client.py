@@ -71,10 +71,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
     Retries: a call that did not reach the server, or that the server refused for the moment
     (loading, read-only), is retried until ``retry_deadline`` seconds after its begin. An attempt
-    ends then too, or earlier without progress for ``socket_timeout``. With a client that was passed
-    in, redis-py connects, with its own timeouts and retries. If the connection breaks or times out
-    after the call was sent, the failure is ambiguous: the call may have run. After an ambiguous
-    failure, until the same deadline:
+    ends then too, or earlier without progress for ``socket_timeout``. If the connection breaks or
+    times out after the call was sent, the failure is ambiguous: the call may have run. After an
+    ambiguous failure, until the same deadline:
 
     - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
       messages, changing their visibility, releasing received messages, sweeping, and a send with a
@@ -83,8 +82,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     - Not retried: any other send, a pop, a move, a redrive, a purge, a release by ids without
       receipts, and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
 
-    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now. A
-    passed-in RedisCluster only says where the nodes are and how to connect: it sends nothing.
+    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now.
 
     Threads: several threads may use a client at the same time. A client may also be used after a
     fork, in the parent and in the child.
@@ -145,10 +143,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Use an existing client. Its decode_responses and protocol version don't matter.
+        Connect as an existing client does. It only says where and how: this client opens
+        connections of its own with its options, and close() closes them.
 
         Args:
-            client: a ``Redis`` or ``RedisCluster`` of redis; close() leaves it open.
+            client: a ``Redis`` or ``RedisCluster`` of redis, or the ``master_for`` of a Sentinel,
+                whose options are read now. It is never closed, and may be closed. At most
+                ``max_connections`` of its pool are open, which the threads share.
             ns: the namespace, the first part of every key. On Redis Cluster it must contain a hash
                 tag, as in ``"{rsmq}"``.
             codec: converts bodies to bytes and back: TEXT, BYTES, JSON, MSGPACK or an object with
@@ -1792,7 +1793,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
     def close(self) -> None:
         """
-        Close the connections that this client opened. A client that was passed in stays open.
+        Close the connections of this client. A client that was passed in stays open.
 
         Waiting calls in other threads end with ClientClosed.
         """

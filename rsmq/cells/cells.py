@@ -111,7 +111,7 @@ class AsyncCells(OnlyAsyncWith):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Use existing clients of redis-py; close() leaves them open.
+        Connect as existing clients of redis-py do; see ``AsyncRSMQ``. They are never closed.
 
         Args:
             client: the client for all cells, or a list with one client for each cell.
@@ -1252,7 +1252,7 @@ class AsyncCells(OnlyAsyncWith):
 
     async def close(self) -> None:
         """
-        Close the connections that this client opened. Clients that were passed in stay open.
+        Close the connections of this client. Clients that were passed in stay open.
 
         Waiting calls in other event loops end with ClientClosed.
         """

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Self
 
-from redis.cluster import RedisCluster
-from redis.connection import parse_url
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
@@ -26,7 +24,8 @@ from rsmq.operations.plain import (
 )
 from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.topology.address import slot_of
-from rsmq.transport.url import is_group_url, parse_group_url, without_options
+from rsmq.transport.topology.group import ServerGroup, ServerPool
+from rsmq.transport.url import without_options
 from rsmq.wire.keys import DEFAULT_NS
 
 #: The options of a URL that change the form of replies.
@@ -96,35 +95,27 @@ class Server:
     @property
     def address(self) -> str:
         """The host and port, or the path of the socket, and the database: ``localhost:6379/0``."""
-        origin = self.rsmq.origin
+        servers = self._servers
+        if isinstance(servers, ServerPool):
+            return f"{describe_address(servers.connection_kwargs)}/{self._database}"
         if self.is_cluster:
-            node = (
-                parse_group_url(origin.url).seeds[0]
-                if origin.url is not None
-                else origin.client.get_default_node().name
-            )
-            return f"{node} (Redis Cluster)"
-        options = self._options()
-        return f"{describe_address(options)}/{options.get('db') or 0}"
+            return f"{servers.seeds[0]} (Redis Cluster)"
+        return f"the master {servers.service} of the Sentinels/{self._database}"
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options of connections to the server, which is not a Redis Cluster."""
-        origin = self.rsmq.origin
-        if origin.url is None:
-            return dict(origin.client.connection_pool.connection_kwargs)
-        if not is_group_url(origin.url):
-            return {**origin.options, **parse_url(origin.url)}  # type: ignore[no-untyped-call]
-        parts = parse_group_url(origin.url)
-        options = parse_url(parts.server_url)  # type: ignore[no-untyped-call]
-        return {**origin.options, **options, "path": f"the master {parts.service} of the Sentinels"}
+    @property
+    def _servers(self) -> ServerPool | ServerGroup:
+        return self.rsmq.origin.servers
+
+    @property
+    def _database(self) -> int:
+        servers = self._servers
+        options = servers.options if isinstance(servers, ServerGroup) else servers.connection_kwargs
+        return int(options.get("db") or 0)
 
     @property
     def is_cluster(self) -> bool:
         """Whether it is a Redis Cluster."""
-        url = self.rsmq.origin.url
-        if url is None:
-            return isinstance(self.rsmq.origin.client, RedisCluster)
-        return is_group_url(url) and parse_group_url(url).service is None
+        return isinstance(self._servers, ServerGroup) and self._servers.service is None
 
     def call(
         self,
@@ -219,7 +210,7 @@ class Server:
         """
         if self.is_cluster or other.is_cluster:
             return False
-        databases = [each._options().get("db") or 0 for each in (self, other)]  # noqa: SLF001
+        databases = [each._database for each in (self, other)]  # noqa: SLF001
         if databases[0] != databases[1]:
             return False
         try:

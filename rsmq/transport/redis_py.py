@@ -80,6 +80,12 @@ def is_client_of_group(client: Any) -> bool:
     return hasattr(client, "nodes_manager") or hasattr(pool, "sentinel_manager")
 
 
+def forced_primary(sentinel: Any) -> str | None:
+    """Return the host that a Sentinel object of redis-py uses instead of the reported one."""
+    forced: str | None = getattr(sentinel, "_force_master_ip", None)
+    return forced
+
+
 def cluster_connection_options(client: Any) -> tuple[Any, dict[str, Any]]:
     """
     Return the class and the options of the connections of a RedisCluster.

@@ -57,7 +57,8 @@ def unsent_bytes(open_socket: Any) -> int:
     """Return the number of written bytes that the peer has not confirmed; 0 if it is unknown."""
     try:
         queued = fcntl.ioctl(open_socket.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, ValueError, NameError):  # ValueError: it is closed; NameError: on Windows
+    except (OSError, ValueError, NameError, AttributeError):
+        # ValueError: it is closed; NameError: on Windows; AttributeError: there is no socket
         return 0
     return int.from_bytes(queued, sys.byteorder)
 

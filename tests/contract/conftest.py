@@ -131,15 +131,17 @@ class Env:
     def _wrap(self, kinds, options, **connection):
         if self._runner is None:
             inner = kinds[0](**connection)
-            self._closing.append(inner.close)
-            return RSMQ(inner, **options)
+            client = RSMQ(inner, **options)
+            self._closing += [client.close, inner.close]
+            return client
 
         async def make():
             return kinds[1](**connection)
 
         inner = self._runner.run(make())
-        self._closing.append(lambda: self._runner.run(inner.aclose()))
-        return Blocking(self._runner, AsyncRSMQ(inner, **options))
+        client = Blocking(self._runner, AsyncRSMQ(inner, **options))
+        self._closing += [client.close, lambda: self._runner.run(inner.aclose())]
+        return client
 
     def elapse(self, qname, seconds):
         """Let time pass: by the clock of the process in ``memory://``, otherwise by the scores."""

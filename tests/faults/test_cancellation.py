@@ -19,6 +19,7 @@ from redis.asyncio.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
 from rsmq.transport.threads import caller as sync
+from tests.lent import LendingAsyncRedis, LendingRedis
 from tests.nodes import wait_until
 from tests.proxy import Proxy
 from tests.scale import scaled
@@ -57,10 +58,11 @@ def hidden(raw, ns):
 
 
 def clients(proxy, ns):
-    """Yield a client with its own connections, and one that wraps a client of redis-py."""
+    """Yield a client of a URL, and clients whose connections redis-py describes or lends."""
     yield AsyncRSMQ.from_url(proxy.url, ns=ns), None
-    inner = redis.asyncio.Redis(port=proxy.port)
-    yield AsyncRSMQ(inner, ns=ns), inner
+    for kind in (redis.asyncio.Redis, LendingAsyncRedis):
+        inner = kind(port=proxy.port)
+        yield AsyncRSMQ(inner, ns=ns), inner
 
 
 @pytest.mark.timeout(scaled(60, 3600))
@@ -73,7 +75,7 @@ def test_random_cancellations_hide_no_message(proxy, raw, ns):
         nonlocal received
         generator = random.Random(7)
         for client, inner in clients(proxy, ns):
-            for _ in range(cancellations // 2):
+            for _ in range(cancellations // 3):
                 try:
                     message = await asyncio.wait_for(
                         client.receive_message("q"), generator.uniform(0, 0.02)
@@ -130,13 +132,12 @@ def test_a_cancellation_at_every_step_hides_no_message(proxy, raw, ns):
     assert hidden(raw, ns) == 0
 
 
-def test_cancellations_while_many_calls_wait_for_one_connection(server, raw, ns):
-    """The lock of the pool is contended then, also when a connection is returned."""
-
+@pytest.mark.parametrize("kind", [redis.asyncio.Redis, LendingAsyncRedis])
+def test_cancellations_while_many_calls_wait_for_one_connection(server, raw, ns, kind):
     async def main():
         generator = random.Random(5)
         pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=2)
-        inner = redis.asyncio.Redis(connection_pool=pool)
+        inner = kind(connection_pool=pool)
         client = AsyncRSMQ(inner, ns=ns)
         for _ in range(20):
             tasks = [asyncio.ensure_future(client.receive_message("q")) for _ in range(15)]
@@ -149,6 +150,7 @@ def test_cancellations_while_many_calls_wait_for_one_connection(server, raw, ns)
             assert hidden(raw, ns) == len(kept)
             for message in kept:
                 await client.change_message_visibility(message, 0)
+        await client.close()
         await inner.aclose()
         await pool.disconnect()
 
@@ -278,16 +280,14 @@ def interrupting():
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of redis-py, if connecting is interrupted
-@pytest.mark.parametrize("has_own_connections", [True, False])
+@pytest.mark.parametrize("kind", [None, redis.Redis, LendingRedis])
 @pytest.mark.parametrize("slow", [True, False])
-def test_random_interruptions_hide_no_message(
-    server, proxy, raw, ns, interrupting, has_own_connections, slow
-):
+def test_random_interruptions_hide_no_message(server, proxy, raw, ns, interrupting, kind, slow):
     """Signals arrive while the client waits for a reply, and while it parses one."""
     proxy.delay = 0.002 if slow else 0
     url, port = (proxy.url, proxy.port) if slow else (server.url, server.port)
-    inner = None if has_own_connections else redis.Redis(port=port)
-    client = RSMQ.from_url(url, ns=ns) if has_own_connections else RSMQ(inner, ns=ns)
+    inner = None if kind is None else kind(port=port)
+    client = RSMQ.from_url(url, ns=ns) if inner is None else RSMQ(inner, ns=ns)
     client.list_queues()
     generator = random.Random(11)
     message_in_flight, interrupted = None, 0

@@ -17,11 +17,12 @@ from rsmq.transport.asyncio_ import (
     attempts,
     cancellation,
     group_commit,
+    lent,
     multiplexed,
     multiplexed_caller,
-    pool_caller,
 )
 from tests.bytecodes import Raised, raising, signal_at
+from tests.lent import LendingAsyncRedis
 from tests.scale import scaled
 
 # For a coroutine that an exception keeps from being awaited, and a socket from being closed.
@@ -142,8 +143,8 @@ def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_a
 
 
 AROUND = tuple(
-    each.__file__ for each in (attempts, cancellation, commands, group_commit,
-                               multiplexed_caller, pool_caller)
+    each.__file__ for each in (attempts, cancellation, commands, group_commit, lent,
+                               multiplexed_caller)
 )  # fmt: skip
 
 
@@ -151,14 +152,14 @@ AROUND = tuple(
 @pytest.mark.parametrize(
     "options", [{}, {"confirm": Confirm(replicas=1, timeout=0.001)}], ids=["plain", "confirmed"]
 )
-@pytest.mark.parametrize("is_own", [True, False], ids=["own", "handed in"])
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "lent"])
 def test_each_call_gets_its_own_reply_or_an_error_above_the_connection(
     server, raw, ns, loop, kind, options, is_own
 ):
     calls = Calls(raw, ns, loop, 1)
     raw.config_set("hz", 500)  # else each wait for replicas takes a tenth of a second
     for number in itertools.count(1):
-        inner = redis.asyncio.Redis(port=server.port, socket_timeout=TIMEOUT_SECONDS)
+        inner = LendingAsyncRedis(port=server.port, socket_timeout=TIMEOUT_SECONDS)
         client = (
             AsyncRSMQ.from_url(server.url, ns=ns, socket_timeout=TIMEOUT_SECONDS, **options)
             if is_own

@@ -60,15 +60,17 @@ class Place:
         if self._runner is None:
             if "handed" in self.kind:
                 inner = redis.Redis.from_url(self.url)
-                self._closing.append(inner.close)
-                return RSMQ(inner, **options)
+                client = RSMQ(inner, **options)
+                self._closing += [client.close, inner.close]
+                return client
             client = RSMQ.from_url(self.group.url, **options)
             self._closing.append(client.close)
             return client
         if "handed" in self.kind:
             inner = redis.asyncio.Redis.from_url(self.url)
-            self._closing.append(lambda: self._runner.run(inner.aclose()))
-            return Blocking(self._runner, AsyncRSMQ(inner, **options))
+            client = Blocking(self._runner, AsyncRSMQ(inner, **options))
+            self._closing += [client.close, lambda: self._runner.run(inner.aclose())]
+            return client
         client = Blocking(self._runner, AsyncRSMQ.from_url(self.group.url, **options))
         self._closing.append(client.close)
         return client

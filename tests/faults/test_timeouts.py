@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -38,19 +39,21 @@ def make_pool(request, server):
 
 
 @pytest.mark.parametrize("deadline", [None, HOUR, 2.0])
-def test_a_call_leaves_the_timeout_of_a_passed_in_connection(make_pool, ns, deadline):
-    """Also a call that has less time than the timeout of the connection."""
+def test_a_connection_as_those_of_a_passed_in_pool_has_their_timeout(make_pool, ns, deadline):
+    """Also after a call that has less time than the timeout of the connection."""
     pool = make_pool(redis)
     connection = pool.get_connection()
     before = connection._sock.gettimeout()
-    pool.release(connection)
     rsmq = RSMQ(redis.Redis(connection_pool=pool), ns=ns, retry_deadline=deadline)
     rsmq.create_queue("q", exist_ok=True)
     rsmq.send_message("q", "m", timeout=20)
     rsmq.receive_message("q")
 
-    assert connection._sock.gettimeout() == before == connection.socket_timeout
-    assert pool.get_connection() is connection
+    own = rsmq._caller._connections.acquire(check=True, until=math.inf)
+    assert own.connection._sock.gettimeout() == before
+    own.disconnect()
+    rsmq.close()
+    assert connection._sock.gettimeout() == before
     pool.disconnect()
 
 
@@ -87,7 +90,7 @@ def test_a_first_attempt_has_a_timer_only_if_its_connection_has_a_longer_timeout
         rsmq = AsyncRSMQ(client, ns=ns, retry_deadline=deadline)
         await rsmq.create_queue("q", exist_ok=True)
         assert bool(attempts) == (timeout is None or (deadline or 5.0) < timeout)
-        await pool.disconnect()
+        await rsmq.close()
 
     asyncio.run(main())
 

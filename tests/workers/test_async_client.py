@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 import redis
+import redis.asyncio
 
 from rsmq import JSON, RSMQ, InvalidFormat
+from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.watched_loops import watched_loops
 from rsmq.worker import Worker
 
@@ -126,8 +129,42 @@ def test_calls_outside_of_workers_are_not_reported(env, rsmq, caplog):
     assert WARNING not in caplog.text
 
 
-def test_client_of_sentinel_is_refused():
-    sentinel = redis.Sentinel([("127.0.0.1", 1)])
-    worker = Worker(RSMQ(sentinel.master_for("x")))
-    with pytest.raises(InvalidFormat, match="make an AsyncRSMQ of your own"):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: redis.Sentinel(
+            [("127.0.0.1", 1)], sentinel_kwargs={"password": "other"}, password="secret"
+        ).master_for("main", db=3, client_name="mine"),
+        lambda: redis.Redis(
+            connection_pool=redis.BlockingConnectionPool(port=1, db=3, client_name="mine")
+        ),
+        lambda: redis.Redis(unix_socket_path="/no/socket", db=3, client_name="mine"),
+        lambda: redis.Redis(port=1, ssl=True, db=3, client_name="mine"),
+    ],
+)
+def test_every_client_of_redis_py_describes_an_asyncio_client(make):
+    servers = Worker(RSMQ(make())).aio.origin.servers
+    options = getattr(servers, "options", None) or servers.connection_kwargs
+    assert servers.connection_class.__module__.startswith("redis.asyncio")
+    assert (options["db"], options["client_name"]) == (3, "mine")
+    if isinstance(servers, ServerGroup):
+        assert servers.seeds == (Address("127.0.0.1", 1),)
+        assert options["password"] == "secret"
+        assert servers.sentinels.connection_kwargs["password"] == "other"
+        assert servers.sentinels.connection_class is redis.asyncio.Connection
+
+
+def test_a_connection_class_without_an_asyncio_form_is_refused():
+    class Connection(redis.Connection):
+        """A class of a program."""
+
+    pool = redis.ConnectionPool(Connection, port=1)
+    worker = Worker(RSMQ(redis.Redis(connection_pool=pool)))
+    with pytest.raises(InvalidFormat, match="Make an AsyncRSMQ of your own"):
+        _ = worker.aio
+
+
+def test_an_option_that_asyncio_does_not_have_is_refused():
+    worker = Worker(RSMQ.from_url("rediss://127.0.0.1:1", ssl_validate_ocsp_stapled=True))
+    with pytest.raises(InvalidFormat, match="ssl_validate_ocsp_stapled"):
         _ = worker.aio

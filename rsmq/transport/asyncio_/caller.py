@@ -18,20 +18,18 @@ from rsmq.operations.operation import Operation
 from rsmq.transport.asyncio_.attempts import RetryingCaller
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
 from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
-from rsmq.transport.asyncio_.pool_caller import AsyncPoolCaller
 from rsmq.transport.asyncio_.router import AsyncServerRouter
 from rsmq.transport.commands import (
     routing_key,
 )
-from rsmq.transport.options import add_default_options, create_pool
 from rsmq.transport.origin import Origin
 from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
 from rsmq.transport.retry import (
     choose_deadline,
 )
+from rsmq.transport.servers import servers_of_client, servers_of_url
 from rsmq.transport.topology.address import Address
-from rsmq.transport.topology.group import ServerGroup, group_from_cluster, group_from_pool
-from rsmq.transport.url import is_group_url, parse_group_url
+from rsmq.transport.topology.group import ServerGroup
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
@@ -127,27 +125,32 @@ def async_caller_from_client(
     client: object, namespace: Namespace, retry_deadline: float | None
 ) -> AsyncCaller:
     """
-    Return a caller that uses an asyncio client of redis-py; it does not close the client.
+    Return a caller with connections as those of a client of redis-py, which sends nothing itself.
+
+    Args:
+        client: the asyncio client, or an Origin with asyncio connections.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
 
     Raises:
         InvalidFormat: the client is not an asyncio client of redis-py, or it is a RedisCluster and
             the namespace has no hash tag.
     """
-    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
-    origin = Origin(client=client, retry_deadline=deadline)
+    if isinstance(client, Origin):
+        return _make_caller(client)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
-        return AsyncRoutedCaller(group, origin)
-    if isinstance(client, redis.asyncio.Redis) and not isinstance(
+    elif not isinstance(client, redis.asyncio.Redis) or isinstance(
         client, redis.asyncio.client.Pipeline
     ):
-        return AsyncPoolCaller(client.connection_pool, origin)
-    raise InvalidFormat(
-        "client",
-        value=show_type(client),
-        hint=_suggest_client(client),
-    )
+        raise InvalidFormat(
+            "client",
+            value=show_type(client),
+            hint=_suggest_client(client),
+        )
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
+    return _make_caller(Origin(servers, deadline))
 
 
 def _suggest_client(client: object) -> str:
@@ -173,19 +176,14 @@ def async_caller_from_url(
         InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
             the namespace has no hash tag.
     """
-    deadline = choose_deadline(retry_deadline, is_group=is_group_url(url))
-    origin = Origin(url, options, retry_deadline=deadline)
-    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
-    if is_group_url(url):
-        parts = parse_group_url(url).take_options(pool_options)
-        if parts.service is None:
-            require_hash_tag(namespace)
-        pool = create_pool(
-            url,
-            lambda: redis.asyncio.Redis.from_url(parts.server_url, **pool_options).connection_pool,
-        )
-        return AsyncRoutedCaller(group_from_pool(parts, pool), origin)
-    pool = create_pool(
-        url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
-    )
-    return AsyncMultiplexedCaller(pool, origin)
+    servers = servers_of_url(url, options, redis.asyncio.Redis, RedisRetry(NoBackoff(), 0))
+    if isinstance(servers, ServerGroup) and servers.service is None:
+        require_hash_tag(namespace)
+    deadline = choose_deadline(retry_deadline, is_group=isinstance(servers, ServerGroup))
+    return _make_caller(Origin(servers, deadline, url))
+
+
+def _make_caller(origin: Origin) -> AsyncCaller:
+    if isinstance(origin.servers, ServerGroup):
+        return AsyncRoutedCaller(origin.servers, origin)
+    return AsyncMultiplexedCaller(origin.servers, origin)

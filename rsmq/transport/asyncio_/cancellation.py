@@ -5,20 +5,17 @@ Cancellation of calls that may receive messages: such a call is finished or undo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
-from rsmq.transport.asyncio_.multiplexed import Request, retrieve_exception
+from rsmq.transport.asyncio_.multiplexed import Request
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 
 T = TypeVar("T")
-
-#: How long a cancelled step may take to end.
-_CANCEL_SECONDS = 0.1
 
 
 class CancellationGuard:
@@ -62,14 +59,6 @@ class CancellationGuard:
             self.note_cancellation(asyncio.CancelledError())
         return self.cancellation
 
-    async def send(self, connection: Any, *command: Any) -> None:
-        # If the send itself were cancelled, redis-py would close the connection, although the
-        # command may have been sent.
-        await self.finish_task(connection.send_command(*command))
-
-    async def read(self, connection: Any) -> Any:
-        return await self.finish(lambda: read_reply(connection))
-
     async def wait(self, request: Request) -> list[Any]:
         if self.cancellation is None:  # nearly always; the other path takes longer
             try:
@@ -77,26 +66,6 @@ class CancellationGuard:
             except asyncio.CancelledError as cancellation:
                 self.note_cancellation(cancellation)
         return await self.finish(request.wait)
-
-    async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that must not be cancelled itself, and return its result."""
-        task = asyncio.ensure_future(coroutine)
-        # After the grace period nothing awaits the task any more.
-        task.add_done_callback(retrieve_exception)
-
-        async def wait() -> T:
-            await asyncio.wait(
-                (task,)
-            )  # unlike shield, it can be awaited again after a cancellation
-            return task.result()
-
-        try:
-            return await self.finish(wait)
-        finally:
-            if not task.done():
-                # After the grace period. When this returns, the connection may be used again.
-                task.cancel()
-                await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
 
     async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step that can be run again after a cancellation, and return its result."""
@@ -144,9 +113,3 @@ async def call_or_undo(
         if guard.cancellation is None:
             raise
     raise guard.cancellation
-
-
-async def read_reply(connection: Any) -> Any:
-    """Return the next reply, undecoded."""
-    # The connection stays open, so that it can be read again after a cancellation.
-    return await connection.read_response(disable_decoding=True, disconnect_on_error=False)

@@ -34,6 +34,7 @@ from rsmq.transport.asyncio_.multiplexed import (
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.redis_py import timeout_of_connections
+from rsmq.transport.topology.group import ServerPool
 
 #: How long a command waits at most: calls that come meanwhile are sent only after it.
 _LONGEST_WAIT_SECONDS = 0.25
@@ -108,12 +109,12 @@ class _Call:
 class GroupCommit:
     """The confirmed calls of one event loop on one server."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: ServerPool) -> None:
         """
         Prepare it; it connects with its first call.
 
         Args:
-            pool: has the class and the options of connections, as a pool of redis-py.
+            pool: the class and the options of connections.
         """
         self._connection = ReconnectingConnection(pool)
         timeout = timeout_of_connections(pool.connection_class, pool.connection_kwargs)

@@ -25,10 +25,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import ClientClosed
 from rsmq.operations.operation import Command
+from rsmq.transport.asyncio_.lent import LentTransport
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import CHECKS_PER_TIMEOUT, LARGE_SEND_BYTES, pack, unsent_bytes
+from rsmq.transport.topology.group import ServerPool
 
 _INCOMPLETE = object()
 
@@ -117,8 +119,8 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
             ``close_if_unused`` unless the state is OPEN.
     """
 
-    def __init__(self, connection: Any) -> None:
-        """Take over the socket of a connection that redis-py has opened in the running loop."""
+    def __init__(self, connection: Any, writer: Any) -> None:
+        """Take over the stream writer of a connection that redis-py has opened in the loop."""
         self.state = ConnectionState.OPEN
         self._loop = asyncio.get_running_loop()
         self._reader = make_reader(connection, _INCOMPLETE)
@@ -142,7 +144,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._closing_timer: asyncio.TimerHandle | None = None
         self._connection_lost = asyncio.Event()
         # A reference is kept here, because the writer closes the socket when it is freed.
-        self._writer = detach_writer(connection)
+        self._writer = writer
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
@@ -152,6 +154,11 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
     def is_broken(self) -> bool:
         """Whether the peer has closed the idle connection, or has sent unexpected data."""
         return not self._pending and not self._waiting and self._has_data()
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether replies are expected."""
+        return bool(self._pending)
 
     @property
     def socket(self) -> Any:
@@ -329,6 +336,11 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._unsent = list(remaining)
         self._written_bytes -= sum(map(len, self._unsent))
 
+    def receive(self, reply: Any) -> None:
+        """Handle a reply that a transport without a socket has read."""
+        self._progress_at = self._loop.time()
+        self._handle_reply(reply)
+
     def _handle_reply(self, reply: Any) -> None:
         if not self._pending:
             self.close(RedisConnectionError("Redis sent a reply without a request."))
@@ -384,7 +396,7 @@ def _take_first_bytes(pieces: deque[bytes | memoryview], max_bytes: int) -> byte
 class ReconnectingConnection:
     """The connection of one event loop, which is opened again after it failed."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: ServerPool) -> None:
         self._pool = pool
         self._current: MultiplexedConnection | None = None
         #: The connections that are not closed: the current one and retired ones.
@@ -435,17 +447,26 @@ class ReconnectingConnection:
         raise ClientClosed
 
     async def _open(self) -> None:
+        lender = self._pool.lender
+        if lender is not None:
+            connection = await lender.get_connection()
+            self._use(MultiplexedConnection(connection, LentTransport(connection, lender)))
+            return
         connection = self._pool.connection_class(**self._pool.connection_kwargs)
         try:
             await connection.connect()
             if not self._is_closing:  # redis-py may have swallowed the cancellation
-                opened = MultiplexedConnection(connection)
-                closed = ConnectionState.CLOSED
-                others = (each for each in self._connections if each.state is not closed)
-                self._connections = {opened, *others}
-                self._current = opened
+                self._use(MultiplexedConnection(connection, detach_writer(connection)))
         finally:
             await connection.disconnect(nowait=True)  # does nothing without the detached socket
+
+    def _use(self, opened: MultiplexedConnection) -> None:
+        closed = ConnectionState.CLOSED
+        others = (each for each in self._connections if each.state is not closed)
+        self._connections = {opened, *others}
+        self._current = opened
+        if self._is_closing:  # a lent connection arrived too late
+            opened.start_closing()
 
     def retire(self) -> None:
         """Close the open connection when its calls have ended; the next call opens another one."""

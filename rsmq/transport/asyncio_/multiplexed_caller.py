@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from redis.exceptions import AskError, NoScriptError, ResponseError
@@ -56,7 +57,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
     loop.
     """
 
-    def __init__(self, pool: Any, origin: Origin) -> None:
+    def __init__(self, pool: ServerPool, origin: Origin) -> None:
         options = pool.connection_kwargs
         super().__init__(origin, options, timeout_of_connections(pool.connection_class, options))
         self._pool = pool
@@ -164,7 +165,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
         pool = self._pool
         if operation.reply_timeout is not None:
             options = {**pool.connection_kwargs, "socket_timeout": operation.reply_timeout}
-            pool = ServerPool(pool.connection_class, options)
+            pool = replace(pool, connection_kwargs=options)
         kind = ReconnectingConnection if operation.confirmation is None else GroupCommit
         with self._loop_owns.setdefault(loop, OwnConnections()).add(kind(pool)) as own:
             return await self.exchange(operation, guard, check=False, redirect=redirect, own=own)

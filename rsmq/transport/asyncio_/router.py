@@ -152,7 +152,7 @@ class AsyncServerRouter(Generic[C]):
                 caller.retire()
 
     async def _ask(self, question: Question) -> Any:
-        connection = self._group.connection_class(**self._group.question_options(question))
+        connection = self._group.make_question_connection(question)
         try:
             await connection.connect()
             await connection.send_command(*question.command)

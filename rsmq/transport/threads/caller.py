@@ -9,7 +9,7 @@ The package ``operations`` builds the commands. ``aio.py`` does the same for asy
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -34,7 +34,6 @@ from rsmq.transport.commands import (
 )
 from rsmq.transport.confirmation import CONNECTION_BROKE, longest_wait
 from rsmq.transport.failure_texts import describe_server
-from rsmq.transport.options import add_default_options, create_pool
 from rsmq.transport.origin import Origin
 from rsmq.transport.redis_py import is_client_of_group, set_timeout
 from rsmq.transport.retry import (
@@ -50,18 +49,14 @@ from rsmq.transport.retry import (
     plan_retries,
     shorter_timeout,
 )
+from rsmq.transport.servers import servers_of_client, servers_of_url
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
 from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
-from rsmq.transport.threads.pools import (
-    ConnectionProvider,
-    PooledConnections,
-    ThreadConnections,
-)
-from rsmq.transport.threads.router import MakeProvider, ServerRouter
+from rsmq.transport.threads.pools import ConnectionProvider, make_provider
+from rsmq.transport.threads.router import ServerRouter
 from rsmq.transport.topology.address import Address
-from rsmq.transport.topology.group import ServerPool, group_from_cluster, group_from_pool
-from rsmq.transport.url import is_group_url, parse_group_url
+from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
 from rsmq.wire.keys import Namespace, require_hash_tag
 from rsmq.wire.limits import check_body_size
@@ -377,25 +372,28 @@ def caller_from_client(
     client: object, namespace: Namespace, retry_deadline: float | None
 ) -> Caller:
     """
-    Return a caller that uses a client of redis-py; it does not close the client.
+    Return a caller with connections as those of a client of redis-py, which sends nothing itself.
+
+    Args:
+        client: the client.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
 
     Raises:
         InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
             and the namespace has no hash tag.
     """
-    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
-    origin = Origin(client=client, retry_deadline=deadline)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
-        return RoutedCaller(ServerRouter(group, _thread_connections), origin)
-    if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
-        return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), origin)
-    raise InvalidFormat(
-        "client",
-        value=show_type(client),
-        hint=_suggest_client(client),
-    )
+    elif not isinstance(client, redis.Redis) or isinstance(client, redis.client.Pipeline):
+        raise InvalidFormat(
+            "client",
+            value=show_type(client),
+            hint=_suggest_client(client),
+        )
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
+    return _make_caller(Origin(servers, deadline))
 
 
 def _suggest_client(client: object) -> str:
@@ -421,52 +419,17 @@ def caller_from_url(
         InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
             the namespace has no hash tag.
     """
-    if is_group_url(url):
-        return _routed_caller_from_url(url, namespace, retry_deadline, options)
-    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
-    pool = create_pool(url, lambda: redis.Redis.from_url(url, **pool_options).connection_pool)
-    # With a limit the threads must share connections; without one each thread has its own.
-    has_limit = "max_connections" in options or "max_connections=" in url
-    return PoolCaller(
-        PooledConnections(pool, is_owned=True) if has_limit else ThreadConnections(pool),
-        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=False)),
-    )
-
-
-def _routed_caller_from_url(
-    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
-) -> Caller:
-    server_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
-    parts = parse_group_url(url).take_options(server_options)
-    if parts.service is None:
+    servers = servers_of_url(url, options, redis.Redis, RedisRetry(NoBackoff(), 0))
+    if isinstance(servers, ServerGroup) and servers.service is None:
         require_hash_tag(namespace)
-    pool = create_pool(
-        url, lambda: redis.Redis.from_url(parts.server_url, **server_options).connection_pool
-    )
-    has_limit = "max_connections" in options or "max_connections=" in url
-    return RoutedCaller(
-        ServerRouter(
-            group_from_pool(parts, pool),
-            _limited_connections(pool.max_connections) if has_limit else _thread_connections,
-        ),
-        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=True)),
-    )
+    deadline = choose_deadline(retry_deadline, is_group=isinstance(servers, ServerGroup))
+    return _make_caller(Origin(servers, deadline, url))
 
 
-def _thread_connections(
-    pool: ServerPool, note_failure: Callable[[BaseException], None]
-) -> ConnectionProvider:
-    return ThreadConnections(pool, note_failure)
-
-
-def _limited_connections(max_connections: int) -> MakeProvider:
-    def make(pool: ServerPool, note_failure: Callable[[BaseException], None]) -> ConnectionProvider:
-        limited = redis.ConnectionPool(
-            pool.connection_class, max_connections, **pool.connection_kwargs
-        )
-        return PooledConnections(limited, is_owned=True, note_failure=note_failure)
-
-    return make
+def _make_caller(origin: Origin) -> Caller:
+    if isinstance(origin.servers, ServerGroup):
+        return RoutedCaller(ServerRouter(origin.servers), origin)
+    return PoolCaller(make_provider(origin.servers), origin)
 
 
 def _raise_unconfirmed(

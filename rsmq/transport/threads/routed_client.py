@@ -14,7 +14,6 @@ import redis.exceptions as redis_errors
 from redis.retry import Retry
 
 from rsmq.transport.options import create_pool
-from rsmq.transport.threads.pools import ThreadConnections
 from rsmq.transport.threads.router import ServerRouter
 from rsmq.transport.topology.group import group_from_pool
 from rsmq.transport.url import parse_group_url
@@ -49,7 +48,7 @@ def open_routed_pool(url: str, key: bytes, retry: Retry, **options: Any) -> redi
         url, lambda: redis.Redis.from_url(parts.server_url, **options).connection_pool
     )
     group = group_from_pool(parts, template)
-    router = ServerRouter(group, ThreadConnections)  # it only names the server, and opens nothing
+    router = ServerRouter(group)  # it only names the server, and opens nothing
     base: Any = group.connection_class
 
     class RoutedConnection(base):  # type: ignore[misc]

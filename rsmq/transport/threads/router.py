@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, RedisError
 
 from rsmq.transport.failure_texts import add_tls_remark
-from rsmq.transport.threads.pools import ConnectionProvider
+from rsmq.transport.threads.pools import ConnectionProvider, make_provider
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup, ServerPool
 from rsmq.transport.topology.sentinel import is_primary, replica_error
@@ -22,12 +22,6 @@ from rsmq.transport.topology.topology import Question, describe_seeds
 _MAX_REFRESH_SECONDS = 10.0
 
 
-#: Makes the connections to one server; the function notes failures.
-MakeProvider: TypeAlias = Callable[
-    [ServerPool, Callable[[BaseException], None]], ConnectionProvider
-]
-
-
 class ServerRouter:
     """
     The connections to each server of a group, by key.
@@ -36,20 +30,10 @@ class ServerRouter:
         topology: what is known about the servers.
     """
 
-    def __init__(
-        self,
-        group: ServerGroup,
-        make_provider: MakeProvider,
-    ) -> None:
-        """
-        Create a router; nothing is opened.
-
-        Args:
-            make_provider: makes the connections to one server.
-        """
+    def __init__(self, group: ServerGroup) -> None:
+        """Create a router for a group of servers; nothing is opened."""
         self.topology = group.make_topology()
         self._group = group
-        self._make_provider = make_provider
         self._providers: dict[Address, ConnectionProvider] = {}
         self._refreshed_by_another_until = 0.0
         self._closed = False
@@ -104,10 +88,8 @@ class ServerRouter:
             options = self._group.server_options(address)
             if self._group.service is not None:
                 options["redis_connect_func"] = _require_primary(options.get("redis_connect_func"))
-            pool = ServerPool(self._group.connection_class, options)
-            new = self._make_provider(
-                pool, lambda error: self.topology.note_failure(error, address)
-            )
+            pool = ServerPool(self._group.connection_class, options, self._group.limit)
+            new = make_provider(pool, lambda error: self.topology.note_failure(error, address))
             provider = self._providers.setdefault(address, new)  # atomic among threads
             if self._closed:  # while this call learned the address
                 provider.close()
@@ -141,7 +123,7 @@ class ServerRouter:
                     gone.close()
 
     def _ask(self, question: Question) -> Any:
-        connection = self._group.connection_class(**self._group.question_options(question))
+        connection = self._group.make_question_connection(question)
         try:
             connection.connect()
             connection.send_command(*question.command)

@@ -20,15 +20,38 @@ from rsmq.transport.url import GroupUrl
 
 #: Options of redis-py's pools and clients that a connection to another server must not get.
 _NOT_COPIED = ("maint_notifications", "orig_", "oss_cluster_maint", "himport_")
+_OF_OTHER_SERVER = ("host", "port", "connection_pool")
 _CREDENTIALS = ("username", "password", "credential_provider")
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionLimit:
+    """
+    The number of connections to one server that threads share.
+
+    Attributes:
+        number: the largest number of open connections.
+        wait: seconds that a call waits for one if all are in use; None is forever.
+    """
+
+    number: int
+    wait: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ServerPool:
-    """The class and the options of connections to one server, as a pool of redis-py has them."""
+    """
+    The class and the options of connections to one server, as a pool of redis-py has them.
+
+    Attributes:
+        limit: the number of connections of threads; None if each thread has one.
+        lender: the pool of redis-py that must make the connections; None if they are our own.
+    """
 
     connection_class: Any
-    connection_kwargs: Mapping[str, Any]
+    connection_kwargs: Mapping[str, Any] = field(repr=False)
+    limit: ConnectionLimit | None = None
+    lender: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +64,18 @@ class ServerGroup:
         connection_class: the class of redis-py's connections.
         options: the options of connections, without host and port.
         service: the name of the primary; None for a cluster.
-        sentinel_options: the options that only connections to Sentinels have.
+        sentinels: the connections to Sentinels, without host and port; None for a cluster.
         remap: changes the addresses that servers report.
+        limit: the number of connections of threads to each server; None if each thread has one.
     """
 
     seeds: tuple[Address, ...]
     connection_class: Any
     options: Mapping[str, Any] = field(repr=False)
     service: str | None = None
-    sentinel_options: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    sentinels: ServerPool | None = None
     remap: AddressRemap | None = None
+    limit: ConnectionLimit | None = None
 
     def make_topology(self) -> Topology:
         """Return a topology that knows only the seeds."""
@@ -64,51 +89,54 @@ class ServerGroup:
         """Return the options of a connection to one of the servers."""
         return {**self.options, "host": address.host, "port": address.port}
 
-    def question_options(self, question: Question) -> dict[str, Any]:
-        """Return the options of a connection for one question."""
-        options = self.server_options(question.address)
-        if question.is_for_sentinel:
-            for name in _CREDENTIALS:
-                options.pop(name, None)
-            options |= {**self.sentinel_options, "db": 0}
+    def make_question_connection(self, question: Question) -> Any:
+        """Return a connection for one question; it is not open yet."""
+        connection_class, options = self.connection_class, self.options
+        if question.is_for_sentinel and self.sentinels is not None:
+            connection_class = self.sentinels.connection_class
+            options = self.sentinels.connection_kwargs
+        options = {**options, "host": question.address.host, "port": question.address.port}
         for name in ("socket_timeout", "socket_connect_timeout"):
             seconds = options.get(name)
             options[name] = min(seconds or QUESTION_TIMEOUT_SECONDS, QUESTION_TIMEOUT_SECONDS)
         options.pop("redis_connect_func", None)
-        return options | {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
+        options |= {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
+        return connection_class(**options)
 
 
-def group_from_pool(url: GroupUrl, pool: Any) -> ServerGroup:
+def group_from_pool(url: GroupUrl, pool: Any, limit: ConnectionLimit | None = None) -> ServerGroup:
     """
     Return the group of a URL.
 
     Args:
         pool: a pool of redis-py that was made from the part of the URL for one server.
+        limit: the number of connections of threads to each server.
     """
-    sentinel_options = {
-        name: value
-        for name, value in (
-            ("username", url.sentinel_username),
-            ("password", url.sentinel_password),
-        )
-        if value is not None
-    }
+    options = copied_options(pool.connection_kwargs)
+    sentinels = None
+    if url.service is not None:
+        own: dict[str, Any] = {"username": url.sentinel_username, "password": url.sentinel_password}
+        others = {name: value for name, value in options.items() if name not in _CREDENTIALS}
+        sentinels = ServerPool(pool.connection_class, {**others, **own, "db": 0})
     return ServerGroup(
-        url.seeds,
-        pool.connection_class,
-        copied_options(pool.connection_kwargs),
-        url.service,
-        sentinel_options,
-        url.address_remap,
+        url.seeds, pool.connection_class, options, url.service, sentinels, url.address_remap, limit
     )
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a connection that one of our own to the same server can have too."""
+    return {name: value for name, value in options.items() if not name.startswith(_NOT_COPIED)}
+
+
+def own_settings(retry: object) -> dict[str, Any]:
+    """Return the options of our own connections that replace those of a client of redis-py."""
+    return {"retry": retry, "protocol": 2, "decode_responses": False}
 
 
 def copied_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a connection that a connection to another server can have too."""
     return {
-        name: value
-        for name, value in options.items()
-        if not name.startswith(_NOT_COPIED) and name not in ("host", "port")
+        name: value for name, value in own_options(options).items() if name not in _OF_OTHER_SERVER
     }
 
 
@@ -129,7 +157,7 @@ def group_from_cluster(client: Any, retry: object) -> ServerGroup:
     return ServerGroup(
         tuple(dict.fromkeys(Address(node.host, int(node.port)) for node in nodes)),
         connection_class,
-        {**copied_options(options), "retry": retry},
+        copied_options(options) | own_settings(retry),
         remap=manager.address_remap,
     )
 

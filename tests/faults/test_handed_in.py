@@ -1,0 +1,237 @@
+"""A client of redis-py that is handed in only says where and how to connect."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+
+import pytest
+import redis
+import redis.asyncio
+from redis.credentials import UsernamePasswordCredentialProvider
+
+from rsmq import RSMQ, AsyncRSMQ
+from rsmq.transport import servers
+from tests.blocking import Blocking
+from tests.lent import LendingAsyncRedis, LendingRedis
+from tests.nodes import wait_until
+from tests.sentinels import NAME
+from tests.servers import Server, redis_7
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def hand_in(request):
+    """A function that makes a client of redis-py and one of ours from it, of one of both faces."""
+    runner = asyncio.Runner()
+    opened = []
+
+    def make(kinds, ns, **options):
+        if request.param == "sync":
+            inner = kinds[0](**options)
+            client = RSMQ(inner, ns=ns)
+        else:
+            inner = kinds[1](**options)
+            client = Blocking(runner, AsyncRSMQ(inner, ns=ns))
+        opened.append(client)
+        return inner, client
+
+    def close(inner):
+        if request.param == "sync":
+            inner.close()
+        else:
+            runner.run(inner.aclose())
+
+    make.close = close
+    yield make
+    for client in opened:
+        client.close()
+    runner.close()
+
+
+REDIS = (redis.Redis, redis.asyncio.Redis)
+
+
+def named(raw, name):
+    return [each for each in raw.client_list() if each["name"] == name]
+
+
+def test_its_options_make_our_connections(hand_in, raw, ns, server):
+    raw.execute_command("ACL", "SETUSER", ns, "on", ">secret", "~*", "&*", "+@all")
+    inner, client = hand_in(
+        REDIS, ns, port=server.port, db=3, client_name=ns, decode_responses=True, protocol=3,
+        encoding="latin-1", single_connection_client=False,
+        credential_provider=UsernamePasswordCredentialProvider(ns, "secret"),
+    )  # fmt: skip
+    client.create_queue("q")
+    client.send_message("q", "é")
+
+    (own,) = named(raw, ns)
+    assert (own["db"], own["user"], own.get("resp", "2")) == ("3", ns, "2")
+    with server.raw(db=3) as other:
+        assert other.zcard(f"{ns}:q") == 1
+        other.flushdb()
+    assert not inner.connection_pool.__dict__.get("_available_connections")
+    raw.execute_command("ACL", "DELUSER", ns)
+
+
+def test_it_may_be_closed_at_once_and_is_never_closed(hand_in, raw, ns, server):
+    inner, client = hand_in(REDIS, ns, port=server.port, client_name=ns)
+    hand_in.close(inner)
+    client.create_queue("q")
+    assert client.list_queues() == ["q"]
+    client.close()
+    wait_until(lambda: not named(raw, ns))
+
+
+def test_a_unix_socket(hand_in, ns, tmp_path):
+    path = str(tmp_path / "socket")
+    server = Server(redis_7(), "--unixsocket", path)
+    try:
+        _, client = hand_in(REDIS, ns, unix_socket_path=path)
+        client.create_queue("q")
+        assert client.list_queues() == ["q"]
+    finally:
+        server.stop()
+
+
+# Only the last event loop closes the client.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_asyncio_client_may_be_used_in_every_event_loop(raw, ns, server):
+    client = AsyncRSMQ(redis.asyncio.Redis(port=server.port, client_name=ns), ns=ns)
+
+    async def use(number):
+        await client.create_queue(f"q{number}")
+        return await client.list_queues()
+
+    assert asyncio.run(use(1)) == ["q1"]
+    found = []
+    threads = [
+        threading.Thread(target=lambda number=each: found.append(asyncio.run(use(number))))
+        for each in (2, 3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(found) == 2
+
+    async def end():
+        assert len(await client.list_queues()) == 3
+        await client.close()
+
+    asyncio.run(end())
+    gc.collect()
+
+
+POOLS = {
+    "raises": lambda port, name: redis.ConnectionPool(
+        port=port, max_connections=2, client_name=name
+    ),
+    "waits": lambda port, name: redis.BlockingConnectionPool(
+        port=port, max_connections=2, timeout=None, client_name=name
+    ),
+}
+
+
+@pytest.mark.parametrize("make_pool", POOLS.values(), ids=POOLS)
+def test_the_threads_share_the_connections_that_its_pool_permits(raw, ns, server, make_pool):
+    pool = make_pool(server.port, ns)
+    inner = redis.Redis(connection_pool=pool)
+    done, most = [], 0
+    with RSMQ(inner, ns=ns, retry_deadline=30) as rsmq:
+        rsmq.create_queue("q")
+
+        def work():
+            for _ in range(20):
+                rsmq.send_message("q", "m")
+            done.append(True)
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, len(named(raw, ns)))
+        assert len(done) == 6
+        assert raw.zcard(f"{ns}:q") == 120
+        assert 1 <= most <= 2
+    inner.close()
+
+
+class Pool(redis.ConnectionPool):
+    """A pool of a program."""
+
+    def make_connection(self):
+        return super().make_connection()
+
+
+@pytest.mark.parametrize("is_pool", [False, True])
+def test_a_class_that_overrides_a_method_lends_its_connections_and_is_reported_once(
+    hand_in, raw, ns, server, monkeypatch, caplog, is_pool
+):
+    monkeypatch.setattr(servers, "_reported", set())
+    kinds = (LendingRedis, LendingAsyncRedis)
+    with caplog.at_level(logging.WARNING, logger="rsmq.transport"):
+        for _ in range(2):
+            if is_pool:
+                pool = Pool(port=server.port, client_name=ns)
+                inner = redis.Redis(connection_pool=pool)
+                client = RSMQ(inner, ns=ns)
+            else:
+                inner, client = hand_in(kinds, ns, port=server.port, client_name=ns)
+            client.create_queue("q", exist_ok=True)
+            assert client.pop_message("q") is None
+            client.close()
+            if is_pool:
+                inner.connection_pool.disconnect()
+            else:
+                hand_in.close(inner)
+    (record,) = caplog.records
+    name = "Pool" if is_pool else kinds[0].__name__[:7]
+    assert name in record.getMessage()
+    assert ("make_connection" if is_pool else "execute_command") in record.getMessage()
+
+
+def test_a_client_that_is_instrumented_lends_nothing(monkeypatch, caplog, server):
+    """Programs for tracing replace the method in the class of redis-py."""
+    original = redis.Redis.execute_command
+
+    def patched(self, *args, **options):
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(redis.Redis, "execute_command", patched)
+    found = servers.servers_of_client(redis.Redis(port=server.port), None)
+    assert found.lender is None
+    assert not caplog.records
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_the_primary_of_sentinels_is_followed_through_a_failover(sentinels, face):
+    seeds = [("127.0.0.1", node.port) for node in sentinels.sentinels]
+    runner = asyncio.Runner()
+    if face == "sync":
+        client = RSMQ(redis.Sentinel(seeds).master_for(NAME), ns="{handed}")
+    else:
+        inner = redis.asyncio.Sentinel(seeds).master_for(NAME)
+        client = Blocking(runner, AsyncRSMQ(inner, ns="{handed}"))
+    try:
+        client.create_queue("q", exist_ok=True)
+        old = sentinels.primary
+        client.send_message("q", "before")
+        wait_until(lambda: all(
+            replica.ask("ZCARD", "{handed}:q") == old.ask("ZCARD", "{handed}:q")
+            for replica in sentinels.replicas
+        ))  # fmt: skip
+        old.kill()
+        sentinels.wait_until_promoted(old)
+        client.send_message("q", "after")
+        assert client.pop_message("q").body == "before"
+        assert client.pop_message("q").body == "after"
+    finally:
+        client.close()
+        runner.close()
+        sentinels.heal()
+        with sentinels.raw() as raw:
+            raw.unlink(*raw.keys("{handed}*"))
