@@ -89,7 +89,12 @@ class Tasks:
         now = time.monotonic()
         with self._run_queue.lock:
             calls = self._run_queue.running_calls(True)
-            expired = [job for job in calls if all(each.expires_at <= now for each in job.leases)]
+            # A call that has ended is the loop's, which decides on its messages without the lock.
+            expired = [
+                job
+                for job in calls
+                if job.ended_at is None and all(each.expires_at <= now for each in job.leases)
+            ]
             for lease in chain.from_iterable(job.leases for job in expired):
                 change_message(lease, EXPIRE)
         for job in expired:
