@@ -17,6 +17,7 @@ class CellsOfProcess(Cells):
 
     def _open(self, callers: Sequence[Caller]) -> None:
         super()._open(callers)
+        self.callers = callers
         namespaces = [client.namespace for client in self.cells]
         self._watchers = CellWatchers(list(zip(callers, namespaces, strict=True)))
 

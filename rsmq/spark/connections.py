@@ -15,22 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import redis
-from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
-from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
 from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
-from rsmq.operations.operation import Operation
+from rsmq.operations.operation import Command, Operation
+from rsmq.operations.plain import (
+    Word,
+    parse_info,
+    parse_time_us,
+    plain_command,
+    plain_commands,
+)
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.read.field_request import pack_fields
-from rsmq.spark.read.pending_request import PendingRequest, read_replies
 from rsmq.spark.read.scan import PendingStep
 from rsmq.spark.read.source_options import SourceOptions
-from rsmq.transport.socket import pack
-from rsmq.transport.threads.routed_client import open_routed_pool
-from rsmq.transport.url import is_group_url, option_names
+from rsmq.transport.threads.caller import Caller
+from rsmq.transport.threads.pending import PendingCall
+from rsmq.transport.url import option_names
 from rsmq.waiting.threads import Watcher
 from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_RETRY_PAUSE_SECONDS = 1.0
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkServer:
@@ -50,22 +51,16 @@ class SparkServer:
 
     Attributes:
         rsmq: a client that runs operations.
-        raw: a redis-py client for idempotent commands, which it retries for at least
-            ``retry_deadline`` seconds.
+        caller: runs plain commands.
         cell: the number of the cell; None for an ordinary namespace.
         find_watcher: returns what waits for messages. Cells of one server share it.
-        make_unretried_connection: makes a connection that does not retry.
-        open_patient_client: makes a redis-py client for a command that takes long, with the number
-            of seconds that it waits for a reply. It does not repeat a command after that time.
     """
 
     rsmq: RSMQ
-    raw: Any  # a redis.Redis, whose replies depend on its settings
+    caller: Caller
     namespace: Namespace
     cell: int | None
     find_watcher: Callable[[], Watcher]
-    make_unretried_connection: Callable[[], Any]
-    open_patient_client: Callable[[float], Any]
 
     @property
     def id_prefix(self) -> bytes:
@@ -125,7 +120,7 @@ class SparkServer:
     def has(self, name: str) -> bool:
         """Return whether a queue exists, with its attributes."""
         hash = self.namespace.queue(name).hash
-        return None not in self.raw.hmget(hash, ["vt", "delay", "maxsize"])
+        return None not in self.call("HMGET", hash, "vt", "delay", "maxsize")
 
     def require(self, name: str) -> None:
         """
@@ -137,41 +132,40 @@ class SparkServer:
         if not self.has(name):
             raise make_queue_not_found(name, self.namespace.name)
 
+    def call(self, *words: Word, parse: Callable[[Any], Any] = lambda reply: reply) -> Any:
+        """Run a plain command that may run again, and return its reply."""
+        return self.caller.run(plain_command(*words, key=self.namespace.queues, parse=parse))
+
+    def call_atomically(self, commands: Sequence[Command], seconds: float | None = None) -> Any:
+        """
+        Return the replies to plain commands that change nothing; atomic.
+
+        Args:
+            commands: the commands.
+            seconds: how long to wait for the replies, if they take long. The commands are not
+                repeated after that time.
+        """
+        operation = plain_commands(
+            self.namespace.queues, commands, in_transaction=True, reply_timeout=seconds
+        )
+        if seconds is not None:
+            operation.retry_deadline = min(seconds, self.caller.origin.retry_deadline)
+        return self.caller.run(operation)
+
     def hmget(
         self, hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes] = (b"",)
     ) -> list[bytes | None]:
-        """Return fields of many messages, as ``pack_fields`` requests them; retry as ``raw``."""
-        values: list[bytes | None] = self.request(pack_fields(hash, ids, suffixes), 1)[0]
+        """Return fields of many messages, as ``pack_fields`` requests them."""
+        values: list[bytes | None] = self.request([pack_fields(hash, ids, suffixes)])[0]
         return values
 
-    def request(self, packed: list[Any], number: int) -> list[Any]:
-        """
-        Send packed commands that change nothing, and return their replies; retry as ``raw`` does.
+    def request(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands that change nothing, and return their replies."""
+        return self.caller.run(plain_commands(self.namespace.queues, commands))
 
-        redis-py inspects each argument of a command, which takes as long as all the rest of a call.
-
-        Args:
-            number: the number of commands.
-        """
-        pool = self.raw.connection_pool
-        connection = pool.get_connection()
-
-        def send() -> list[Any]:
-            connection.send_packed_command(packed)
-            return read_replies(connection, number)
-
-        try:
-            replies: list[Any] = connection.retry.call_with_retry(
-                send, lambda _: connection.disconnect()
-            )
-            return replies
-        finally:
-            pool.release(connection)
-
-    def begin_request(self, packed: list[Any], number: int) -> PendingRequest:
+    def begin_request(self, commands: Sequence[Command]) -> PendingCall[list[Any]]:
         """Send commands as ``request`` does, and read their replies later."""
-        pool = self.raw.connection_pool
-        return PendingRequest(pool, packed, number, lambda: self.request(packed, number))
+        return self.caller.begin(plain_commands(self.namespace.queues, commands))
 
     def find_queues_with_reasons(self, names: Iterable[str]) -> list[str]:
         """
@@ -180,7 +174,7 @@ class SparkServer:
         Empty if the user lacks the right to read them.
         """
         try:
-            return [name for name in names if self.raw.hlen(self.namespace.queue(name).reasons)]
+            return [name for name in names if self.call("HLEN", self.namespace.queue(name).reasons)]
         except NoPermissionError:
             return []
 
@@ -198,25 +192,24 @@ class SparkServer:
         None if the user lacks the right, or if the server does not report it.
         """
         try:
-            run: bytes | str | None = self.raw.info("server").get("run_id")
+            run = self.call("INFO", "server", parse=parse_info).get("run_id")
         except ResponseError:
             return None
-        return run.encode() if isinstance(run, str) else run
+        return None if run is None else run.encode()
 
     def make_scanner(self, keys: QueueKeys) -> Callable[[int, int], PendingStep]:
         """Return a function that begins a step of the scan of a queue's ids."""
 
         def begin_step(cursor: int, count: int) -> PendingStep:
             scan = b"ZSCAN", keys.zset, b"%d" % cursor, b"COUNT", b"%d" % count
-            packed = [*pack(scan), *pack((b"ZCARD", keys.zset))]
-            return PendingStep(self.begin_request(packed, 2))
+            return PendingStep(self.begin_request([scan, (b"ZCARD", keys.zset)]))
 
         return begin_step
 
     def now_ms(self) -> int:
         """Return the time of the server's clock, Unix milliseconds."""
-        seconds, microseconds = self.raw.time()
-        return int(seconds) * 1000 + int(microseconds) // 1000
+        time_us: int = self.call("TIME", parse=parse_time_us)
+        return time_us // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +250,6 @@ def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
 # By process id, too: a forked process must not use the connections of its parent.
 _servers: dict[tuple[int, ConnectionOptions, int], SparkServer] = {}
 _sets: dict[tuple[int, ConnectionOptions], CellsOfProcess] = {}
-_pools: dict[tuple[int, ConnectionOptions, int, str], _Pools] = {}
 
 
 def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
@@ -294,53 +286,16 @@ def get_home(options: ConnectionOptions, write: str) -> SparkServer:
     return get_server(options, cell_of_key(write, options.cells or 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pools:
-    """Pools of connections to one server: one that retries, and one that does not."""
-
-    retried: redis.ConnectionPool
-    unretried: redis.ConnectionPool
-
-
 def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
     credentials = _read_credentials(options)
-    deadline = options.retry_deadline
-    attempts = 6 + round(deadline / _MAX_RETRY_PAUSE_SECONDS) if deadline else 0
     url = options.urls[cell if len(options.urls) > 1 else 0]
     try:
-        rsmq, find_watcher = _open_client(options, cell, credentials)
+        rsmq, caller, find_watcher = _open_client(options, cell, credentials)
     except RSMQError as error:
         names = [f"redis.{name}" for name in option_names(url)]
         raise InvalidOption(" or ".join(["url", *names]), str(error)) from None
-    timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
-    settings = {**timeouts, **credentials, "protocol": 2}
-    namespace = rsmq.namespace
-
-    def open_pool(retry: Retry, **more: Any) -> redis.ConnectionPool:
-        return _open_pool(url, namespace, retry, {**settings, **more})
-
-    # Cells on one server share its connections; those of a group are for one slot.
-    key = os.getpid(), options, cell if is_group_url(url) else -1, url
-    if key not in _pools:
-        retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
-        _pools[key] = _Pools(open_pool(retrying), open_pool(Retry(NoBackoff(), 0)))
-    pools = _pools[key]
-
-    def open_patient_client(seconds: float) -> Any:
-        backoff = ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05)
-        retry = Retry(backoff, attempts, supported_errors=(redis.exceptions.ConnectionError,))
-        return redis.Redis.from_pool(open_pool(retry, socket_timeout=seconds))
-
-    unretried = pools.unretried
-    server = SparkServer(
-        rsmq,
-        redis.Redis.from_pool(pools.retried),
-        namespace,
-        None if options.cells is None else cell,
-        find_watcher,
-        lambda: unretried.connection_class(**unretried.connection_kwargs),
-        open_patient_client,
-    )
+    number = None if options.cells is None else cell
+    server = SparkServer(rsmq, caller, rsmq.namespace, number, find_watcher)
     if options.cells is not None:
         with server.naming_cell():
             _sets[os.getpid(), options].check_cell(cell)
@@ -349,8 +304,8 @@ def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
 
 def _open_client(
     options: ConnectionOptions, cell: int, credentials: dict[str, Any]
-) -> tuple[RSMQ[Any], Callable[[], Watcher]]:
-    """Return a client of the namespace, and the function that finds its watcher."""
+) -> tuple[RSMQ[Any], Caller, Callable[[], Watcher]]:
+    """Return a client of the namespace, its caller, and the function that finds its watcher."""
     namespace = options.namespace
     settings: dict[str, Any] = {
         "ns": namespace.name,
@@ -361,22 +316,15 @@ def _open_client(
     }
     if options.cells is None:
         rsmq = RSMQ.from_url(options.urls[0], **settings)
-        return rsmq, lambda: rsmq.watcher
+        caller = rsmq._caller  # noqa: SLF001 - there is no public attribute
+        return rsmq, caller, lambda: rsmq.watcher
     key = os.getpid(), options
     if key not in _sets:
         from rsmq.spark.cells_of_process import CellsOfProcess  # noqa: PLC0415 - takes time
 
         _sets[key] = CellsOfProcess.from_url(options.urls, cells=options.cells, **settings)
     cells = _sets[key]
-    return cells.cells[cell], lambda: cells.find_watcher(cell)
-
-
-def _open_pool(
-    url: str, namespace: Namespace, retry: Retry, settings: dict[str, Any]
-) -> redis.ConnectionPool:
-    if is_group_url(url):
-        return open_routed_pool(url, namespace.queues, retry, **settings)
-    return redis.Redis.from_url(url, retry=retry, **settings).connection_pool
+    return cells.cells[cell], cells.callers[cell], lambda: cells.find_watcher(cell)
 
 
 def _read_credentials(options: ConnectionOptions) -> dict[str, str]:

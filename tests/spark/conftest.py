@@ -203,7 +203,6 @@ class Env:
             if key[1].namespace.name == self.ns:
                 server.find_watcher().close()
                 server.rsmq.close()
-                server.raw.close()
                 del connections._servers[key]
                 connections._sets.pop(key[:2], None)
 

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import redis
 
 from rsmq.spark.connections import SparkServer
-from rsmq.spark.read.pending_request import PendingRequest
-from rsmq.transport.socket import pack
+from rsmq.transport.socket import SocketConnection, pack_all
+from rsmq.transport.threads.pending import PendingCall
+from rsmq.transport.threads.pools import ThreadConnections
 
-PING = list(pack((b"PING",)))
-
-
-def count_connections(env):
-    """Return the number of open connections that are in use, and of idle ones."""
-    pool = env.server().raw.connection_pool
-    return len(pool._in_use_connections), len(pool._available_connections)
+PING = (b"PING",)
 
 
-def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, monkeypatch):
+@pytest.fixture(autouse=True)
+def in_use(monkeypatch):
+    """The connections that are in use."""
+    in_use = set()
+    acquire, release = ThreadConnections.acquire, ThreadConnections.release
+
+    def note_acquire(self, **options):
+        connection = acquire(self, **options)
+        in_use.add(connection)
+        return connection
+
+    def note_release(self, connection, **options):
+        in_use.remove(connection)
+        release(self, connection, **options)
+
+    monkeypatch.setattr(ThreadConnections, "acquire", note_acquire)
+    monkeypatch.setattr(ThreadConnections, "release", note_release)
+    return in_use
+
+
+def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, monkeypatch, in_use):
     for _ in range(5):
         env.rsmq.send_messages(queue, ["m"] * 1000)
     events = []
-    begin, finish = SparkServer.begin_request, PendingRequest.finish
+    begin, finish = SparkServer.begin_request, PendingCall.finish
 
-    def name(packed):
-        return b"".join(bytes(each) for each in packed).split(b"\r\n")[2].decode()
+    def name(commands):
+        packed = b"".join(bytes(each) for each in pack_all(commands))
+        return packed.split(b"\r\n")[2].decode()
 
-    def note_begin(self, packed, number):
-        request = begin(self, packed, number)
-        requests[id(request)] = name(packed)
+    def note_begin(self, commands):
+        request = begin(self, commands)
+        requests[id(request)] = name(commands)
         kept.append(request)
-        events.append(f"begin {name(packed)}")
+        events.append(f"begin {name(commands)}")
         return request
 
     def note_finish(self):
@@ -40,7 +58,7 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
 
     requests, kept = {}, []
     monkeypatch.setattr(SparkServer, "begin_request", note_begin)
-    monkeypatch.setattr(PendingRequest, "finish", note_finish)
+    monkeypatch.setattr(PendingCall, "finish", note_finish)
     source = env.source(queue=queue, columns="id,message", numPartitions=1)
     reader = source.reader(source.schema())
     (partition,) = reader.partitions()
@@ -54,63 +72,76 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
     assert scans[:3] == ["begin ZSCAN", "finish ZSCAN", "begin ZSCAN"]
     assert events[:3] == scans[:3]
     assert len(kept) == len([event for event in events if event.startswith("finish")])
-    assert count_connections(env)[0] == 0
+    assert not in_use
 
 
-def test_reply_is_read_later(env):
-    request = env.server().begin_request(PING * 2, 2)
-    assert count_connections(env)[0] == 1
+def test_reply_is_read_later(env, in_use):
+    request = env.server().begin_request([PING, PING])
+    assert len(in_use) == 1
     assert request.finish() == [b"PONG", b"PONG"]
     request.abandon()
-    assert count_connections(env) == (0, 1)
-    assert env.server().request(PING, 1) == [b"PONG"]
+    assert not in_use
+    assert env.server().request([PING]) == [b"PONG"]
 
 
-def test_request_is_repeated_after_its_connection_broke(env):
+def test_requests_reuse_their_connections(env):
+    """Those that are pending at the same time, and calls meanwhile."""
     server = env.server()
-    request = server.begin_request(PING, 1)
-    assert request._connection is not None
-    request._connection._sock.shutdown(2)
-    assert request.finish() == [b"PONG"]
-    assert count_connections(env)[0] == 0
+    server.request([PING])
+    env.raw.config_resetstat()
+    for _ in range(3):
+        pending = [server.begin_request([PING]) for _ in range(2)]
+        assert server.request([PING]) == [b"PONG"]
+        assert [each.finish() for each in pending] == [[b"PONG"], [b"PONG"]]
+    assert env.raw.info("stats")["total_connections_received"] == 2
 
 
-def test_request_that_can_not_be_sent_is_repeated(env):
+def test_request_is_repeated_after_its_connection_broke(env, in_use):
     server = env.server()
-    server.request(PING, 1)
-    pool = server.raw.connection_pool
-    connection = pool.get_connection()
-    send = connection.send_packed_command
+    request = server.begin_request([PING])
+    (connection,) = in_use
+    connection.abort()
+    assert request.finish() == [b"PONG"]
+    assert not in_use
 
-    def fail(_packed):
-        connection.send_packed_command = send
-        raise redis.ConnectionError
 
-    connection.send_packed_command = fail
-    pool.release(connection)
-    request = server.begin_request(PING, 1)
-    assert request._connection is None
+def test_request_that_can_not_be_sent_is_repeated(env, in_use, monkeypatch):
+    server = env.server()
+
+    with monkeypatch.context() as patch:
+        fail = Mock(side_effect=redis.ConnectionError)
+        patch.setattr(SocketConnection, "send_packed_command", fail)
+        request = server.begin_request([PING])
+    fail.assert_called_once()
+    assert not in_use
     assert request.finish() == [b"PONG"]
 
 
-def test_error_reply_is_raised_and_the_connection_stays_usable(env):
+def test_request_whose_server_is_away_fails_when_its_replies_are_read(env, in_use, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadConnections, "acquire", Mock(side_effect=redis.ConnectionError))
+        request = env.server().begin_request([PING])
+    assert request.finish() == [b"PONG"]
+    assert not in_use
+
+
+def test_error_reply_is_raised_and_the_connection_stays_usable(env, in_use):
     env.raw.set(f"{env.ns}:text", "x")
-    wrong = list(pack((b"ZCARD", f"{env.ns}:text".encode())))
-    request = env.server().begin_request([*wrong, *PING], 2)
+    request = env.server().begin_request([(b"ZCARD", f"{env.ns}:text".encode()), PING])
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         request.finish()
-    assert count_connections(env) == (0, 1)
-    assert env.server().request(PING, 1) == [b"PONG"]
+    assert not in_use
+    assert env.server().request([PING]) == [b"PONG"]
 
 
-def test_abandoned_reply_is_not_read_by_the_next_request(env):
+def test_abandoned_reply_is_not_read_by_the_next_request(env, in_use):
     server = env.server()
-    server.begin_request(list(pack((b"ECHO", b"old"))), 1).abandon()
-    assert server.request(PING, 1) == [b"PONG"]
-    assert count_connections(env)[0] == 0
+    server.begin_request([(b"ECHO", b"old")]).abandon()
+    assert server.request([PING]) == [b"PONG"]
+    assert not in_use
 
 
-def test_reader_that_is_closed_early_releases_its_connections(env, queue):
+def test_reader_that_is_closed_early_releases_its_connections(env, queue, in_use):
     for _ in range(5):
         env.rsmq.send_messages(queue, ["m"] * 1000)
     source = env.source(queue=queue, numPartitions=1)
@@ -119,7 +150,7 @@ def test_reader_that_is_closed_early_releases_its_connections(env, queue):
     batches = reader.read(partition)
     next(batches)
     next(batches)
-    assert count_connections(env)[0] > 0
+    assert in_use
     batches.close()
-    assert count_connections(env)[0] == 0
+    assert not in_use
     assert len(env.read(queue=queue)[0]) > 0

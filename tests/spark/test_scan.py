@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import threading
 from collections import Counter
@@ -12,7 +11,6 @@ import redis
 
 from rsmq.errors import ScanBroken
 from rsmq.spark.connections import SparkServer
-from rsmq.spark.read import batch_read
 from rsmq.spark.read.scan import Shard, count_shards, scan_shard
 from tests.scale import scaled
 from tests.spark.conftest import Env
@@ -176,16 +174,14 @@ def test_without_the_right_to_read_the_run_there_is_one_shard(env, monkeypatch):
 
 def test_exact_snapshot_is_not_repeated_after_its_timeout(env, monkeypatch):
     fill(env, 10)
-    server = env.server()
-    seconds = []
+    call, seconds = SparkServer.call_atomically, []
 
-    def open_paused_client(timeout):
+    def call_paused_server(self, commands, timeout):
         seconds.append(timeout)
         env.raw.client_pause(700)
-        return server.open_patient_client(0.2)
+        return call(self, commands, 0.2)
 
-    paused = dataclasses.replace(server, open_patient_client=open_paused_client)
-    monkeypatch.setattr(batch_read, "get_server", lambda *_: paused)
+    monkeypatch.setattr(SparkServer, "call_atomically", call_paused_server)
     env.raw.config_resetstat()
     with pytest.raises(redis.exceptions.TimeoutError):
         env.plan_read(queue="q", snapshot="exact")

@@ -1244,10 +1244,10 @@ def test_batch_that_is_purged_while_a_task_reads_it_is_lost(env, queue, monkeypa
     tasks = query.plan()
     request = connections.SparkServer.request
 
-    def purge_before_bodies(server, packed, number):
-        if number == 2:
+    def purge_before_bodies(server, commands):
+        if len(commands) == 2:
             getattr(env.rsmq, remove)("q")
-        return request(server, packed, number)
+        return request(server, commands)
 
     monkeypatch.setattr(connections.SparkServer, "request", purge_before_bodies)
     with pytest.raises(BatchLost, match=r"Part 0 of batch .* of queue q is no longer in Redis"):
@@ -1261,12 +1261,12 @@ def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, 
     tasks = query.plan()
     request = connections.SparkServer.request
 
-    def receive_before_bodies(server, packed, number):
-        if number == 2:
+    def receive_before_bodies(server, commands):
+        if len(commands) == 2:
             env.rsmq.delete_message("q", ids[0])
             env.rsmq.change_message_visibility("q", ids[1], 0)
             assert env.rsmq.receive_message("q").id == ids[1]
-        return request(server, packed, number)
+        return request(server, commands)
 
     monkeypatch.setattr(connections.SparkServer, "request", receive_before_bodies)
     rows = [row for task in query.tasks(tasks) for row in task]

@@ -80,12 +80,13 @@ class Queues:
             CellsMismatch: a cell belongs to another set.
         """
         for server in get_servers(replace(self.connection(), retry_deadline=0)):
-            connection = server.make_unretried_connection()
-            try:
-                with server.naming_cell():
+            with server.naming_cell():
+                pool = server.caller.tracking_pool(server.namespace.queues)
+                connection = pool.connection_class(**pool.connection_kwargs)
+                try:
                     connection.connect()
-            finally:
-                connection.disconnect()
+                finally:
+                    connection.disconnect()
 
     def connection(self) -> ConnectionOptions:
         """
@@ -152,7 +153,8 @@ def _find_places(queues: Queues) -> set[tuple[object, int, str]]:
     for server in queues.servers():
         with server.naming_cell():
             run = server.read_run() or queues.url
-        db = int(server.raw.connection_pool.connection_kwargs.get("db") or 0)
+            pool = server.caller.tracking_pool(server.namespace.queues)
+        db = int(pool.connection_kwargs.get("db") or 0)
         places.add((run, db, server.namespace.name))
     return places
 

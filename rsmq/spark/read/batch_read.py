@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
+from rsmq.operations.plain import parse_time_us
 from rsmq.spark.connections import SparkServer, get_server
 from rsmq.spark.read.message_fetch import MessageFetch, PendingMessages, Wanted
 from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
@@ -165,7 +166,7 @@ class SnapshotReader(DataSourceReader):
             server = get_server(self._source.connection, cell)
             queues = server.find_queues(self._source)
             with server.naming_cell():
-                sizes = [int(server.raw.zcard(keys.zset)) for keys in queues]
+                sizes = [int(server.call("ZCARD", keys.zset)) for keys in queues]
                 now_ms, server_run = server.now_ms(), server.read_run()
             for keys, messages in zip(queues, sizes, strict=True):
                 found.append((cell, keys, messages, now_ms, server_run))
@@ -442,19 +443,11 @@ def _take_snapshot(
     The timeout grows with the queues. A read that exceeds it is not repeated: the server would do
     all of its work again, while the first read may still block it.
     """
-    messages = sum(server.raw.zcard(keys.zset) for keys in queues)
+    messages = sum(server.call("ZCARD", keys.zset) for keys in queues)
     seconds = _SNAPSHOT_SECONDS + _SNAPSHOT_SECONDS_PER_MESSAGE * messages
-    client = server.open_patient_client(seconds)
-    pipeline = client.pipeline(transaction=True)
-    pipeline.execute_command("TIME")
-    for keys in queues:
-        pipeline.execute_command("ZRANGE", keys.zset, 0, -1, "WITHSCORES")
-    try:
-        time, *all_members = pipeline.execute()
-    finally:
-        client.close()
-        client.connection_pool.disconnect()
-    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+    commands = [(b"ZRANGE", keys.zset, b"0", b"-1", b"WITHSCORES") for keys in queues]
+    time, *all_members = server.call_atomically([(b"TIME",), *commands], seconds)
+    now_ms = parse_time_us(time) // 1000
     return [(keys, now_ms, members) for keys, members in zip(queues, all_members, strict=True)]
 
 
@@ -466,12 +459,9 @@ def _look_up(
     raw_ids = [id.removeprefix(prefix).encode() for id in sorted(ids) if id.startswith(prefix)]
     if not raw_ids:
         return []
-    pipeline = server.raw.pipeline(transaction=True)
-    pipeline.execute_command("TIME")
-    for keys in queues:
-        pipeline.execute_command("ZMSCORE", keys.zset, *raw_ids)
-    time, *all_scores = pipeline.execute()
-    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+    commands = [(b"ZMSCORE", keys.zset, *raw_ids) for keys in queues]
+    time, *all_scores = server.call_atomically([(b"TIME",), *commands])
+    now_ms = parse_time_us(time) // 1000
     return [
         (
             keys,
@@ -480,7 +470,7 @@ def _look_up(
                 value
                 for id, score in zip(raw_ids, scores, strict=True)
                 if score is not None
-                for value in (id, b"%r" % score)
+                for value in (id, b"%r" % float(score))
             ],
         )
         for keys, scores in zip(queues, all_scores, strict=True)

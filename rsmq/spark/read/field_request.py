@@ -5,14 +5,15 @@ Requests for the fields of many messages, in the bytes that Redis reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from rsmq.transport.socket import pack
 
 
-def pack_fields(hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes]) -> list[Any]:
+def pack_fields(
+    hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes]
+) -> list[bytes | memoryview]:
     """
     Return a packed HMGET of the fields of messages: for each id, those with the suffixes.
 
@@ -39,4 +40,7 @@ def pack_fields(hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes]) ->
     for place in places:
         rows[:, place : place + length] = characters
     number = 2 + len(ids) * len(suffixes)
-    return [b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (number, len(hash), hash), rows.data]
+    return [
+        b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (number, len(hash), hash),
+        rows.reshape(-1).data,
+    ]

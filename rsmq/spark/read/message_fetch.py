@@ -11,7 +11,7 @@ from typing import Any
 from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.read.field_request import pack_fields
-from rsmq.spark.read.pending_request import PendingRequest
+from rsmq.transport.threads.pending import PendingCall
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.stored import parse_integer
@@ -50,7 +50,7 @@ class PendingMessages:
 
     ids: Sequence[bytes]
     suffixes: list[bytes]
-    request: PendingRequest | None
+    request: PendingCall[list[Any]] | None
 
     def abandon(self) -> None:
         """Discard the fields; without an effect if they were read."""
@@ -122,7 +122,7 @@ class MessageFetch:
         request = None
         if suffixes:
             packed = pack_fields(self._keys.hash, ids, suffixes)
-            request = self._server.begin_request(packed, 1)
+            request = self._server.begin_request([packed])
         return PendingMessages(ids, suffixes, request)
 
     def finish(self, pending: PendingMessages) -> dict[str, list[Any]]:

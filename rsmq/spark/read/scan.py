@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rsmq.errors import ScanBroken
-from rsmq.spark.read.pending_request import PendingRequest
+from rsmq.transport.threads.pending import PendingCall
 
 _POSITIONS = 2**64
 
@@ -73,12 +74,12 @@ class ScanStep:
 class PendingStep:
     """A step whose reply is read later."""
 
-    def __init__(self, request: PendingRequest) -> None:
+    def __init__(self, request: PendingCall[list[Any]]) -> None:
         """Use the request of ZSCAN and ZCARD."""
         self._request = request
 
     def finish(self) -> ScanStep:
-        """Return the reply; the errors are those of ``PendingRequest``."""
+        """Return the reply; the errors are those of ``PendingCall``."""
         (cursor, members), messages = self._request.finish()
         return ScanStep(int(cursor), members, messages)
 

@@ -60,7 +60,7 @@ def acknowledge_parts(
         for part in range(max(1, number)):
             operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
             yield server.rsmq.run(operation)
-        server.raw.hdel(keys.leases, str(batch))
+        server.call("HDEL", keys.leases, str(batch))
 
 
 def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     for label in offset["queues"]:
         queue = find_placed_queue(connection, label)
         with queue.server.naming_cell():
-            found = queue.server.raw.hmget(queue.keys.leases, *map(str, batches))
+            found = queue.server.call("HMGET", queue.keys.leases, *map(str, batches))
         for batch, packed in zip(batches, found, strict=True):
             if packed is None:
                 continue

@@ -37,7 +37,7 @@ class BatchRecords:
     def read_acknowledged(self, server: SparkServer) -> tuple[int, bytes | None]:
         """Return the number of the last batch that was acknowledged, or 0; and the holder."""
         with server.naming_cell():
-            stored = server.raw.hget(server.namespace.acknowledged, self.query)
+            stored = server.call("HGET", server.namespace.acknowledged, self.query)
         record: list[Any] = [0] if stored is None else msgpack.unpackb(stored, raw=True)
         return int(record[0]), dict(enumerate(record)).get(3)  # without a holder it has three items
 
@@ -51,7 +51,7 @@ class BatchRecords:
         """Return the sizes of the parts of a batch in a queue."""
         field = str(Batch(self.lease, number))
         with queue.server.naming_cell():
-            return parse_part_sizes(queue.server.raw.hget(queue.keys.leases, field))
+            return parse_part_sizes(queue.server.call("HGET", queue.keys.leases, field))
 
     def read_all_sizes(self, number: int, queues: Iterable[PlacedQueue]) -> dict[str, list[int]]:
         """Return the sizes of the parts of a batch, by the label of each queue that has some."""
@@ -63,7 +63,7 @@ class BatchRecords:
         numbers: set[int] = set()
         for queue in queues:
             with queue.server.naming_cell():
-                fields = queue.server.raw.hkeys(queue.keys.leases)
+                fields = queue.server.call("HKEYS", queue.keys.leases)
             numbers.update(
                 int(field.split(b":")[1])
                 for field in fields

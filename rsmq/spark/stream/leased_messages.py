@@ -10,7 +10,6 @@ from typing import Any
 from rsmq.spark.connections import PlacedQueue
 from rsmq.spark.operations.batches import Batch, name_part, parse_receipts
 from rsmq.spark.read.field_request import pack_fields
-from rsmq.transport.socket import pack
 from rsmq.wire.fields import RECEIVE_COUNT_SUFFIX
 
 
@@ -31,14 +30,13 @@ def read_leased_messages(queue: PlacedQueue, batch: Batch, part: int) -> dict[st
     """
     server, keys, field = queue.server, queue.keys, name_part(batch, part)
     with server.naming_cell():
-        packed = server.request(list(pack((b"HGET", keys.leases, field))), 1)[0]
+        packed = server.call("HGET", keys.leases, field)
         if packed is None:
             return None
         receipts = parse_receipts(packed)
-        request = pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX))
+        fields = pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX))
         # A part that exists after the messages were read existed before, too: it was not purged.
-        request += pack((b"HEXISTS", keys.leases, field))
-        values, is_stored = server.request(request, 2)
+        values, is_stored = server.request([fields, (b"HEXISTS", keys.leases, field)])
     if not is_stored:
         return None
     columns: dict[str, Sequence[Any]] = {

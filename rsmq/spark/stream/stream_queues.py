@@ -102,6 +102,6 @@ class StreamQueues:
         for queue in self.get():
             with queue.server.naming_cell():
                 until = latest_ms or queue.server.now_ms()
-                if queue.server.raw.zcount(queue.keys.zset, "-inf", until):
+                if queue.server.call("ZCOUNT", queue.keys.zset, "-inf", until):
                     return True
         return False

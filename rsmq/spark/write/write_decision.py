@@ -52,7 +52,7 @@ def read_last_batch(home: SparkServer, write: str) -> tuple[int, bool]:
     The number is -1 if none is stored.
     """
     with home.naming_cell():
-        packed = home.raw.hget(home.namespace.written, write)
+        packed = home.call("HGET", home.namespace.written, write)
     if packed is None:
         return -1, False
     batch, decision, _ = msgpack.unpackb(packed, raw=True)
@@ -157,11 +157,11 @@ def delete_if_decided(
 
 def delete_unused_parts(queue: PlacedQueue, write: str, batch: int) -> None:
     """Delete the staged parts of a write up to a batch, and the expired parts of all writes."""
-    raw, staged = queue.server.raw, queue.keys.staged
+    call, staged = queue.server.call, queue.keys.staged
     with queue.server.naming_cell():
         now_ms = queue.server.now_ms()
         unused = []
-        for name in raw.hkeys(staged):
+        for name in call("HKEYS", staged):
             part_write, part_batch, attempt, _ = name.decode().split(":")
             is_own = part_write == write and int(part_batch) <= batch
             if is_own or int(attempt.partition("-")[0]) < now_ms:
@@ -173,4 +173,4 @@ def delete_parts(queue: PlacedQueue, parts: Sequence[str] | Sequence[bytes]) -> 
     """Delete staged parts of a queue by their names."""
     with queue.server.naming_cell():
         for begin in range(0, len(parts), 1000):
-            queue.server.raw.hdel(queue.keys.staged, *parts[begin : begin + 1000])
+            queue.server.call("HDEL", queue.keys.staged, *parts[begin : begin + 1000])

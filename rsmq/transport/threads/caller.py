@@ -53,6 +53,7 @@ from rsmq.transport.servers import servers_of_client, servers_of_url
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
 from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
+from rsmq.transport.threads.pending import PendingCall
 from rsmq.transport.threads.pools import ConnectionProvider, make_provider
 from rsmq.transport.threads.router import ServerRouter
 from rsmq.transport.topology.address import Address
@@ -81,6 +82,9 @@ class Caller(Protocol):
 
     def run(self, operation: Operation[T]) -> T:
         """Send the operation, retry it if its retry class permits that, and return its result."""
+
+    def begin(self, operation: Operation[T]) -> PendingCall[T]:
+        """Send plain commands that may run again; their result is read later."""
 
     def close(self) -> None:
         """Close the connections that this object opened."""
@@ -148,6 +152,9 @@ class PoolCaller:
             return self._run_again(operation, failure, is_sent=bool(is_sent), began=began)
         finally:
             del failure  # its traceback refers to this frame: a reference cycle
+
+    def begin(self, operation: Operation[T]) -> PendingCall[T]:
+        return PendingCall(operation, lambda: self._connections_for(operation), self.run)
 
     def _run_again(
         self, operation: Operation[T], error: RedisError, *, is_sent: bool, began: float

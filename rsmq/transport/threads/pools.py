@@ -225,13 +225,16 @@ class ThreadConnections(ConnectionProvider):
         if is_usable and state.connection is None and not self._closed:
             state.connection = connection
         else:
-            connection.disconnect()
+            self._spare_or_close(connection, is_usable=is_usable)
 
     def release_idle_connection(self) -> None:
         connection = self._current_state().take()
         if connection is None:
             return
-        if len(self._spare) < _MAX_SPARE_CONNECTIONS:
+        self._spare_or_close(connection, is_usable=True)
+
+    def _spare_or_close(self, connection: Any, *, is_usable: bool) -> None:
+        if is_usable and len(self._spare) < _MAX_SPARE_CONNECTIONS:
             self._spare.append(connection)
         else:
             connection.disconnect()
