@@ -61,3 +61,10 @@ def test_an_asyncio_connection_has_its_streams_and_its_handler_of_invalidations(
 def test_other_connections_have_the_same_attributes(kind):
     assert hasattr(kind(), "_sock"), ADVICE
     assert callable(kind()._parser.parse_error), ADVICE
+
+
+@pytest.mark.parametrize("kinds", [redis, redis.asyncio])
+def test_a_sentinel_object_has_the_host_that_replaces_the_reported_one(kinds):
+    sentinel = kinds.Sentinel([("127.0.0.1", 1)], force_master_ip="10.0.0.1")
+    assert redis_py.forced_primary(sentinel) == "10.0.0.1", ADVICE
+    assert redis_py.forced_primary(kinds.Sentinel([("127.0.0.1", 1)])) is None
