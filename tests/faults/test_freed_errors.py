@@ -23,15 +23,16 @@ def without_gc():
 
 @pytest.fixture(params=["missing queue", "no server"])
 def case(request, server):
+    """A server, the error of a send, and the seconds after which it is not tried again."""
     if request.param == "missing queue":
-        return server.url, QueueNotFound
-    return f"redis://127.0.0.1:{free_port()}/0", redis_errors.ConnectionError
+        return server.url, QueueNotFound, None
+    return f"redis://127.0.0.1:{free_port()}/0", redis_errors.ConnectionError, 0.02
 
 
 @pytest.mark.usefixtures("without_gc")
 def test_the_synchronous_client_frees_errors(case, ns):
-    url, kind = case
-    with RSMQ.from_url(url, ns=ns, retry_deadline=0.02) as rsmq:
+    url, kind, deadline = case
+    with RSMQ.from_url(url, ns=ns, retry_deadline=deadline) as rsmq:
         try:
             rsmq.send_message("q", "m")
         except kind as error:
@@ -42,10 +43,10 @@ def test_the_synchronous_client_frees_errors(case, ns):
 
 @pytest.mark.usefixtures("without_gc")
 def test_the_asyncio_client_frees_errors(case, ns):
-    url, kind = case
+    url, kind, deadline = case
 
     async def main():
-        async with AsyncRSMQ.from_url(url, ns=ns, retry_deadline=0.02) as rsmq:
+        async with AsyncRSMQ.from_url(url, ns=ns, retry_deadline=deadline) as rsmq:
             try:
                 await rsmq.send_message("q", "m")
             except kind as error:
