@@ -2,7 +2,7 @@
 The generator of the synchronous modules from the asyncio modules: scripts/generate-sync.
 
 They differ in names, in ``async`` and ``await``, and in some texts, mostly of docstrings.
-``CLIENT_TEXTS`` and ``CONSUMING_TEXTS`` have both forms of these texts.
+``TEXTS`` has both forms of these texts.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ class CellEngine(EveryCell):
         self.note_failure()
 
     def release(self, messages: Sequence[Message]) -> None:
-        """Release received messages, also if the task is cancelled again; errors are ignored."""
+        """Release received messages, also if the call is interrupted again; errors are ignored."""
         if messages:
             finish(lambda: self._release(messages))
 

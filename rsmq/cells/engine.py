@@ -322,7 +322,7 @@ class AsyncCellEngine(AsyncEveryCell):
         self.note_failure()
 
     async def release(self, messages: Sequence[Message]) -> None:
-        """Release received messages, also if the task is cancelled again; errors are ignored."""
+        """Release received messages, also if the call is interrupted again; errors are ignored."""
         if messages:
             await finish(lambda: self._release(messages))
 

@@ -1,3 +1,3 @@
 """
-The parts of webhooks that need no worker: targets, addresses, signatures, answers, the breaker.
+Webhooks: targets, addresses, signatures, answers, the breaker, and the listener of a worker.
 """

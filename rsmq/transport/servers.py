@@ -135,6 +135,19 @@ def servers_of_client(client: Any, retry: object) -> ServerPool | ServerGroup:
     )
 
 
+def owner_of_connections(client: Any, servers: ServerPool | ServerGroup) -> Any:
+    """
+    Return the pool of a client of redis-py, whose connections all clients around it share.
+
+    None if each has its own: of a RedisCluster, to which they refer, and of a pool that lends its
+    connections.
+    """
+    if hasattr(client, "nodes_manager"):
+        return None
+    lends = isinstance(servers, ServerPool) and servers.lender is not None
+    return None if lends else client.connection_pool
+
+
 def _is_overridden(kind: type, method: str) -> bool:
     """Return whether a class outside of redis-py defines a method of it; patched ones don't."""
     owner = next((each for each in kind.__mro__ if method in vars(each)), None)

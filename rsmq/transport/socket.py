@@ -1,7 +1,7 @@
 """
 Reading and writing on the open socket of a synchronous connection.
 
-The class has the methods of redis-py's connections that ``sync.py`` uses.
+The class has the methods of redis-py's connections that ``threads`` uses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 The watcher of the asyncio client: two tasks and one connection for all waiting receives.
 
-``watcher_state.py`` decides; this module carries the decisions out. ``sync.py`` does the same with
-a thread.
+``watcher_state.py`` decides; this module carries the decisions out. ``threads.py`` does the same
+with a thread.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 The watcher of the synchronous client: one thread and one connection for all waiting receives.
 
 The server reports changes of the queues on the connection, which is used for nothing else.
-``watcher_state.py`` decides; this module carries the decisions out. ``aio.py`` does the same for
-asyncio.
+``watcher_state.py`` decides; this module carries the decisions out. ``asyncio_.py`` does the same
+for asyncio.
 """
 
 from __future__ import annotations

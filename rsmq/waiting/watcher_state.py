@@ -1,7 +1,7 @@
 """
 The decisions of a watcher: when it connects, asks, disconnects, sleeps and ends.
 
-Without I/O or clock. ``sync.py`` and ``aio.py`` carry the decisions out.
+Without I/O or clock. ``threads.py`` and ``asyncio_.py`` carry the decisions out.
 """
 
 from __future__ import annotations

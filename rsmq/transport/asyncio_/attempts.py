@@ -35,7 +35,7 @@ class RetryingCaller(ABC):
     """The base class of callers: makes attempts, and undoes cancelled receives."""
 
     #: Whether the server may name another one that has the keys of a call.
-    _follows_redirects = False
+    follows_redirects = False
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class RetryingCaller(ABC):
         self.server_options = server_options
         self._retry_deadline = origin.retry_deadline
         #: A first attempt needs no timer of its own if the deadline is as long.
-        self._timeout = math.inf if timeout is None else timeout
+        self.timeout = math.inf if timeout is None else timeout
 
     def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
         """Return the server that has a key, as far as it is known; None if there is only one."""
@@ -95,7 +95,7 @@ class RetryingCaller(ABC):
             deadline = self._retry_deadline
         try:
             # As _attempt does, without a coroutine more in each call.
-            if operation.limit is None and (deadline >= self._timeout or not deadline):
+            if operation.limit is None and (deadline >= self.timeout or not deadline):
                 reply = await self.exchange(operation, guard, check=check)
             else:
                 until = end_of_attempts(operation, deadline, began)
@@ -123,7 +123,7 @@ class RetryingCaller(ABC):
             deadline=deadline,
             began=began,
             address=self.describe,
-            follows_redirects=self._follows_redirects,
+            follows_redirects=self.follows_redirects,
         )
         step = None
         try:

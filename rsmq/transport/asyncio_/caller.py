@@ -27,7 +27,8 @@ from rsmq.transport.redis_py import is_client_of_group, timeout_of_connections
 from rsmq.transport.retry import (
     choose_deadline,
 )
-from rsmq.transport.servers import servers_of_client, servers_of_url
+from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
+from rsmq.transport.sharing import Sharing
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
 from rsmq.wire.keys import Namespace, require_hash_tag
@@ -75,7 +76,7 @@ class AsyncCaller(Protocol):
 class AsyncRoutedCaller(RetryingCaller):
     """A caller for several servers: each call goes to the one that has its keys."""
 
-    _follows_redirects = True
+    follows_redirects = True
 
     def __init__(self, group: ServerGroup, origin: Origin) -> None:
         super().__init__(
@@ -121,6 +122,44 @@ class AsyncRoutedCaller(RetryingCaller):
             raise
 
 
+class AsyncSharedCaller(RetryingCaller):
+    """A caller on the connections of all callers around one client of redis-py."""
+
+    def __init__(self, origin: Origin, owner: object) -> None:
+        self._shared, self._leave = _shared_callers.join(owner, lambda: _make_caller(origin))
+        super().__init__(origin, self._shared.server_options, self._shared.timeout)
+        self.follows_redirects = self._shared.follows_redirects
+
+    def describe(self) -> str:
+        return self._shared.describe()
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        return await self._shared.tracking_pool(key, address)
+
+    def address_of(self, key: bytes) -> Address | None:
+        return self._shared.address_of(key)
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        self._shared.note_lost(key, error)
+
+    async def close(self) -> None:
+        if self._leave():
+            await self._shared.close()
+
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,
+    ) -> Any:
+        return await self._shared.exchange(operation, guard, check=check, redirect=redirect)
+
+
+_shared_callers: Sharing[AsyncMultiplexedCaller | AsyncRoutedCaller] = Sharing()
+
+
 def async_caller_from_client(
     client: object, namespace: Namespace, retry_deadline: float | None
 ) -> AsyncCaller:
@@ -150,7 +189,9 @@ def async_caller_from_client(
         )
     deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
     servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
-    return _make_caller(Origin(servers, deadline))
+    origin = Origin(servers, deadline)
+    owner = owner_of_connections(client, servers)
+    return _make_caller(origin) if owner is None else AsyncSharedCaller(origin, owner)
 
 
 def _suggest_client(client: object) -> str:
@@ -183,7 +224,7 @@ def async_caller_from_url(
     return _make_caller(Origin(servers, deadline, url))
 
 
-def _make_caller(origin: Origin) -> AsyncCaller:
+def _make_caller(origin: Origin) -> AsyncMultiplexedCaller | AsyncRoutedCaller:
     if isinstance(origin.servers, ServerGroup):
         return AsyncRoutedCaller(origin.servers, origin)
     return AsyncMultiplexedCaller(origin.servers, origin)

@@ -27,13 +27,11 @@ class CancellationGuard:
     Attributes:
         cancellation: the last cancellation; None if there was none.
         is_sent: whether any part of a command may have been sent.
-        is_answered: whether the call was cancelled, and all its commands were still answered.
     """
 
     def __init__(self) -> None:
         self.cancellation: asyncio.CancelledError | None = None
         self.is_sent = False
-        self.is_answered = False
         self._deadline = 0.0
         self._task = asyncio.current_task()
         self._initial_cancel_requests = self._task.cancelling() if self._task else 0
@@ -108,7 +106,6 @@ async def call_or_undo(
         undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             await call(undo)
-        guard.is_answered = True
     except (RedisError, OSError, RSMQError):
         if guard.cancellation is None:
             raise

@@ -1,5 +1,5 @@
 """
-The servers of a group, for the asyncio client. ``routed.py`` is the same for the synchronous one.
+The servers of a group, for the asyncio client. ``threads/router.py`` is the same for threads.
 """
 
 from __future__ import annotations

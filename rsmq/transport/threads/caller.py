@@ -3,13 +3,13 @@ Runs an operation on Redis, for the synchronous client.
 
 Connections are acquired and used directly, below the level at which redis-py retries commands by
 itself: only this module knows which operation may be retried. ``retry.py`` classifies failures.
-The package ``operations`` builds the commands. ``aio.py`` does the same for asyncio.
+The package ``operations`` builds the commands. ``asyncio_/caller.py`` does the same for asyncio.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -49,7 +49,8 @@ from rsmq.transport.retry import (
     plan_retries,
     shorter_timeout,
 )
-from rsmq.transport.servers import servers_of_client, servers_of_url
+from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
+from rsmq.transport.sharing import Sharing
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
 from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
@@ -65,6 +66,16 @@ from rsmq.wire.limits import check_body_size
 T = TypeVar("T")
 
 _NO_REPLY = object()
+
+#: The connections of all callers around a client of redis-py.
+_providers: Sharing[ConnectionProvider] = Sharing()
+_routers: Sharing[ServerRouter] = Sharing()
+
+
+def _is_alone() -> bool:
+    return True
+
+
 _ALWAYS = RetryClass.ALWAYS  # saves the lookup of an attribute in each call
 
 
@@ -117,8 +128,14 @@ class PoolCaller:
     #: Whether the server may name another one that has the keys of a call.
     _follows_redirects = False
 
-    def __init__(self, connections: ConnectionProvider, origin: Origin) -> None:
+    def __init__(
+        self,
+        connections: ConnectionProvider,
+        origin: Origin,
+        leave: Callable[[], bool] = _is_alone,
+    ) -> None:
         self.origin = origin
+        self._leave = leave
         self.server_options: Mapping[str, Any] | None = connections.pool.connection_kwargs
         self._connections = connections
         self._retry_deadline = origin.retry_deadline
@@ -219,7 +236,8 @@ class PoolCaller:
         return describe_server(self._connections.pool)
 
     def close(self) -> None:
-        self._connections.close()
+        if self._leave():
+            self._connections.close()
 
     def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
         return self._connections.pool
@@ -342,14 +360,18 @@ class RoutedCaller(PoolCaller):
 
     _follows_redirects = True
 
-    def __init__(self, router: ServerRouter, origin: Origin) -> None:
+    def __init__(
+        self, router: ServerRouter, origin: Origin, leave: Callable[[], bool] = _is_alone
+    ) -> None:
         self.origin = origin
+        self._leave = leave
         self.server_options = None
         self._retry_deadline = origin.retry_deadline
         self._router = router
 
     def close(self) -> None:
-        self._router.close()
+        if self._leave():
+            self._router.close()
 
     def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
         if address is not None:
@@ -400,7 +422,8 @@ def caller_from_client(
         )
     deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
     servers = servers_of_client(client, RedisRetry(NoBackoff(), 0))
-    return _make_caller(Origin(servers, deadline))
+    owner = owner_of_connections(client, servers)
+    return _make_caller(Origin(servers, deadline), owner)
 
 
 def _suggest_client(client: object) -> str:
@@ -433,10 +456,23 @@ def caller_from_url(
     return _make_caller(Origin(servers, deadline, url))
 
 
-def _make_caller(origin: Origin) -> Caller:
-    if isinstance(origin.servers, ServerGroup):
-        return RoutedCaller(ServerRouter(origin.servers), origin)
-    return PoolCaller(make_provider(origin.servers), origin)
+def _make_caller(origin: Origin, owner: object = None) -> Caller:
+    """Return a caller; with an owner, on the connections of all callers that have it."""
+    servers = origin.servers
+    leave: Callable[[], bool] = _is_alone
+    if isinstance(servers, ServerGroup):
+        group = servers
+        if owner is None:
+            router = ServerRouter(group)
+        else:
+            router, leave = _routers.join(owner, lambda: ServerRouter(group))
+        return RoutedCaller(router, origin, leave)
+    pool = servers
+    if owner is None:
+        provider = make_provider(pool)
+    else:
+        provider, leave = _providers.join(owner, lambda: make_provider(pool))
+    return PoolCaller(provider, origin, leave)
 
 
 def _raise_unconfirmed(

@@ -1,3 +1,3 @@
 """
-Where a worker receives: the client, its namespaces or cells, and the workers that have died there.
+Where a worker receives: the client and its cells, and the workers that have died there.
 """
