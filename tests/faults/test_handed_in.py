@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import threading
 
@@ -96,33 +95,31 @@ def test_a_unix_socket(hand_in, ns, tmp_path):
         server.stop()
 
 
-# Only the last event loop closes the client.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_asyncio_client_may_be_used_in_every_event_loop(raw, ns, server):
     client = AsyncRSMQ(redis.asyncio.Redis(port=server.port, client_name=ns), ns=ns)
+    runners = [asyncio.Runner() for _ in range(3)]
 
-    async def use(number):
-        await client.create_queue(f"q{number}")
-        return await client.list_queues()
+    def use(number):
+        runners[number].run(client.create_queue(f"q{number}"))
 
-    assert asyncio.run(use(1)) == ["q1"]
-    found = []
-    threads = [
-        threading.Thread(target=lambda number=each: found.append(asyncio.run(use(number))))
-        for each in (2, 3)
-    ]
+    use(0)
+    threads = [threading.Thread(target=use, args=(each,)) for each in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert len(found) == 2
+    assert len(named(raw, ns)) == 3
+    assert len(runners[0].run(client.list_queues())) == 3
+    runners[0].run(client.close())
 
-    async def end():
-        assert len(await client.list_queues()) == 3
-        await client.close()
+    def is_closed():
+        for runner in runners:  # each loop closes its own connection
+            runner.run(asyncio.sleep(0))
+        return not named(raw, ns)
 
-    asyncio.run(end())
-    gc.collect()
+    wait_until(is_closed)
+    for runner in runners:
+        runner.close()
 
 
 POOLS = {
