@@ -171,6 +171,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         self._use_confirm(choose_confirm(confirm, old, None))
         deadline = check_deadline(retry_deadline)
         self._use_caller(async_caller_from_client(client, self._namespace, deadline))
+        self._handed_in = client  # its end may stop the server, as that of a test
 
     @overload
     @classmethod

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.exceptions import AskError, MovedError
+from redis.exceptions import AskError, MovedError, ResponseError
 
 from rsmq.lua.load import NO_SCRIPT
 from rsmq.operations.operation import Command, Operation
+from rsmq.transport.failure_texts import name_command
 
 _MULTI, _EXEC, _ASKING = (b"MULTI",), (b"EXEC",), (b"ASKING",)
 
@@ -115,7 +116,12 @@ def reply_of(operation: Operation[Any], replies: list[Any]) -> Any:
     is_transaction = commands[0] == _MULTI or len(replies) > len(commands) + 1
     if is_transaction and isinstance(replies[-1], list):
         replies = replies[-1]
-    return _without_errors(replies)[-len(commands) :]  # without that to ASKING
+        commands = tuple(each for each in commands if each not in (_MULTI, _EXEC))
+    replies = replies[-len(commands) :]  # without that to ASKING
+    for command, reply in zip(commands, replies, strict=False):
+        if isinstance(reply, ResponseError) and isinstance(command, tuple):
+            name_command(reply, command)
+    return _without_errors(replies)
 
 
 def _without_errors(replies: list[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import redis.exceptions as redis_errors
@@ -112,6 +112,17 @@ def advise_on_reply(error: Exception, code: str, queues: str) -> None:
     for text, advice in _ADVICE_BY_TEXT.items():
         if text in str(error):
             _append(error, advice)
+
+
+def name_command(error: Exception, command: Sequence[bytes]) -> None:
+    """
+    Add a plain command and its first argument to the text of an error that Redis replied to it.
+
+    An error that concerns the server or the connection, such as MOVED, stays unchanged.
+    """
+    if type(error) in {redis_errors.ResponseError, redis_errors.NoPermissionError}:
+        words = (word.decode("utf-8", "backslashreplace") for word in command[:2])
+        _append(error, f"The command is {' '.join(words)}")
 
 
 def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sent: bool) -> None:

@@ -55,6 +55,7 @@ import redis.exceptions as redis_errors
 
 from rsmq.errors import RSMQError, show_all
 from rsmq.guarded_log import get_logger
+from rsmq.lua.load import NO_SCRIPT
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.printable import format_count
@@ -394,7 +395,8 @@ def plan_retries(
             if failed_attempts.was_ambiguous and operation.after_lost_reply is not None:
                 operation = operation.after_lost_reply(error, pause is not None)
             if pause is None:
-                converted = convert_error(error, operation.queues)
+                is_plain = operation.script is NO_SCRIPT
+                converted = None if is_plain else convert_error(error, operation.queues)
                 try:
                     if converted is not None:
                         raise converted from None

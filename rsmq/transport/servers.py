@@ -7,6 +7,7 @@ A client that is handed in only says that: its options make connections of our o
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import Any
 
 import redis
@@ -104,7 +105,9 @@ def servers_of_client(client: Any, retry: object) -> ServerPool | ServerGroup:
         (pool, ("get_connection", "make_connection")),
         (manager, ("discover_master",)),
     ):
-        if any(_is_overridden(type(each), name) for name in names):
+        if each is None:
+            continue
+        if any(_is_overridden(type(each), name) or name in vars(each) for name in names):
             _report(type(each), " or ".join(names))
             return lent
     if manager is not None:
@@ -196,12 +199,15 @@ def _pool_as_asyncio(servers: ServerPool) -> ServerPool:
         if name not in _SYNC_OPTIONS
     }
     names = set() if kind is None else parameters_of(kind)
-    refused = [name for name, value in options.items() if name not in names and value]
-    if servers.lender is not None or kind is None or refused:
+    refused = [name for name, value in options.items() if kind and name not in names and value]
+    prepare = options.get("redis_connect_func")
+    if prepare is not None and not iscoroutinefunction(prepare):
+        refused.append("redis_connect_func that is a coroutine function")
+    if kind is None or refused:
         raise InvalidFormat(
             "client",
             value=servers.connection_class.__name__,
-            hint=f"redis.asyncio has no such connection{', '.join(['', *refused])}. Make an "
+            hint=f"redis.asyncio has no such {' and no '.join(refused) or 'connection'}. Make an "
             "AsyncRSMQ of your own.",
         )
     options = {name: value for name, value in options.items() if name in names}

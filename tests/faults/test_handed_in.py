@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 
@@ -11,7 +12,7 @@ import redis
 import redis.asyncio
 from redis.credentials import UsernamePasswordCredentialProvider
 
-from rsmq import RSMQ, AsyncRSMQ
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, InvalidFormat
 from rsmq.transport import servers
 from tests.blocking import Blocking
 from tests.lent import LendingAsyncRedis, LendingRedis
@@ -201,6 +202,84 @@ def test_a_client_that_is_instrumented_lends_nothing(monkeypatch, caplog, server
     found = servers.servers_of_client(redis.Redis(port=server.port), None)
     assert found.lender is None
     assert not caplog.records
+
+
+def test_clients_around_one_client_share_its_connections_until_the_last_is_closed(
+    hand_in, raw, ns, server
+):
+    inner, first = hand_in(REDIS, ns, port=server.port, client_name=ns)
+    kind = RSMQ if isinstance(inner, redis.Redis) else AsyncRSMQ
+    first.create_queue("q")
+
+    def another():
+        client = kind(inner, ns=ns)
+        return client if kind is RSMQ else Blocking(first._runner, client)
+
+    for _ in range(20):
+        another().send_message("q", "m")  # none of them is closed
+    assert len(named(raw, ns)) == 1
+    second = another()
+    second.close()
+    second.close()
+    with pytest.raises(ClientClosed):
+        second.send_message("q", "m")
+    first.send_message("q", "m")
+    assert len(named(raw, ns)) == 1
+    gc.collect()
+    first.close()
+    wait_until(lambda: not named(raw, ns))
+    last = another()
+    last.send_message("q", "m")
+    last.close()
+    assert raw.zcard(f"{ns}:q") == 22
+
+
+def test_the_pool_of_a_client_bounds_the_connections_of_all_clients_around_it(raw, ns, server):
+    pool = redis.BlockingConnectionPool(
+        port=server.port, max_connections=2, timeout=20, client_name=ns
+    )
+    clients = [RSMQ(redis.Redis(connection_pool=pool), ns=ns) for _ in range(3)]
+    clients[0].create_queue("q")
+    ready = threading.Barrier(6)
+
+    def send(client):
+        ready.wait()
+        for _ in range(20):
+            client.send_message("q", "m")
+
+    threads = [threading.Thread(target=send, args=(client,)) for client in clients * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert raw.zcard(f"{ns}:q") == 120
+    assert 1 <= len(named(raw, ns)) <= 2
+    for client in clients:
+        client.close()
+
+
+def test_a_method_that_is_replaced_in_the_object_is_called(ns, server):
+    inner = redis.Redis(port=server.port)
+    original, calls = inner.connection_pool.get_connection, []
+
+    def get_connection(*args, **options):
+        calls.append(args)
+        return original(*args, **options)
+
+    inner.connection_pool.get_connection = get_connection
+    with RSMQ(inner, ns=ns) as client:
+        client.create_queue("q")
+    assert calls
+    inner.close()
+
+
+def test_asyncio_does_not_use_what_prepares_connections_of_threads(server):
+    def prepare(connection):
+        connection.on_connect()
+
+    inner = redis.Redis(port=server.port, db=3, redis_connect_func=prepare)
+    with pytest.raises(InvalidFormat, match="no such redis_connect_func that is a coroutine"):
+        servers.as_asyncio(servers.servers_of_client(inner, None))
 
 
 @pytest.mark.slow
