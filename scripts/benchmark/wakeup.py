@@ -85,7 +85,7 @@ class WakeUp:
         time.sleep(SETTLE_SECONDS)
         # Each message is deleted by one call; all other calls are receives.
         receives = self._server.calls("evalsha") - before - messages
-        woken = self._waiting.request("stop")["milliseconds"]
+        woken = self._waiting.request("stop", messages=messages)["milliseconds"]
         if len(woken) != messages:
             raise ContenderFailed(f"{kind}: {len(woken)} messages of {messages} have arrived.")
         return Slice(woken, sent, receives)
