@@ -122,7 +122,7 @@ class Caller(Protocol):
         """Make the idle connection of this thread available to other threads, before it sleeps."""
 
 
-class PoolCaller:
+class ServerCaller:
     """A caller for one server, which acquires a connection for each attempt."""
 
     #: Whether the server may name another one that has the keys of a call.
@@ -355,7 +355,7 @@ class PoolCaller:
         return reply
 
 
-class RoutedCaller(PoolCaller):
+class RoutedCaller(ServerCaller):
     """A caller for several servers: each call goes to the one that has its keys."""
 
     _follows_redirects = True
@@ -472,7 +472,7 @@ def _make_caller(origin: Origin, owner: object = None) -> Caller:
         provider = make_provider(pool)
     else:
         provider, leave = _providers.join(owner, lambda: make_provider(pool))
-    return PoolCaller(provider, origin, leave)
+    return ServerCaller(provider, origin, leave)
 
 
 def _raise_unconfirmed(
