@@ -58,8 +58,8 @@ class Topology(ABC):
     kind: ClassVar[str]
 
     def __init__(self, seeds: Iterable[Address]) -> None:
-        self.seeds = tuple(seeds)
-        self.is_stale = True
+        self.seeds: tuple[Address, ...] = tuple(seeds)
+        self.is_stale: bool = True
         self._refresh_at = -math.inf
         self._failed_refresh: Exception | None = None
         #: The addresses that failed since the last refresh.
