@@ -143,8 +143,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Connect as an existing client does. It only says where and how: this client opens
-        connections of its own with its options, and close() closes them.
+        Connect as an existing client does. It only says where and how: its options make
+        other connections, which all clients around it share. The last close() closes them.
 
         Args:
             client: a ``Redis`` or ``RedisCluster`` of redis.asyncio, or the ``master_for`` of a
@@ -946,7 +946,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         Receive visible messages from one queue or several, and hide them from consumers.
 
         Queues have priority in the order of qnames: messages of the second queue are received only
-        if the first has no more. Dead letters, waiting, cancellation and broken connections are
+        if the first has no more. Dead letters, waiting, interruptions and broken connections are
         handled as by receive_message.
 
         Up to 1,000 queues are one atomic step. More are handled in steps of 1,000, each atomic:

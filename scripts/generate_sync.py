@@ -117,8 +117,8 @@ A watcher belongs to one process: read this
                 Sentinel, whose options are read now. It is never closed, and may be closed.
 """: """\
             client: a ``Redis`` or ``RedisCluster`` of redis, or the ``master_for`` of a Sentinel,
-                whose options are read now. It is never closed, and may be closed. At most
-                ``max_connections`` of its pool are open, which the threads share.
+                whose options are read now. It is never closed, and may be closed. The threads
+                share at most ``max_connections`` of a ``Redis``.
 """,
     "Open connections that close() closes; one for each event loop.": (
         "Open connections that close() closes; one for each thread that makes calls."
@@ -282,7 +282,15 @@ def format_source(text: str, path: Path) -> str:
     return text
 
 
+def find_strays() -> list[Path]:
+    """Return the modules in ``rsmq/_sync`` that are not generated any more."""
+    expected = {module.target for module in MODULES} | {_PACKAGE / "_sync" / "__init__.py"}
+    return sorted({*(_PACKAGE / "_sync").glob("**/*.py")} - expected)
+
+
 if __name__ == "__main__":
+    if strays := find_strays():
+        sys.exit(f"Nothing generates {strays[0]}: delete it.")
     for module in MODULES:
         generated = module.generate()
         if sys.argv[1:] != ["--check"]:

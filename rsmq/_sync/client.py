@@ -143,13 +143,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
         **old: Unpack[OldConfirmation],
     ) -> None:
         """
-        Connect as an existing client does. It only says where and how: this client opens
-        connections of its own with its options, and close() closes them.
+        Connect as an existing client does. It only says where and how: its options make
+        other connections, which all clients around it share. The last close() closes them.
 
         Args:
             client: a ``Redis`` or ``RedisCluster`` of redis, or the ``master_for`` of a Sentinel,
-                whose options are read now. It is never closed, and may be closed. At most
-                ``max_connections`` of its pool are open, which the threads share.
+                whose options are read now. It is never closed, and may be closed. The threads
+                share at most ``max_connections`` of a ``Redis``.
             ns: the namespace, the first part of every key. On Redis Cluster it must contain a hash
                 tag, as in ``"{rsmq}"``.
             codec: converts bodies to bytes and back: TEXT, BYTES, JSON, MSGPACK or an object with
@@ -944,7 +944,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Receive visible messages from one queue or several, and hide them from consumers.
 
         Queues have priority in the order of qnames: messages of the second queue are received only
-        if the first has no more. Dead letters, waiting, cancellation and broken connections are
+        if the first has no more. Dead letters, waiting, interruptions and broken connections are
         handled as by receive_message.
 
         Up to 1,000 queues are one atomic step. More are handled in steps of 1,000, each atomic:

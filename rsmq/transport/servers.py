@@ -100,15 +100,16 @@ def servers_of_client(client: Any, retry: object) -> ServerPool | ServerGroup:
         _is_overridden(connection_class, name) for name in _INPUT_AND_OUTPUT
     ):
         return lent  # its connections have no socket, as those of fakeredis
-    for each, names in (
+    for each, methods in (
         (client, ("execute_command",)),
         (pool, ("get_connection", "make_connection")),
         (manager, ("discover_master",)),
     ):
         if each is None:
             continue
-        if any(_is_overridden(type(each), name) or name in vars(each) for name in names):
-            _report(type(each), " or ".join(names))
+        replaced = getattr(each, "__dict__", {})
+        if any(_is_overridden(type(each), name) or name in replaced for name in methods):
+            _report(type(each), " or ".join(methods))
             return lent
     if manager is not None:
         connection_class = _PLAIN_CLASSES.get(connection_class)
@@ -161,8 +162,8 @@ def _report(kind: type, methods: str) -> None:
     if kind not in _reported:
         _reported.add(kind)
         _log.warning(
-            "%s.%s overrides %s of redis-py: each call takes a connection from the pool of the "
-            "client, which is slower than connections of our own",
+            "%s.%s has a %s of its own, not that of redis-py: the pool of the client makes the "
+            "connections, which is slower than connections of our own",
             kind.__module__, kind.__qualname__, methods,
         )  # fmt: skip
 
@@ -201,14 +202,17 @@ def _pool_as_asyncio(servers: ServerPool) -> ServerPool:
     names = set() if kind is None else parameters_of(kind)
     refused = [name for name, value in options.items() if kind and name not in names and value]
     prepare = options.get("redis_connect_func")
-    if prepare is not None and not iscoroutinefunction(prepare):
-        refused.append("redis_connect_func that is a coroutine function")
-    if kind is None or refused:
-        raise InvalidFormat(
-            "client",
-            value=servers.connection_class.__name__,
-            hint=f"redis.asyncio has no such {' and no '.join(refused) or 'connection'}. Make an "
-            "AsyncRSMQ of your own.",
-        )
-    options = {name: value for name, value in options.items() if name in names}
-    return ServerPool(kind, options | {"retry": AsyncRetry(NoBackoff(), 0)})
+    if kind is None:
+        wrong = "redis.asyncio has no such connection"
+    elif refused:
+        wrong = f"redis.asyncio has no such option: {', '.join(refused)}"
+    elif prepare is not None and not iscoroutinefunction(prepare):
+        wrong = "Its redis_connect_func can't prepare a connection of redis.asyncio"
+    else:
+        options = {name: value for name, value in options.items() if name in names}
+        return ServerPool(kind, options | own_settings(AsyncRetry(NoBackoff(), 0)))
+    raise InvalidFormat(
+        "client",
+        value=servers.connection_class.__name__,
+        hint=f"{wrong}. Make an AsyncRSMQ of your own.",
+    )

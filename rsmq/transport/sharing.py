@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 T = TypeVar("T")
 
@@ -24,14 +24,21 @@ class Sharing(Generic[T]):
     They must not refer to it, so that they end with it.
     """
 
-    def __init__(self) -> None:
-        self._shared: WeakKeyDictionary[Any, tuple[T, WeakSet[Any]]] = WeakKeyDictionary()
+    def __init__(self, end: Callable[[T], object] | None = None) -> None:
+        """
+        Create it, without connections.
+
+        Args:
+            end: ends connections that would stay open although nothing refers to them.
+        """
+        self._end = end
+        self._shared: WeakKeyDictionary[Any, _Shared[T]] = WeakKeyDictionary()
         self._make_lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._make_lock)
 
     def _make_lock(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may make or close a client meanwhile
 
     def join(self, owner: object, make: Callable[[], T]) -> tuple[T, Callable[[], bool]]:
         """
@@ -48,18 +55,32 @@ class Sharing(Generic[T]):
         with self._lock:
             shared = self._shared.get(owner)
             if shared is None:
-                shared = self._shared[owner] = (make(), WeakSet())
-            connections, users = shared
-            users.add(user)
+                connections = make()
+                shared = self._shared[owner] = _Shared(connections)
+                if self._end is not None:
+                    shared.ending = finalize(owner, self._end, connections)
+                    shared.ending.atexit = False
+            shared.users.add(user)
 
         def leave() -> bool:
             with self._lock:
-                users.discard(user)
-                if not users and self._shared.get(owner) is shared:
+                shared.users.discard(user)
+                if not shared.users and self._shared.get(owner) is shared:
                     del self._shared[owner]
-                return not users
+                    if shared.ending is not None:
+                        shared.ending.detach()
+                return not shared.users
 
-        return connections, leave
+        return shared.connections, leave
+
+
+class _Shared(Generic[T]):
+    """Connections, those who use them, and what ends them with their owner."""
+
+    def __init__(self, connections: T) -> None:
+        self.connections = connections
+        self.users: WeakSet[_User] = WeakSet()
+        self.ending: finalize[..., Any] | None = None
 
 
 class _User:

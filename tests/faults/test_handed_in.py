@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
+import weakref
 
 import pytest
 import redis
@@ -27,15 +28,20 @@ def hand_in(request):
     runner = asyncio.Runner()
     opened = []
 
-    def make(kinds, ns, **options):
+    def make(kinds, ns, *, is_kept=True, **options):
         if request.param == "sync":
             inner = kinds[0](**options)
             client = RSMQ(inner, ns=ns)
         else:
             inner = kinds[1](**options)
             client = Blocking(runner, AsyncRSMQ(inner, ns=ns))
-        opened.append(client)
+        if is_kept:
+            opened.append(client)
         return inner, client
+
+    def turn():
+        """Let the event loop do what it was asked to do."""
+        runner.run(asyncio.sleep(0.01))
 
     def close(inner):
         if request.param == "sync":
@@ -43,7 +49,7 @@ def hand_in(request):
         else:
             runner.run(inner.aclose())
 
-    make.close = close
+    make.close, make.turn = close, turn
     yield make
     for client in opened:
         client.close()
@@ -273,12 +279,52 @@ def test_a_method_that_is_replaced_in_the_object_is_called(ns, server):
     inner.close()
 
 
+def test_connections_end_with_the_pool_if_no_client_around_it_is_closed(hand_in, raw, ns, server):
+    def work():
+        inner, client = hand_in(REDIS, ns, port=server.port, client_name=ns, is_kept=False)
+        client.create_queue("q")
+        assert len(named(raw, ns)) == 1
+        hand_in.close(inner)
+
+    work()
+    gc.collect()
+    hand_in.turn()
+    wait_until(lambda: not named(raw, ns))
+
+
+def test_clients_that_come_and_go_leave_nothing_behind(ns, server):
+    inner = redis.asyncio.Redis(port=server.port)
+    callers = weakref.WeakSet()
+
+    async def work():
+        for _ in range(5):
+            async with AsyncRSMQ(inner, ns=ns) as client:
+                callers.add(client._caller._shared)
+                await client.create_queue("q", exist_ok=True)
+        del client
+        await inner.aclose()
+
+    asyncio.run(work())
+    gc.collect()
+    assert not callers
+
+
+def test_asyncio_uses_the_options_of_a_client_whose_class_overrides_a_method(server, ns):
+    inner = LendingRedis(port=server.port, db=3, decode_responses=True, protocol=3)
+    found = servers.as_asyncio(servers.servers_of_client(inner, None))
+    assert found.lender is None
+    assert found.connection_kwargs["db"] == 3
+    assert (found.connection_kwargs["protocol"], found.connection_kwargs["decode_responses"]) == (
+        2, False,
+    )  # fmt: skip
+
+
 def test_asyncio_does_not_use_what_prepares_connections_of_threads(server):
     def prepare(connection):
         connection.on_connect()
 
     inner = redis.Redis(port=server.port, db=3, redis_connect_func=prepare)
-    with pytest.raises(InvalidFormat, match="no such redis_connect_func that is a coroutine"):
+    with pytest.raises(InvalidFormat, match="Its redis_connect_func can't prepare"):
         servers.as_asyncio(servers.servers_of_client(inner, None))
 
 

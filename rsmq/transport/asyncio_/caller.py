@@ -103,6 +103,10 @@ class AsyncRoutedCaller(RetryingCaller):
     async def close(self) -> None:
         await self._router.close()
 
+    def retire(self) -> None:
+        """Close the connections when their calls have ended; see ``AsyncMultiplexedCaller``."""
+        self._router.retire()
+
     async def exchange(
         self,
         operation: Operation[Any],
@@ -157,7 +161,10 @@ class AsyncSharedCaller(RetryingCaller):
         return await self._shared.exchange(operation, guard, check=check, redirect=redirect)
 
 
-_shared_callers: Sharing[AsyncMultiplexedCaller | AsyncRoutedCaller] = Sharing()
+# The event loop refers to the connections that it watches, so they would stay open until it ends.
+_shared_callers: Sharing[AsyncMultiplexedCaller | AsyncRoutedCaller] = Sharing(
+    lambda caller: caller.retire()
+)
 
 
 def async_caller_from_client(

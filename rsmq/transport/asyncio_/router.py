@@ -151,6 +151,11 @@ class AsyncServerRouter(Generic[C]):
             if address not in self.topology.addresses():
                 caller.retire()
 
+    def retire(self) -> None:
+        """Close the connections when their calls have ended. New calls open others."""
+        for caller in list(self._callers.values()):
+            caller.retire()
+
     async def _ask(self, question: Question) -> Any:
         connection = self._group.make_question_connection(question)
         try:
