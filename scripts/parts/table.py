@@ -13,6 +13,7 @@ from .lanes import Part
 
 _PEERS = "setup: the other clients"
 _LOWEST = "setup: the lowest redis-py"
+_CLASSES = "setup: the classes of Spark"
 _CHECK = "core: format, lint, types, floors, unit"
 _CONTRACT = "tests/contract"
 _GROUPS = [
@@ -132,6 +133,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
             is_waiting=True,
         ),
+        Part(
+            _CLASSES, 30, [".venv/bin/python", "-m", "tests.spark.session.class_archive"],
+            is_waiting=True,
+        ),
         # Tests that wait for servers and processes: more of them run at the same time.
         measured(
             "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
@@ -151,7 +156,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         Part(
             "spark: in Spark, through kills too", 400,
             _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
-            needs=[_PEERS],
+            needs=[_PEERS, _CLASSES],
         ),
         measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
         measured("worker: in process, on every server", 80, "-m", "not slow", "tests/workers"),
