@@ -3,7 +3,7 @@ The real rfq, for the migration tests: ``python peer.py PORT``, in its own envir
 
 Without further arguments it replies to requests on standard input, one JSON object per line in the
 format of compat/README.md: the methods of rfq's ``Queue`` under their names, and ``done`` and
-``published`` of a task.
+``published`` of a task, and ``signatures``, the parameters of all methods.
 
 With further arguments it works until it is ended, and appends each finished number to a Redis list:
 
@@ -13,6 +13,7 @@ With further arguments it works until it is ended, and appends each finished num
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import sys
@@ -32,12 +33,22 @@ def perform(op, topic=None, **args):
         return version("rfq")
     if op == "topics":
         return queue.topics()
+    if op == "signatures":
+        return {kind.__name__: read_signatures(kind) for kind in (Queue, Task)}
     if op == "consume":
         task = queue.consume(topic)
         return {"id": task.msgid, "message": task.result()}
     if op in {"done", "published"}:
         return str(getattr(Task(topic, args["msgid"], {}, client), op)())
     return getattr(queue, op)(topic=topic, **args)
+
+
+def read_signatures(kind):
+    return {
+        name: list(inspect.signature(member).parameters)
+        for name, member in vars(kind).items()
+        if callable(member) and (name == "__init__" or not name.startswith("_"))
+    }
 
 
 def serve():

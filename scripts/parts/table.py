@@ -96,7 +96,7 @@ def quick_parts() -> list[Part]:
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
-                "tests/tracing",
+                "tests/compat", "tests/tracing",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -206,7 +206,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "transfer: queues as files, and back", 30, "tests/transfer",
             is_waiting=True, needs=[_PEERS],
         ),
-        measured("pyrsmq: its API on our core", 20, "tests/pyrsmq"),
+        measured(
+            "pyrsmq, rfq: their APIs on our core", 20, "tests/pyrsmq", "tests/compat",
+            needs=[_PEERS],
+        ),
         measured("opentelemetry: spans of clients and workers", 20, "tests/tracing"),
     ]  # fmt: skip
     if is_measured:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[2] / "compat" / "rfq"
-_PYTHON = _FOLDER / ".venv" / "bin" / "python"
+PYTHON = _FOLDER / ".venv" / "bin" / "python"
 _COMMAND = _FOLDER / ".venv" / "bin" / "rfq"
 
 
@@ -24,7 +24,7 @@ class Rfq:
     """
 
     def __init__(self, port):
-        assert _PYTHON.exists(), "rfq is missing: scripts/peers installs it"
+        assert PYTHON.exists(), "rfq is missing: scripts/peers installs it"
         self._port = port
         self._running = []
         self._call_process = None
@@ -89,7 +89,7 @@ class Rfq:
 
     def _spawn(self, *work):
         return subprocess.Popen(
-            [_PYTHON, _FOLDER / "peer.py", str(self._port), *work],
+            [PYTHON, _FOLDER / "peer.py", str(self._port), *work],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

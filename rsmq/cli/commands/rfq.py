@@ -1,8 +1,7 @@
 """
 The command group rfq: the commands of rfq 1.4.0, with its options, on RSMQ queues.
 
-A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight. A
-message is a JSON object. Delayed messages, which rfq does not have, are in neither list.
+A message is a JSON object. ``rsmq.compat.rfq_topics`` does the work.
 
 These differences from rfq are intended:
 
@@ -17,8 +16,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -29,24 +28,9 @@ from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
+from rsmq.compat import rfq_topics as topics
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.model import Message, MessageCounts, State
-from rsmq.operations.plain import parse_info, plain_command
-from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.printable import format_count
-from rsmq.wire.limits import MAX_BATCH, UNLIMITED
-
-if TYPE_CHECKING:
-    from rsmq._sync.client import RSMQ
-
-_STATES: dict[str, tuple[State, ...]] = {
-    "backlog": ("visible",),
-    "nextlog": ("in_flight", "retrying"),
-}
-
-#: The default --vt of consume. rfq has no visibility timeout: with --keep, a message is hidden
-#: until commit or harvest.
-_DAY_SECONDS = 86_400
 
 _HELP = """
 Run the commands of rfq on RSMQ queues.
@@ -87,7 +71,7 @@ def _topic_option() -> Decorator:
 
 def _list_option() -> Decorator:
     return click.option(
-        "--queue", "-q", "list_name", type=click.Choice(tuple(_STATES)), default="backlog",
+        "--queue", "-q", "list_name", type=click.Choice(tuple(topics.LISTS)), default="backlog",
         show_default=True,
     )  # fmt: skip
 
@@ -106,8 +90,7 @@ def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], An
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
     with call.open() as rsmq:
-        command = plain_command("INFO", "server", key=rsmq.namespace.queues, parse=parse_info)
-        found = rsmq.run(command).get("redis_version", "?")
+        found = topics.read_redis_version(rsmq)
     call.out.result(
         {"rsmq": __version__, "redis": found}, [f"rsmq {__version__}", f"redis {found}"]
     )
@@ -117,7 +100,7 @@ def version(call: Call) -> None:
 @click.pass_obj
 def info(call: Call) -> Exit | None:
     """Show the number of messages in the backlog and the nextlog of each topic."""
-    topics = []
+    found = []
     unreadable: dict[str, str] = {}
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
@@ -133,20 +116,15 @@ def info(call: Call) -> Exit | None:
                     raise
                 unreadable[topic] = reason
                 continue
-            topics.append(
-                {"topic": topic, "backlog": counts.visible, "nextlog": _count_nextlog(counts)}
-            )
-    call.out.result(topics, (line for each in topics for line in _info_lines(each)))
+            nextlog = topics.count_nextlog(counts)
+            found.append({"topic": topic, "backlog": counts.visible, "nextlog": nextlog})
+    call.out.result(found, (line for each in found for line in _info_lines(each)))
     return note_unreadable_queues(call, unreadable)
-
-
-def _count_nextlog(counts: MessageCounts) -> int:
-    return counts.in_flight + counts.retrying
 
 
 def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
     yield f"topic\t\t{format_text(topic['topic'])}"
-    for name in _STATES:
+    for name in topics.LISTS:
         yield f"{name}\t\t{topic[name]}\t\t{'#' * int(10 * math.log(topic[name] + 1))}"
     yield ""
 
@@ -156,8 +134,8 @@ def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
 def list_topics(call: Call) -> None:
     """List the topics: all queues, also those without messages."""
     with call.open() as rsmq:
-        topics = rsmq.list_queues()
-    call.out.result(topics, map(format_text, topics))
+        names = rsmq.list_queues()
+    call.out.result(names, map(format_text, names))
 
 
 @_rfq_command("list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog")
@@ -167,16 +145,8 @@ def list_topics(call: Call) -> None:
 def list_queue(call: Call, topic: str, list_name: str) -> None:
     """List the ids of messages, beginning with the message that is received next."""
     with call.open() as rsmq, call.out.list_writer() as write_texts:
-        for ids in _list_ids(rsmq, topic, list_name):
+        for ids in topics.list_ids(rsmq, topic, list_name):
             write_texts(ids)
-
-
-def _list_ids(rsmq: RSMQ, topic: str, list_name: str) -> Iterator[list[str]]:
-    for state in _STATES[list_name]:
-        start = 0
-        while found := rsmq.peek_messages(topic, start, MAX_BATCH, state=state):
-            yield [message.id for message in found]
-            start += len(found)
 
 
 @_rfq_command(
@@ -190,25 +160,13 @@ def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
     """Remove the messages of the backlog or the nextlog, and print their ids."""
     with call.open() as rsmq:
         counts = rsmq.count_messages(topic)
-        number = counts.visible if list_name == "backlog" else _count_nextlog(counts)
+        number = counts.visible if list_name == "backlog" else topics.count_nextlog(counts)
         call.confirm(
             f"Remove {format_count(number)} in the {list_name} of {format_text(topic)}?", yes=yes
         )
         with call.out.list_writer() as write_texts:
-            for ids in _purge(rsmq, topic, list_name, number):
+            for ids in topics.purge(rsmq, topic, list_name, number):
                 write_texts(ids)
-
-
-def _purge(rsmq: RSMQ, topic: str, list_name: str, number: int) -> Iterable[list[str]]:
-    if list_name == "nextlog":
-        for ids in list(_list_ids(rsmq, topic, list_name)):
-            yield rsmq.delete_messages(topic, ids)
-        return
-    # Popped, so that a message that a consumer receives meanwhile is not deleted.
-    remaining = number
-    while remaining > 0 and (popped := rsmq.pop_messages(topic, min(remaining, MAX_BATCH))):
-        remaining -= len(popped)
-        yield [message.id for message in popped]
 
 
 @_rfq_command(
@@ -240,11 +198,7 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     body = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     raw = body.encode("utf-8", "surrogatepass")
     with call.open() as rsmq:
-        try:
-            id = rsmq.send_message(topic, raw, front=front)
-        except QueueNotFound:
-            rsmq.create_queue(topic, maxsize=UNLIMITED, exist_ok=True)
-            id = rsmq.send_message(topic, raw, front=front)
+        [id] = topics.publish(rsmq, topic, [raw], front=front)
     call.out.result(id, id)
 
 
@@ -254,7 +208,7 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     "--keep", is_flag=True, help="Leave the message in the nextlog, and print its id before it."
 )
 @click.option(
-    "--vt", type=DURATION, default=_DAY_SECONDS, show_default=True, metavar="DURATION",
+    "--vt", type=DURATION, default=topics.DAY_SECONDS, show_default=True, metavar="DURATION",
     help="How long it stays in the nextlog; then it is in the backlog again.",
 )  # fmt: skip
 @click.pass_obj
@@ -267,7 +221,7 @@ def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
     harvest puts it back.
     """
     with call.open() as rsmq:
-        message = _receive(rsmq, topic, vt)
+        message = topics.consume(rsmq, topic, vt)
         call.out.result(
             message,
             f"{message.id}  {_format_message(message.raw)}"
@@ -277,17 +231,6 @@ def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
         call.out.flush()
         if not keep:
             rsmq.delete_message(message)
-
-
-def _receive(rsmq: RSMQ, topic: str, vt: float) -> Message:
-    while True:
-        try:
-            message = rsmq.receive_message(topic, vt=vt, wait=None)
-        except QueueNotFound:
-            rsmq.create_queue(topic, maxsize=UNLIMITED, exist_ok=True)
-        else:
-            if message is not None:
-                return message
 
 
 def _format_message(raw: bytes) -> str:
@@ -325,13 +268,8 @@ def harvest(call: Call, topic: str) -> None:
     consumers still process. Each message returns to its old place.
     """
     with call.open() as rsmq, call.out.list_writer() as write_texts:
-        keys = rsmq.namespace.queue(topic)
-        position: Position | None = (b"", b"0")
-        while position is not None:
-            reply = rsmq.run(walk_step("received_messages", keys, position, b""))
-            ids = [id.decode("utf-8", "surrogateescape") for id in reply[2][::2]]
-            write_texts(rsmq.release_messages(topic, ids) if ids else ())
-            position = parse_next_position(reply)
+        for ids in topics.harvest(rsmq, topic):
+            write_texts(ids)
 
 
 @_rfq_command("peek", "rsmq rfq peek -t ndvi -m ID")
