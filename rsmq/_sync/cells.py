@@ -89,7 +89,8 @@ class Cells(OnlyWith):
       that number is looked for in all cells.
     - A send without a key goes to the cells in turn. If a cell can't be reached, it goes to the
       next one, unless the message may have been stored.
-    - A deduplication id is compared with those of its cell only. Without a key it chooses the cell.
+    - A dedup_id and a unique_key are compared with those of their cell only. Without a key they
+      choose the cell: the unique_key if there are both.
     - A receive looks only at cells that have messages, as their servers report. Without ``wait``
       and without a report it looks at all cells before it returns nothing.
 
@@ -386,6 +387,9 @@ class Cells(OnlyWith):
         front: bool = False,
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_key: str | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -398,14 +402,18 @@ class Cells(OnlyWith):
             qname: the queue's name.
             body: as for ``RSMQ.send_message``.
             key: any text that UTF-8 can encode. Messages with the same key go to the same cell,
-                where their order is exact. None uses the cell of the dedup_id, or else the cells
-                in turn.
+                where their order is exact. None uses the cell of the unique_key or the dedup_id,
+                or else the cells in turn.
             delay: as for ``RSMQ.send_message``.
             deliver_at: as for ``RSMQ.send_message``.
             front: if True, it is received before the other messages of its cell.
             dedup_id: as for ``RSMQ.send_message``, within the cell. So with keys of different
                 cells, the same dedup_id counts as another one.
             dedup_window: as for ``RSMQ.send_message``.
+            unique_key: as for ``RSMQ.send_message``, within the cell. Without a key it is
+                unique in the queue of all cells, as long as all senders leave out the key.
+            replace: as for ``RSMQ.send_message``.
+            max_wait: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -419,7 +427,7 @@ class Cells(OnlyWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = self._send(
-            choose_cell(self._number, key, (dedup_id,)),
+            choose_cell(self._number, key, (dedup_id,), (unique_key,)),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -428,6 +436,9 @@ class Cells(OnlyWith):
                 front=front,
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
+                unique_key=unique_key,
+                replace=replace,
+                max_wait=max_wait,
                 codec=codec,
                 confirm=copies,
             ),
@@ -446,6 +457,9 @@ class Cells(OnlyWith):
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_keys: Iterable[str | None] | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -464,6 +478,10 @@ class Cells(OnlyWith):
             dedup_ids: as for ``RSMQ.send_messages``, within the cell. Without a key they must
                 all belong to one cell.
             dedup_window: as for ``RSMQ.send_messages``.
+            unique_keys: as for ``RSMQ.send_messages``, within the cell. Without a key they
+                must all belong to one cell.
+            replace: as for ``RSMQ.send_messages``.
+            max_wait: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -472,14 +490,15 @@ class Cells(OnlyWith):
             The ids, with the number of their cell, in the order of the bodies.
 
         Raises:
-            InvalidFormat: key is not a str; the dedup_ids belong to several cells; or as
-                ``RSMQ.send_messages``, which has the other errors too.
+            InvalidFormat: key is not a str; the dedup_ids or unique_keys belong to several cells;
+                or as ``RSMQ.send_messages``, which has the other errors too.
         """
         copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
+        unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
         cell, ids = self._send(
-            choose_cell(self._number, key, dedup_ids),
+            choose_cell(self._number, key, dedup_ids, unique_keys),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -488,6 +507,9 @@ class Cells(OnlyWith):
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
+                unique_keys=unique_keys,
+                replace=replace,
+                max_wait=max_wait,
                 codec=codec,
                 confirm=copies,
             ),
@@ -531,7 +553,7 @@ class Cells(OnlyWith):
         copies = self._confirm_for(confirm, old)
         qnames = self._engine.queues(qnames).names
         cell, ids = self._send(
-            choose_cell(self._number, key, None),
+            choose_cell(self._number, key),
             lambda client: client.publish(
                 qnames,
                 body,

@@ -635,6 +635,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         front: bool = False,
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_key: str | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -645,7 +648,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         If this raises a connection error, the message may or may not have been stored; it is never
         stored twice. With a dedup_id the call is retried after an ambiguous failure, and the caller
-        may repeat it.
+        may repeat it. A unique_key is not enough for that: the first message may be done already.
+        Clients in other languages send without unique_key; each of them frees a key by its deletes.
 
         Args:
             qname: the queue's name.
@@ -664,6 +668,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 deleting and creating it again, forgets all deduplication ids.
             dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
                 than retry_deadline, so that the last retry falls within the window.
+            unique_key: a text of 1 to 128 characters. While a message with this key is in the
+                queue, in flight or not, nothing is added, and the id of that message is returned.
+                The key is free once that message is deleted, popped or dead-lettered, by any
+                client. With a dedup_id too, the dedup_id is looked up first.
+            replace: if True, and the message with the unique_key was never received, it gets this
+                body, and with a delay, deliver_at or front also this time; it keeps its id. If it
+                was received, this message is added, and gets the key. It needs unique_key.
+            max_wait: seconds after the first send of a message within which it becomes visible,
+                however often it is replaced with a delay; at least the delay, and at most
+                9,999,999. None puts it off by the delay each time. It needs replace and delay.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -678,10 +692,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
-                delay, deliver_at and front is set.
-            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
-                neither delay nor deliver_at, and the queue's delay is not a number.
+                str of 1 to 128 characters, nor is unique_key; deliver_at is not an aware datetime;
+                more than one of delay, deliver_at and front is set; or replace or max_wait is set
+                without the arguments that it needs.
+            InvalidValue: delay, deliver_at, dedup_window, max_wait or timeout is out of range; or
+                there is neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than the server's
@@ -699,6 +714,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 front=front,
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
+                unique_key=unique_key,
+                replace=replace,
+                max_wait=max_wait,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -716,6 +734,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_keys: Iterable[str | None] | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -739,25 +760,31 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 queue.
             dedup_ids: for each body a deduplication id as for send_message, or None.
             dedup_window: as for send_message.
+            unique_keys: for each body a unique_key as for send_message, or None. A key that the
+                batch has twice counts as sent before at the second place.
+            replace: as for send_message.
+            max_wait: as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
 
         Returns:
             The ids, in the order of the bodies; an empty list if there are no bodies. If a body's
-            dedup_id was used before, its id is that of the first message.
+            dedup_id was used before, or its unique_key has a message, its id is that of the earlier
+            message.
 
         Raises:
             NotReplicated: it has run, and too few replicas have confirmed it in time.
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
-                str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
-                numbers of bodies and dedup_ids differ; deliver_at is not an aware datetime; or more
-                than one of delay, deliver_at and front is set.
-            InvalidValue: delay, deliver_at, dedup_window or timeout is out of range; or there is
-                neither delay nor deliver_at, and the queue's delay is not a number; or the batch is
-                too large.
+                str of 1 to 128 characters, or a unique_key; bodies is not an iterable, or is a str
+                or bytes; the numbers of bodies and dedup_ids or unique_keys differ; deliver_at is
+                not an aware datetime; more than one of delay, deliver_at and front is set; or
+                replace or max_wait is set without the arguments that it needs.
+            InvalidValue: delay, deliver_at, dedup_window, max_wait or timeout is out of range; or
+                there is neither delay nor deliver_at, and the queue's delay is not a number; or the
+                batch is too large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
@@ -773,6 +800,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
+                unique_keys=unique_keys,
+                replace=replace,
+                max_wait=max_wait,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),

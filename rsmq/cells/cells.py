@@ -88,7 +88,8 @@ class AsyncCells(OnlyAsyncWith):
       that number is looked for in all cells.
     - A send without a key goes to the cells in turn. If a cell can't be reached, it goes to the
       next one, unless the message may have been stored.
-    - A deduplication id is compared with those of its cell only. Without a key it chooses the cell.
+    - A dedup_id and a unique_key are compared with those of their cell only. Without a key they
+      choose the cell: the unique_key if there are both.
     - A receive looks only at cells that have messages, as their servers report. Without ``wait``
       and without a report it looks at all cells before it returns nothing.
 
@@ -387,6 +388,9 @@ class AsyncCells(OnlyAsyncWith):
         front: bool = False,
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_key: str | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -399,14 +403,18 @@ class AsyncCells(OnlyAsyncWith):
             qname: the queue's name.
             body: as for ``AsyncRSMQ.send_message``.
             key: any text that UTF-8 can encode. Messages with the same key go to the same cell,
-                where their order is exact. None uses the cell of the dedup_id, or else the cells
-                in turn.
+                where their order is exact. None uses the cell of the unique_key or the dedup_id,
+                or else the cells in turn.
             delay: as for ``AsyncRSMQ.send_message``.
             deliver_at: as for ``AsyncRSMQ.send_message``.
             front: if True, it is received before the other messages of its cell.
             dedup_id: as for ``AsyncRSMQ.send_message``, within the cell. So with keys of different
                 cells, the same dedup_id counts as another one.
             dedup_window: as for ``AsyncRSMQ.send_message``.
+            unique_key: as for ``AsyncRSMQ.send_message``, within the cell. Without a key it is
+                unique in the queue of all cells, as long as all senders leave out the key.
+            replace: as for ``AsyncRSMQ.send_message``.
+            max_wait: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -420,7 +428,7 @@ class AsyncCells(OnlyAsyncWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = await self._send(
-            choose_cell(self._number, key, (dedup_id,)),
+            choose_cell(self._number, key, (dedup_id,), (unique_key,)),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -429,6 +437,9 @@ class AsyncCells(OnlyAsyncWith):
                 front=front,
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
+                unique_key=unique_key,
+                replace=replace,
+                max_wait=max_wait,
                 codec=codec,
                 confirm=copies,
             ),
@@ -447,6 +458,9 @@ class AsyncCells(OnlyAsyncWith):
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_keys: Iterable[str | None] | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -465,6 +479,10 @@ class AsyncCells(OnlyAsyncWith):
             dedup_ids: as for ``AsyncRSMQ.send_messages``, within the cell. Without a key they must
                 all belong to one cell.
             dedup_window: as for ``AsyncRSMQ.send_messages``.
+            unique_keys: as for ``AsyncRSMQ.send_messages``, within the cell. Without a key they
+                must all belong to one cell.
+            replace: as for ``AsyncRSMQ.send_messages``.
+            max_wait: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -473,14 +491,15 @@ class AsyncCells(OnlyAsyncWith):
             The ids, with the number of their cell, in the order of the bodies.
 
         Raises:
-            InvalidFormat: key is not a str; the dedup_ids belong to several cells; or as
-                ``AsyncRSMQ.send_messages``, which has the other errors too.
+            InvalidFormat: key is not a str; the dedup_ids or unique_keys belong to several cells;
+                or as ``AsyncRSMQ.send_messages``, which has the other errors too.
         """
         copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
+        unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
         cell, ids = await self._send(
-            choose_cell(self._number, key, dedup_ids),
+            choose_cell(self._number, key, dedup_ids, unique_keys),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -489,6 +508,9 @@ class AsyncCells(OnlyAsyncWith):
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
+                unique_keys=unique_keys,
+                replace=replace,
+                max_wait=max_wait,
                 codec=codec,
                 confirm=copies,
             ),
@@ -532,7 +554,7 @@ class AsyncCells(OnlyAsyncWith):
         copies = self._confirm_for(confirm, old)
         qnames = self._engine.queues(qnames).names
         cell, ids = await self._send(
-            choose_cell(self._number, key, None),
+            choose_cell(self._number, key),
             lambda client: client.publish(
                 qnames,
                 body,

@@ -1,10 +1,11 @@
 """
-The cell of a send: by its key, by its deduplication ids, or any.
+The cell of a send: by its key, by its unique_keys and dedup_ids, or any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import zip_longest
 
 from rsmq.errors import InvalidFormat, show
 from rsmq.printable import format_count
@@ -12,18 +13,25 @@ from rsmq.wire.cells import cell_of_key
 from rsmq.wire.names import NOT_ENCODABLE, is_encodable
 
 
-def choose_cell(number: int, key: object, dedup_ids: Iterable[object] | None) -> int | None:
+def choose_cell(
+    number: int,
+    key: object,
+    dedup_ids: Sequence[object] | None = None,
+    unique_keys: Sequence[object] | None = None,
+) -> int | None:
     """
     Return the cell of a send; None if any cell will do.
 
     Args:
         number: the number of cells.
-        key: decides the cell; None leaves it to the deduplication ids.
-        dedup_ids: the deduplication id of each message, or None for a message without one.
+        key: decides the cell; None leaves it to the other arguments.
+        dedup_ids: the dedup_id of each message, or None for a message without one. It decides if
+            the message has no unique_key: a call that is repeated has the same unique_key.
+        unique_keys: the unique_key of each message, or None for a message without one.
 
     Raises:
-        InvalidFormat: key is not a str, or it has a lone surrogate; or without a key the
-            deduplication ids belong to several cells.
+        InvalidFormat: key is not a str, or it has a lone surrogate; or without a key the messages
+            belong to several cells.
     """
     if key is not None:
         if not isinstance(key, str):
@@ -31,16 +39,21 @@ def choose_cell(number: int, key: object, dedup_ids: Iterable[object] | None) ->
         if not is_encodable(key):
             raise InvalidFormat("key", value=show(key), hint=NOT_ENCODABLE)
         return cell_of_key(key, number)
+    labels = (
+        dedup_id if unique_key is None else unique_key
+        for dedup_id, unique_key in zip_longest(dedup_ids or (), unique_keys or ())
+    )
     cells = {
         cell_of_key(each, number)
-        for each in dedup_ids or ()
+        for each in labels
         if isinstance(each, str) and is_encodable(each)  # the send refuses the others
     }
     if len(cells) > 1:
+        item, one = ("unique_keys", "unique_key") if unique_keys else ("dedup_ids", "dedup_id")
         raise InvalidFormat(
-            "dedup_ids",
-            value=show(f"ids of {format_count(len(cells), 'cell')}"),
+            item,
+            value=show(f"{item.partition('_')[2]} of {format_count(len(cells), 'cell')}"),
             hint="A batch goes whole into one cell. Pass key= to choose it, or send the messages "
-            "one by one: each goes to the cell of its dedup_id.",
+            f"one by one: each goes to the cell of its {one}.",
         )
     return cells.pop() if cells else None

@@ -34,6 +34,7 @@ REQUIRED_COMMANDS = {
         "zrangebyscore",
     },
     "dedup_id": {"hget", "hdel", "hscan", "pttl", "pexpire"},
+    "unique_key": {"hget", "hdel", "hexists", "hrandfield", "zscore"},
     "administration": {
         "hsetnx", "sadd", "srem", "smembers", "unlink", "zcard", "zcount", "zrange", "hexists",
     },

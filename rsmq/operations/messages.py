@@ -16,7 +16,6 @@ from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import (
     digits,
     encode_body,
-    encode_dedup_window,
     encode_delay,
     encode_vt,
     resolve_message,
@@ -26,7 +25,8 @@ from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
-from rsmq.operations.sending import send_deduplicated
+from rsmq.operations.send_options import check_options
+from rsmq.operations.sending import send_with_options
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire import limits
 from rsmq.wire.ids import check_id, make_id_suffix
@@ -34,7 +34,6 @@ from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
     Seconds,
-    check_dedup_id,
     large_body_size,
     to_milliseconds,
 )
@@ -58,6 +57,9 @@ def send_message(
     front: bool = False,
     dedup_id: str | None = None,
     dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
+    unique_key: str | None = None,
+    replace: bool = False,
+    max_wait: Seconds | None = None,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -66,13 +68,22 @@ def send_message(
     keys = namespace.queue(qname)
     encoded_delay = encode_delay(delay, deliver_at, front=front)
     channel = keys.channel if realtime else b""
-    if dedup_id is not None:
-        dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
-        raw, size = encode_body(body, codec)
-        return send_deduplicated(
-            keys, (raw, digits(size)), encoded_delay, channel, dedup,
-            confirmation=confirmation, limit=limit,
-        )  # fmt: skip
+    if dedup_id is not None or unique_key is not None or replace or max_wait is not None:
+        options = check_options(
+            1,
+            dedup_ids=None if dedup_id is None else [dedup_id],
+            dedup_window=dedup_window,
+            unique_keys=None if unique_key is None else [unique_key],
+            replace=replace,
+            max_wait=max_wait,
+            delay=delay,
+        )
+        if options is not None:
+            raw, size = encode_body(body, codec)
+            return send_with_options(
+                keys, (raw, digits(size)), encoded_delay, channel, options,
+                confirmation=confirmation, limit=limit,
+            )  # fmt: skip
     raw, size = encode_body(body, codec)
     return Operation(
         load("send_message"),

@@ -10,18 +10,18 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.errors import InvalidValue
 from rsmq.lua.load import load
 from rsmq.operations.arguments import (
     check_batch,
     digits,
     encode_body,
-    encode_dedup_window,
     encode_delay,
     resolve_queues,
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.send_options import SendOptions, check_options
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -29,7 +29,6 @@ from rsmq.wire.limits import (
     MAX_BATCH_BYTES,
     Seconds,
     check_body_size,
-    check_dedup_id,
     large_body_size,
 )
 from rsmq.wire.names import decode_name
@@ -53,6 +52,9 @@ def send_messages(
     dedup_window: Seconds,
     codec: Codec,
     realtime: bool,
+    unique_keys: Iterable[str | None] | None = None,
+    replace: bool = False,
+    max_wait: Seconds | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -60,8 +62,15 @@ def send_messages(
     keys = namespace.queue(qname)
     encoded_delay = encode_delay(delay, deliver_at, front=front)
     encoded = [encode_body(body, codec) for body in check_batch("bodies", bodies)]
-    checked_ids = None if dedup_ids is None else _check_dedup_ids(dedup_ids, len(encoded))
-    window = b"" if checked_ids is None else encode_dedup_window(dedup_window)
+    options = check_options(
+        len(encoded),
+        dedup_ids=dedup_ids,
+        dedup_window=dedup_window,
+        unique_keys=unique_keys,
+        replace=replace,
+        max_wait=max_wait,
+        delay=delay,
+    )
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > MAX_BATCH_BYTES:
@@ -75,7 +84,7 @@ def send_messages(
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
-    if checked_ids is None:
+    if options is None:
         return send_raws(
             keys,
             raws,
@@ -88,7 +97,7 @@ def send_messages(
     suffixes = make_id_suffixes(len(raws))
     largest_size = digits(largest)
     batch = _Batch(keys, raws, suffixes, largest_size, encoded_delay, channel, confirmation, limit)
-    return _single_step(batch.in_one_step(checked_ids, window))
+    return _single_step(batch.with_options(options))
 
 
 def publish(
@@ -147,31 +156,30 @@ def send_raws(
     batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
         return batch.in_two_steps()
-    return _single_step(batch.in_one_step(None, b""))
+    return _single_step(batch.in_one_step())
 
 
-def send_deduplicated(
+def send_with_options(
     keys: QueueKeys,
     body: tuple[bytes, bytes],
     delay: bytes,
     channel: bytes,
-    dedup: tuple[bytes, bytes],
+    options: SendOptions,
     *,
     confirmation: Confirm | None,
     limit: TimeLimit | None,
 ) -> Operation[str]:
     """
-    Add a message with a dedup_id: a batch of one; the result is its id.
+    Add a message with options: a batch of one; the result is its id.
 
     Args:
         body: the body, and its size as maxsize counts it.
         delay: its delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
-        dedup: the dedup_id, and its window in ms.
     """
     raw, size = body
     batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation, limit)
-    operation: Operation[Any] = batch.in_one_step([dedup[0]], dedup[1])
+    operation: Operation[Any] = batch.with_options(options)
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
     return operation
@@ -180,19 +188,6 @@ def send_deduplicated(
 def _single_step(operation: Operation[list[str]]) -> Steps[list[str]]:
     ids: list[str] = yield operation
     return ids
-
-
-def _check_dedup_ids(dedup_ids: Iterable[str | None], number: int) -> list[bytes]:
-    checked = [
-        b"" if id is None else check_dedup_id(id) for id in check_batch("dedup_ids", dedup_ids)
-    ]
-    if len(checked) != number:
-        raise InvalidFormat(
-            "dedup_ids",
-            value=len(checked),
-            hint=f"Pass one dedup_id, or None, for each of the {number} bodies.",
-        )
-    return checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,37 +216,46 @@ class _Batch:
         """See ``Operation.large_body``."""
         return large_body_size(max(map(len, self.raws), default=0))
 
-    def in_one_step(self, dedup_ids: list[bytes] | None, window: bytes) -> Operation[list[str]]:
-        """
-        Return one script with all bodies; with dedup_ids, it leaves out those that were sent
-        before.
-        """
-
-        def parse(reply: Any) -> list[str]:
-            time, earlier_ids = reply
-            ids = [(time + suffix).decode("ascii") for suffix in self.suffixes]
-            if earlier_ids is None:
-                return ids
-            return [
-                decode_name(earlier) or id for earlier, id in zip(earlier_ids, ids, strict=True)
-            ]
-
-        records: tuple[bytes, ...] = ()
-        values = self.raws
-        if dedup_ids is not None:
-            records = (self.keys.dedup,)
-            values = [value for pair in zip(self.raws, dedup_ids, strict=True) for value in pair]
+    def in_one_step(self) -> Operation[list[str]]:
+        """Return one script with all bodies."""
         return Operation(
             load("send_messages"),
-            (self.keys.hash, self.keys.zset, *records),
-            (self.largest, self.delay, b"".join(self.suffixes), self.channel, window, *values),
-            parse,
-            RetryClass.ALWAYS if dedup_ids is not None and all(dedup_ids) else RetryClass.NEVER,
+            (self.keys.hash, self.keys.zset),
+            (self.largest, self.delay, b"".join(self.suffixes), self.channel, *self.raws),
+            self.ids,
+            RetryClass.NEVER,
             (self.keys.name,),
             confirmation=self.confirmation,
             limit=self.limit,
             large_body=self.large_body(),
         )
+
+    def with_options(self, options: SendOptions) -> Operation[list[str]]:
+        """Return one script with all bodies; it leaves out those that have an earlier message."""
+
+        def parse(reply: Any) -> list[str]:
+            time, earlier_ids = reply
+            return [
+                decode_name(earlier) or id
+                for earlier, id in zip(earlier_ids, self.ids(time), strict=True)
+            ]
+
+        suffixes = b"".join(self.suffixes)
+        return Operation(
+            load("send_with_options"),
+            (self.keys.hash, self.keys.zset, *options.keys(self.keys)),
+            (self.largest, self.delay, suffixes, self.channel, *options.args(self.raws)),
+            parse,
+            RetryClass.ALWAYS if options.may_repeat else RetryClass.NEVER,
+            (self.keys.name,),
+            confirmation=self.confirmation,
+            limit=self.limit,
+            large_body=self.large_body(),
+        )
+
+    def ids(self, time: bytes) -> list[str]:
+        """Return the ids of the messages, from their first part."""
+        return [(time + suffix).decode("ascii") for suffix in self.suffixes]
 
     def in_two_steps(self) -> Steps[list[str]]:
         """
@@ -268,7 +272,7 @@ class _Batch:
             RetryClass.ALWAYS,
             (self.keys.name,),
             commands=(),
-            fallback=self.in_one_step(None, b""),
+            fallback=self.in_one_step(),
             limit=self.limit,
         )
         if isinstance(time, list):  # the fallback has sent them, since MULTI is not available

@@ -55,6 +55,7 @@ class QueueKeys:
         unbegun: extension data of workers: the receives of messages that are no attempts.
         retrying: extension data of workers: the errors of messages that wait for a retry.
         copied: extension data of migrations: digests of the messages that were copied.
+        unique: extension data of sends with a unique_key: the id of the message that has each key.
     """
 
     name: str
@@ -70,6 +71,7 @@ class QueueKeys:
     unbegun: bytes
     retrying: bytes
     copied: bytes
+    unique: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
@@ -83,6 +85,7 @@ class QueueKeys:
             self.unbegun,
             self.retrying,
             self.copied,
+            self.unique,
         )
 
 
@@ -235,6 +238,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}unbegun"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}retrying"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}unique"),
     )
 
 

@@ -38,9 +38,10 @@ MAX_BODY_BYTES = 512 * 1024 * 1024
 #: The smallest value of that setting: every server accepts a body of so many bytes.
 ACCEPTED_BODY_BYTES = 1024 * 1024
 
-#: Limits of extension data: the receives of a policy, and the characters of a dedup_id.
+#: Limits of extension data: the receives of a policy, and the characters of a dedup_id or a
+#: unique_key.
 MAX_RECEIVES = 1_000_000
-MAX_DEDUP_ID = 128
+MAX_LABEL = 128
 
 
 def to_seconds(value: object) -> object:
@@ -184,18 +185,18 @@ def large_body_size(size: int) -> int:
     return size
 
 
-def check_dedup_id(value: object) -> bytes:
+def check_label(item: str, value: object) -> bytes:
     """
-    Check a dedup_id, and return it as bytes.
+    Check a dedup_id or a unique_key, and return it as bytes.
 
     Raises:
         InvalidFormat: it is not a str of 1 to 128 characters, or can't be encoded.
     """
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_DEDUP_ID or not is_encodable(value):
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_LABEL or not is_encodable(value):
         raise InvalidFormat(
-            "dedup_id",
+            item,
             value=value,
-            hint=f"A dedup_id is a str of 1 to {MAX_DEDUP_ID} characters.",
+            hint=f"A {item} is a str of 1 to {MAX_LABEL} characters.",
         )
     return encode_name(value)
 

@@ -116,6 +116,22 @@ def test_second_send_with_a_dedup_id_adds_nothing(cli, raw, ns, q):
     assert "that of one message" in cli("send", q, "-", "--dedup-id", "x").error
 
 
+def test_unique_message_is_replaced_and_put_off(cli, raw, ns, q):
+    first = cli("send", q, "a", "--unique-key", "k")
+    second = cli("send", q, "b", "--unique-key", "k")
+    assert first.out == second.out
+    assert bodies(raw, ns) == [b"a"]
+
+    options = ["--unique-key", "k", "--replace", "--delay", "1h", "--max-wait", "2h"]
+    assert cli("send", q, "-", "--whole", *options, stdin=b"c").out == first.out
+    assert bodies(raw, ns) == [b"c"]
+    ((id, score),) = raw.zrange(f"{ns}:{q}", 0, -1, withscores=True)
+    assert score >= int(id[:10], 36) // 1000 + 3_600_000
+    assert "that of one message" in cli("send", q, "a", "b", "--unique-key", "x").error
+    assert "--unique-key" in cli("send", q, "a", "--replace").stderr
+    assert "--delay" in cli("send", q, "a", "--unique-key", "k", "--max-wait", "5").stderr
+
+
 def test_maxsize_counts_utf_16_code_units_of_text(cli, raw, ns, rsmq):
     rsmq.create_queue("small", maxsize=1024)
 

@@ -27,6 +27,7 @@ PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
 DEDUP = "+hget +hdel +hscan +pttl +pexpire"
+UNIQUE = "+hget +hdel +hexists +hrandfield +zscore"
 CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
 WAITING = "+client|tracking +sismember"
 ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
@@ -215,7 +216,7 @@ class Env:
 
 
 ACL_RULES = {
-    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP}",
+    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP} {UNIQUE}",
     "consumer": f"{CONSUMER} {WAITING}",
     "admin": ADMIN,
 }

@@ -212,7 +212,7 @@ def test_missing_rights_are_reported_by_part(log_in):
     assert finding.examples == ("hdel", "hkeys", "hsetnx", "sadd")
     assert finding.text == (
         "this user may not use receiving and deleting (+hdel), dedup_id (+hdel), "
-        "administration (+hsetnx +sadd), Spark (+hkeys)"
+        "unique_key (+hdel), administration (+hsetnx +sadd), Spark (+hkeys)"
     )
     assert "rights" not in find_server_faults(log_in("+@all"))
 
@@ -244,7 +244,8 @@ def test_required_commands_agree_with_the_documentation():
     producer, consumer = rules["producer"], rules["consumer"]
     admin = rules["administrator, on `~rsmq:*`"]
 
-    assert producer >= REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["dedup_id"]
+    of_options = REQUIRED_COMMANDS["dedup_id"] | REQUIRED_COMMANDS["unique_key"]
+    assert producer >= REQUIRED_COMMANDS["sending"] | of_options
     assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]
     assert admin == REQUIRED_COMMANDS["administration"]
     assert rules["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]

@@ -414,6 +414,16 @@ def check_realtime(state, result, stored):
     assert stored.bodies("dedup") == [b"m"]
 
 
+def prepare_unique(client, stored):
+    client.create_queue("unique")
+    return client.send_message("unique", "earlier", unique_key="one")
+
+
+def check_unique(state, result, stored):
+    assert stored.ids("unique") == [result] == [state]
+    assert stored.bodies("unique") == [b"m"]
+
+
 def check_receive(state, result, stored):
     assert (result.id, result.body, result.receive_count) == (state, "receive", 1)
     assert stored.field("receive", f"{state}:rc") == b"1"
@@ -560,6 +570,12 @@ STEPS = [
         prepare_queues("dedup"),
         lambda c, _: c.send_message("dedup", "m", dedup_id="once"),
         check_realtime,
+    ),
+    Step(
+        "send with unique_key",
+        prepare_unique,
+        lambda c, _: c.send_message("unique", "m", unique_key="one", replace=True),
+        check_unique,
     ),
     Step(
         "receive",
@@ -889,7 +905,7 @@ def warm_up(client):
     """Let the server cache the scripts, so that each call sends one command."""
     client.send_message("q", "warm")
     client.send_messages("q", ["warm"])
-    client.send_message("q", "warm", dedup_id="warm")
+    client.send_message("q", "warm", dedup_id="warm", unique_key="warm")
     message = client.receive_message("q", vt=1000)
     client.change_message_visibility(message, 1000)
     client.move_messages("q", "dead", [message.id])

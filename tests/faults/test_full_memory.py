@@ -125,6 +125,7 @@ STORING = {
     "publish",
     "send_message",
     "send_messages",
+    "send_with_options",
     "set_dead_letter_policy",
     "set_queue_attributes",
 }
@@ -216,6 +217,16 @@ def test_a_send_with_a_dedup_id_of_a_stored_message_passes_when_memory_is_full(r
     assert rsmq.send_message("q", "m", dedup_id="one") == id
     with pytest.raises(redis_errors.ResponseError, match=REFUSED):
         rsmq.send_message("q", "m", dedup_id="two")
+
+
+def test_a_send_with_the_unique_key_of_a_stored_message_passes_when_memory_is_full(raw, rsmq):
+    id = rsmq.send_message("q", "m", unique_key="one")
+    fill(raw)
+
+    assert rsmq.send_message("q", "m", unique_key="one") == id
+    for options in ({"unique_key": "two"}, {"unique_key": "one", "replace": True}):
+        with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+            rsmq.send_message("q", "m", **options)
 
 
 def test_a_worker_that_creates_its_queues_drains_them_when_memory_is_full(raw, rsmq):

@@ -20,9 +20,9 @@ _numbers = itertools.count()
 
 #: The commands that scripts call.
 COMMANDS = (
-    "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
-    "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD", "ZCARD",
-    "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "HSET",
+    "HSETNX", "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD",
+    "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 )  # fmt: skip
 
 QUEUES = ("q", "dead", "poisoned", "paused", "large")
@@ -40,6 +40,10 @@ CALLS = {
     "send_message": lambda rsmq, held, due: rsmq.send_message("q", "m"),
     "send_message, large total": lambda rsmq, held, due: rsmq.send_message("large", "m"),
     "send_message, dedup_id": lambda rsmq, held, due: rsmq.send_message("q", "m", dedup_id="one"),
+    "send_message, unique_key":
+        lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="one"),
+    "send_message, replace":
+        lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
     "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
     "publish": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m"),
@@ -92,7 +96,7 @@ def prepare(raw, ns):
         held = rsmq.receive_messages("q", 2)
         raw.hincrby(f"{ns}:q:Q", f"{held[1].id}:rc", 1)  # as another receive does
         due = [message.id for message in rsmq.peek_messages("q")][:2]
-        rsmq.send_message("q", "earlier", dedup_id="another")
+        rsmq.send_message("q", "earlier", dedup_id="another", unique_key="held")
         assert not {message.id for message in held} & set(due)
         return held, due
 

@@ -76,6 +76,7 @@ class ErrorReport:
 _OPTION_OF_PARAMETER = {
     "max_messages": "-n", "count": "-n", "destination": "--to", "cells": "--cells",
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
+    "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
@@ -86,6 +87,9 @@ _PARAMETERS = re.compile(
 _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
     "front=True": "--front",
+    "message with the same unique_key: pass one": "message with the same key: pass --unique-key",
+    "replace=True can put off a message by its delay: pass both": "--replace can put off a message "
+    "by its delay: pass --replace and --delay",
     "set_queue_attributes(qname, vt=...) repairs": "rsmq attributes QUEUE --vt N repairs",
     "set_queue_attributes(qname, delay=...) repairs": "rsmq attributes QUEUE --delay N repairs",
     "with set_queue_attributes (-1 is unlimited)": "with rsmq attributes --maxsize (-1 is "

@@ -80,10 +80,23 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     "--dedup-id", metavar="NAME",
     help="For one message: a second message with this name within five minutes is not added.",
 )  # fmt: skip
+@click.option(
+    "--unique-key", metavar="TEXT",
+    help="For one message: it is not added while one with this key is in the queue.",
+)  # fmt: skip
+@click.option(
+    "--replace", is_flag=True,
+    help="With --unique-key: replace that message, unless it was received.",
+)  # fmt: skip
+@click.option(
+    "--max-wait", type=DURATION, metavar="DURATION",
+    help="With --replace and --delay: the longest time that sends put off a message.",
+)  # fmt: skip
 @click.pass_obj
 def send(
-    call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None, dedup_id: str | None,
-    *, null: bool, whole: bool, **send_options: Any,
+    call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
+    *, null: bool, whole: bool, dedup_id: str | None, unique_key: str | None, replace: bool,
+    max_wait: float | None, **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send messages: arguments, lines of a file, or the standard input.
@@ -101,8 +114,14 @@ def send(
         raise click.UsageError("Give bodies, or a file with --file; not both.")
     if not bodies and path is None:
         raise click.UsageError("Give bodies, or --file FILE; - is the standard input.")
-    if dedup_id is not None and len(bodies) != 1 and not whole:
-        raise click.UsageError("--dedup-id is that of one message: give one BODY, or --whole.")
+    for_one: dict[str, Any] = {
+        "dedup_id": dedup_id, "unique_key": unique_key, "replace": replace or None,
+        "max_wait": max_wait,
+    }  # fmt: skip
+    for_one = {name: value for name, value in for_one.items() if value is not None}
+    if for_one and len(bodies) != 1 and not whole:
+        option = next(iter(for_one)).replace("_", "-")
+        raise click.UsageError(f"--{option} is that of one message: give one BODY, or --whole.")
     send_options |= _key_argument(call, send_options.pop("key"))
     with call.open_queues() as rsmq:
         if path is not None and not whole:
@@ -116,7 +135,7 @@ def send(
             return
         raws = [_read_file(path)] if path is not None else [os.fsencode(body) for body in bodies]
         if len(raws) == 1:
-            ids = [rsmq.send_message(queue, raws[0], dedup_id=dedup_id, **send_options)]
+            ids = [rsmq.send_message(queue, raws[0], **for_one, **send_options)]
         else:
             ids = rsmq.send_messages(queue, raws, **send_options)
     call.out.result(ids, ids)

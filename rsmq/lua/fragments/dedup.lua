@@ -12,16 +12,28 @@ local function sent_before(records, name, created, now)
   end
 end
 
-local function remember(records, name, created, ends, id)
-  redis.call('HSET', records, name, digits(ends) .. ':' .. (created or '') .. ':' .. id)
+-- Stores the ids of messages by dedup_id.
+local function remember(records, names, created, now, window)
+  for name, id in pairs(names) do
+    redis.call('HSET', records, name, digits(now + window) .. ':' .. (created or '') .. ':' .. id)
+  end
 end
 
--- Reads twice as many records as will be added, removes those that have ended, and keeps the rest
--- for at least the window. Commands for which the user may lack the right come before any change.
-local function forget(records, now, added, window)
+-- Lets the records live for at least the window. If nothing else changes, a WAIT on this connection has this change to
+-- wait for: without one it would not wait for the replicas.
+local function prolong(records, window)
+  redis.call('PEXPIRE', records, digits(math.max(redis.call('PTTL', records), tonumber(window))))
+end
+
+-- Before names are stored, reads twice as many records as the batch has messages, removes those that have ended, and
+-- keeps the rest for at least the window. Commands for which the user may lack the right come before any change.
+local function forget(records, names, messages, now, window)
+  if not next(names) then
+    return
+  end
   local scan = redis.call('HSCAN', records, redis.call('HGET', records, '') or '0',
-    'COUNT', 2 * added + 10)
-  local lives = math.max(redis.call('PTTL', records), window)
+    'COUNT', 2 * messages + 10)
+  local lives = math.max(redis.call('PTTL', records), tonumber(window))
   redis.call('PEXPIRE', records, digits(lives))
   redis.call('HDEL', records, '')
   for at = 1, #scan[2], 2 do

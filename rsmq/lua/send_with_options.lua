@@ -1,0 +1,75 @@
+-- Adds messages with options to a queue, in order. A message is not added if one with its dedup_id was sent within
+-- the window. Nor is it added if one with its unique_key is in the queue; that one may be replaced.
+--
+-- KEYS[1] hash         hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset         sorted set  the queue's message ids
+-- KEYS[3] records      hash        sends by dedup_id; the queue's hash again = without dedup_ids
+-- KEYS[4] unique       hash        message ids by unique_key; the queue's hash again = without unique_keys
+-- ARGV[1] largest      integer     size of the largest body, as in send_message.lua
+-- ARGV[2] delay        integer     ms until they are visible, as in send_message.lua
+-- ARGV[3] suffixes     string      the 22 random characters of each id, sorted
+-- ARGV[4] channel      string      channel for the number of messages; '' = none
+-- ARGV[5] window       integer     ms for which a second send with a dedup_id adds nothing; '' = without dedup_ids
+-- ARGV[6] replace      integer     1 = replace the message that has the unique_key, unless it was received; 0 = keep it
+-- ARGV[7] max_wait     integer     ms after its first send by which a replaced message is visible; '' = any time
+-- ARGV[8...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
+--
+-- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
+-- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
+-- @include time_us.lua
+-- @include sending.lua
+-- @include id.lua
+-- @include storing.lua
+-- @include dedup.lua
+-- @include unique.lua
+
+local hash, zset, records, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local window, replace, max_wait = ARGV[5], ARGV[6], ARGV[7]
+local messages = ARGV
+
+local us = server_time_us()
+local now, time = math.floor(us / 1000), base36(us)
+local stored, wait = sendable(hash, largest, delay, now, 'created')
+if not stored then
+  return wait
+end
+
+local score = score_of(zset, delay, now, wait)
+local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
+local earlier_ids, number, is_repeated = {}, 0, false
+for each = 1, (#messages - 7) / 3 do
+  local at = 8 + (each - 1) * 3
+  local body, name, key = messages[at], messages[at + 1], messages[at + 2]
+  local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
+  local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
+  if id and not sent and replace == '1' then
+    id = not was_received(hash, id) and id
+    put(fields, id, body)
+    put(members, id and score_when_replaced(zset, id, delay, score, now, max_wait), id)
+  end
+  earlier_ids[each], is_repeated = id or '', is_repeated or sent
+  if not id then
+    id, number = time .. string.sub(suffixes, 22 * each - 21, 22 * each), number + 1
+    put(fields, id, body)
+    put(members, score, id)
+  end
+  if not sent then
+    named[name], keyed[key] = id, id
+  end
+end
+named[''], keyed[''] = nil, nil
+
+if #fields > 0 then -- in the order of send_message.lua
+  begin_storing(zset, channel, number)
+end
+forget(records, named, #earlier_ids, now, window)
+remove_free_keys(unique, keyed, #earlier_ids, zset)
+store_messages(hash, zset, fields, members, number)
+remember(records, named, stored[4], now, window)
+hold_keys(unique, keyed)
+if is_repeated and not next(named) and not next(keyed) then
+  prolong(records, window)
+end
+return {time, earlier_ids}

@@ -1,0 +1,136 @@
+"""
+The options of a send that need ``send_with_options.lua``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.errors import InvalidFormat, InvalidValue, show
+from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.limits import MAX_SECONDS, Seconds, check_label, to_milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """
+    The options of one send, checked.
+
+    Attributes:
+        dedup_ids: the dedup_id of each message, empty for a message without one; None for none.
+        window: the window of the dedup_ids in ms; empty without them.
+        unique_keys: the unique_key of each message, as dedup_ids.
+        replace: whether a message that waits with the same unique_key is replaced.
+        max_wait: ms after its first send by which a replaced message is visible; empty for any.
+    """
+
+    dedup_ids: list[bytes] | None
+    window: bytes
+    unique_keys: list[bytes] | None
+    replace: bool
+    max_wait: bytes
+
+    @property
+    def may_repeat(self) -> bool:
+        """
+        Whether a second run changes nothing more.
+
+        A unique_key alone is not enough: the first message may be done by then, or replaced.
+        """
+        return self.dedup_ids is not None and all(self.dedup_ids)
+
+    def keys(self, queue: QueueKeys) -> tuple[bytes, ...]:
+        """Return the keys behind those of the queue; its hash in place of a key without use."""
+        return (
+            queue.hash if self.dedup_ids is None else queue.dedup,
+            queue.hash if self.unique_keys is None else queue.unique,
+        )
+
+    def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
+        """Return the arguments behind those of ``send_messages.lua``, with the bodies."""
+        nothing = [b""] * len(raws)
+        messages = zip(raws, self.dedup_ids or nothing, self.unique_keys or nothing, strict=True)
+        return (
+            self.window,
+            b"1" if self.replace else b"0",
+            self.max_wait,
+            *(value for message in messages for value in message),
+        )
+
+
+def check_options(
+    number: int,
+    *,
+    dedup_ids: Iterable[str | None] | None,
+    dedup_window: Seconds,
+    unique_keys: Iterable[str | None] | None,
+    replace: bool,
+    max_wait: Seconds | None,
+    delay: Seconds | None,
+) -> SendOptions | None:
+    """
+    Return the options of so many messages; None if there are none, for the faster scripts.
+
+    Raises:
+        InvalidFormat: a dedup_id or unique_key is not a str of 1 to 128 characters; there are more
+            or fewer than messages; or an option lacks one that it needs.
+        InvalidValue: dedup_window or max_wait is out of range, or max_wait is less than delay.
+    """
+    if not isinstance(replace, bool):
+        raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
+    if replace and unique_keys is None:
+        raise InvalidFormat(
+            "replace",
+            value=replace,
+            hint="It replaces the message with the same unique_key: pass one.",
+        )
+    encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
+    if dedup_ids is None and unique_keys is None:
+        return None
+    return SendOptions(
+        _check_labels("dedup_id", dedup_ids, number),
+        b"" if dedup_ids is None else encode_dedup_window(dedup_window),
+        _check_labels("unique_key", unique_keys, number),
+        replace,
+        encoded_wait,
+    )
+
+
+def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> bytes:
+    if not replace or delay is None:
+        raise InvalidFormat(
+            "max_wait",
+            value=max_wait,
+            hint="It limits how long replace=True can put off a message by its delay: pass both.",
+        )
+    ms, least = to_milliseconds("max_wait", max_wait), to_milliseconds("delay", delay)
+    if ms < least:
+        raise InvalidValue(
+            "max_wait",
+            least / 1000,
+            MAX_SECONDS,
+            value=max_wait,
+            hint="A message waits at least for its delay.",
+        )
+    return digits(ms)
+
+
+def _check_labels(
+    item: str, labels: Iterable[str | None] | None, number: int
+) -> list[bytes] | None:
+    if labels is None:
+        return None
+    checked = [
+        b"" if label is None else check_label(item, label)
+        for label in check_batch(f"{item}s", labels)
+    ]
+    if len(checked) != number:
+        raise InvalidFormat(
+            f"{item}s",
+            value=len(checked),
+            hint=f"Pass one {item}, or None, for each of the {number} bodies.",
+        )
+    return checked
