@@ -24,6 +24,7 @@ The exceptions of this library.
     ├── SourceChanged         sourceChanged
     ├── NotPossible           notPossible
     │   └── RunReplaced       runReplaced
+    ├── SubscriberExists      subscriberExists
     ├── NotReplicated         notReplicated
     ├── ReplyLost             replyLost
     ├── CellsMismatch         cellsMismatch
@@ -37,9 +38,9 @@ The exceptions of this library.
 
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
-SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
-NotReplicated; only receives and recovers raise ReplyLost; only sets of cells raise CellsMismatch
-and PartlyDone; only workers raise the last five.
+SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
+only calls that wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost;
+only sets of cells raise CellsMismatch and PartlyDone; only workers raise the last five.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -388,6 +389,24 @@ class NotPossible(RSMQError):
     """A migration can't be run with these queues or options."""
 
     code = "notPossible"
+
+
+class SubscriberExists(RSMQError):
+    """
+    A subscriber of this name has other settings, or its queue exists already; ``value`` is the name
+    of that queue.
+    """
+
+    code = "subscriberExists"
+
+    def __init__(self, own_queue: str, *, is_queue_of_others: bool) -> None:
+        if is_queue_of_others:
+            text = "The queue of the subscriber exists already"
+            hint = "Give the subscriber another name, or delete the queue if nobody uses it."
+        else:
+            text = "The subscriber exists, with other settings or as one that is being removed"
+            hint = "Pass replace=True to change it."
+        super().__init__(text, value=own_queue, hint=hint, summary=f"{text}: {show(own_queue)}")
 
 
 class NotReplicated(RSMQError):

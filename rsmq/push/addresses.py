@@ -94,6 +94,10 @@ class AddressRules:
             )
 
 
+#: The rules that allow every address: those of the process that connects decide later.
+ANY_ADDRESS = AddressRules((ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")))
+
+
 def parse_address(text: str) -> Address:
     """
     Return an address without its zone.

@@ -10,10 +10,13 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from rsmq.errors import InvalidFormat, MissingParameter, show_type
+from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
 from rsmq.push.addresses import AddressRefused, AddressRules
 
+#: The end of the name of the dead-letter queue that a webhook creates if there is no other.
+DEAD_LETTER_SUFFIX = "-dead"
 _MAX_URL_CHARACTERS = 2048
+_CONTENT_TYPE = re.compile(r"[\x21-\x7e]+/[\x20-\x7e]+")
 _INVALID = re.compile(r"[\x00-\x20\x7f\\]")
 #: Addresses that the system's resolver understands, and most people do not: 2130706433, 0x7f.1.
 _NUMERIC_HOST = re.compile(r"(?:0[xX][0-9a-fA-F]*|\d+)(?:\.(?:0[xX][0-9a-fA-F]*|\d+)){0,3}\.?")
@@ -55,7 +58,7 @@ def parse_target(url: object, *, allow_http: bool, rules: AddressRules) -> Targe
         raise MissingParameter("url", value=url, hint=f"{_RULE}.")
     if not isinstance(url, str):
         raise InvalidFormat("url", value=show_type(url), hint=f"{_RULE}.")
-    shown = _redact(url)
+    shown = redact_url(url)
     if len(url) > _MAX_URL_CHARACTERS or _INVALID.search(url):
         raise InvalidFormat(
             "url",
@@ -87,6 +90,22 @@ def parse_target(url: object, *, allow_http: bool, rules: AddressRules) -> Targe
     return Target(url.partition("#")[0], shown, host)
 
 
+def check_content_type(content_type: object) -> str:
+    """
+    Return a media type, if it is one.
+
+    Raises:
+        InvalidFormat: it is not.
+    """
+    if not isinstance(content_type, str) or not _CONTENT_TYPE.fullmatch(content_type):
+        raise InvalidFormat(
+            "content_type",
+            value=show(content_type),
+            hint="It is a media type, as in application/json.",
+        )
+    return content_type
+
+
 def target_field(queue: str, url: str) -> str:
     """Return the field of the stored state of a target, for messages of a queue."""
     text = f"{queue}\n{url.partition('#')[0]}"
@@ -108,7 +127,7 @@ def _check_host(host: str, shown: str, rules: AddressRules) -> None:
         raise InvalidFormat("url", value=shown, hint=f"The {error}.") from None
 
 
-def _redact(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL without user, password, fragment, and the text of its query."""
     try:
         parts = urlsplit(url)

@@ -10,22 +10,18 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from rsmq.codecs import BYTES, JSON, Codec
-from rsmq.errors import InvalidFormat, show
 from rsmq.push.addresses import AddressRules, parse_ranges
 from rsmq.push.answers import Answer, PushFailed, Verdict, judge
 from rsmq.push.breaker import PushEventKind
 from rsmq.push.http_client import PushClient
 from rsmq.push.shared_breaker import Permit, SharedBreaker
 from rsmq.push.signatures import Signer, parse_secrets
-from rsmq.push.targets import parse_target
+from rsmq.push.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.listener import Handlers, Listener, WebhookOptions, make_listener
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Withdrawn
 
-#: The end of the name of the dead-letter queue that a webhook creates if there is no other.
-DEAD_LETTER_SUFFIX = "-dead"
-_CONTENT_TYPE = re.compile(r"[\x21-\x7e]+/[\x20-\x7e]+")
 _PLAIN_ID = re.compile("[A-Za-z0-9]+")
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
@@ -54,12 +50,7 @@ class Webhook:
         """
         rules = AddressRules(parse_ranges(allow))
         target = parse_target(url, allow_http=allow_http, rules=rules)
-        if not isinstance(content_type, str) or not _CONTENT_TYPE.fullmatch(content_type):
-            raise InvalidFormat(
-                "content_type",
-                value=show(content_type),
-                hint="It is a media type, as in application/json.",
-            )
+        check_content_type(content_type)
         self.breaker = SharedBreaker(queue, target)
         self.hooks: Hooks | None = None
         keys = parse_secrets(secret)

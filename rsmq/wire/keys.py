@@ -141,6 +141,11 @@ class Namespace:
         """Extension data of webhooks: the state of each target."""
         return encode_name(f"{self.name}:x:push")
 
+    @property
+    def subscribers(self) -> bytes:
+        """Extension data of webhooks: the subscribers of queues."""
+        return encode_name(f"{self.name}:x:subscribers")
+
     def aside(self, source: str) -> bytes:
         """
         Return the key of a move's extension data: messages on their way from a queue to another

@@ -178,7 +178,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         measured(
             "push: answers, safety, breaker, kills", 40, "tests/push",
-            "--ignore=tests/push/test_servers.py", workers=4, is_waiting=True,
+            "--ignore=tests/push/test_servers.py", workers=4, is_waiting=True, needs=[_PEERS],
         ),
         Part(
             "core: the lowest redis-py", 60,

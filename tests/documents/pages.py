@@ -22,9 +22,10 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "unique", "workers", "worker-life", "processes", "webhooks", "guarantees",
-    "waiting", "servers", "cells", "durability", "security", "tracing", "types", "spark",
-    "spark-recipes", "command-line", "doctor", "migration", "benchmarks", "reference", "faq",
+    "start", "clients", "unique", "workers", "worker-life", "processes", "webhooks", "subscribers",
+    "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing", "types",
+    "spark", "spark-recipes", "command-line", "doctor", "migration", "benchmarks", "reference",
+    "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -14,6 +14,8 @@ import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
 from rsmq.lua.load import load, script_names
+from rsmq.push.operations import fan_out
+from rsmq.push.subscribers import Subscribers
 from rsmq.worker import Worker
 from tests.servers import Server, redis_7, redis_62
 
@@ -26,6 +28,7 @@ WRITING = {name for name, feature in FEATURES.items() if WRITES.search(load(name
 H, Z = "rsmq:q:Q", "rsmq:q"
 DEAD = ["rsmq:dead:Q", "rsmq:dead"]
 INDEX, RECORD, LEASES, ACKED = "rsmq:QUEUES", "rsmq:x:record", "rsmq:q:x:leases", "rsmq:x:acked"
+SUBSCRIBERS = "rsmq:x:subscribers"
 HELD, WORKERS, COPIED = "rsmq:x:held:w", "rsmq:x:workers", "rsmq:q:x:copied"
 REFUSED = "command not allowed when used memory"
 NO_ID = "i" * 32
@@ -37,6 +40,7 @@ ROW = ["{id}", "m", "", "", ""]
 #: id of the message in queue q, ``{empty}`` is an empty queue.
 UNCHANGING = {
     "add_copies": ([H, Z, COPIED], ["", 99_000, "", "", "", "", "digest", *ROW]),
+    "add_subscriber": ([SUBSCRIBERS, H, *DEAD, INDEX], ["q", "a", "dead", '{"url":""}', "", 9, 9]),
     "change_message_visibility": ([H, Z], [NO_ID, "", 5]),
     "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
@@ -56,6 +60,7 @@ UNCHANGING = {
     "divide_milliseconds": ([H], [1, 2, "", 3, 4]),
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
+    "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
     "forget_copies": ([H, COPIED], ["", "", "field"]),
     "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),
     "forget_set_aside": (["rsmq:x:aside"], [NO_ID]),
@@ -88,6 +93,7 @@ UNCHANGING = {
     "release_lease": ([LEASES], ["lease", "other"]),
     "release_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, "query", "holder", ""]),
     "release_messages": ([H, Z], [*NO_RECEIPT, ""]),
+    "remove_subscriber": ([SUBSCRIBERS, *DEAD, INDEX, "rsmq:dead:x"], ["q/a", "dead", "drop"]),
     "remove_extensions": ([H, Z, "rsmq:q:x:no"], []),
     "remove_ghost_ids": ([H, Z], [NO_ID, "1"]),
     "remove_orphan_fields": ([H, Z], [1, NO_ID]),
@@ -208,6 +214,27 @@ def test_a_queue_that_is_new_is_refused_when_memory_is_full(raw, rsmq):
         rsmq.create_queue("new")
     assert raw.smembers(INDEX) == {b"q", b"dead", b"empty"}
     assert rsmq.create_queue("q", exist_ok=True) is False
+
+
+def test_messages_wait_for_subscribers_when_memory_is_full_and_a_subscriber_can_be_removed(
+    raw, rsmq
+):
+    subscribers = Subscribers(rsmq)
+    subscribers.add("q", "a", "https://example.org/")
+    subscribers.add("q", "b", "https://example.org/")
+    version = raw.hget(SUBSCRIBERS, "")
+    rsmq.send_message("q", "m")
+    rsmq.send_message("q-b", "m")
+    before = raw.execute_command("DEBUG", "DIGEST")
+    fill(raw)
+
+    with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+        rsmq.run(fan_out(rsmq.namespace, "q", ["q-a", "q-b"], version))
+    assert raw.execute_command("DEBUG", "DIGEST") == before
+    assert subscribers.remove("q", "a", drop=True)
+    assert subscribers.remove("q", "b")
+    assert set(raw.hkeys(SUBSCRIBERS)) == {b"", b"q/b"}
+    assert b"removed" in raw.hget(SUBSCRIBERS, "q/b")
 
 
 def test_a_send_with_a_dedup_id_of_a_stored_message_passes_when_memory_is_full(raw, rsmq):

@@ -101,6 +101,13 @@ TEXTS = [
     ),
     (errors.SourceNotFound("There is no q", value="q"), "There is no q"),
     (errors.SourceChanged("It was changed", value="q"), "It was changed"),
+    (
+        errors.SubscriberExists("q-a", is_queue_of_others=True),
+        (
+            "The queue of the subscriber exists already: 'q-a'. Give the subscriber another name, "
+            "or delete the queue if nobody uses it"
+        ),
+    ),
     (errors.NotPossible("It is itself", hint="Use another."), "It is itself. Use another"),
     (
         errors.RunReplaced("rsmq:q:x:copied"),

@@ -56,6 +56,11 @@ EXAMPLES = [
     (errors.InvalidExport(7, "is not JSON"), "invalidExport", "Line 7 of the export is not JSON"),
     (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
     (errors.SourceChanged("It was touched", value="q"), "sourceChanged", "It was touched"),
+    (
+        errors.SubscriberExists("q-a", is_queue_of_others=False),
+        "subscriberExists",
+        "The subscriber exists, with other settings or as one that is being removed",
+    ),
     (errors.NotPossible("It is itself", hint="h"), "notPossible", "It is itself"),
     (
         errors.RunReplaced("k"),

@@ -191,7 +191,11 @@ def test_a_fragment_of_one_feature_is_in_its_folder(feature):
         }
         for fragment in FRAGMENTS
     }
-    own = {each for each, path in FRAGMENTS.items() if feature and feature in path.parts}
+    own = {
+        each
+        for each, path in FRAGMENTS.items()
+        if feature and feature in path.relative_to(PACKAGE).parts
+    }
 
     assert own == {each for each, of in users.items() if feature and of == {feature}}
 

@@ -139,6 +139,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "push": Entry(
             "rsmq.cli.commands.push:push", "Push the messages of a queue to a URL until stopped."
         ),
+        "subscribers": Entry(
+            "rsmq.cli.commands.subscribers:subscribers",
+            "Add, list and remove the subscribers of queues.",
+        ),
         "worker": Entry("rsmq.cli.commands.worker:worker", "Run a worker until it is stopped."),
         "pipeline": Entry("rsmq.cli.commands.pipeline:pipeline", "Run a job on queues with Spark."),
         "completion": Entry(
@@ -182,7 +186,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "nack": ("release",),
     "new": ("create",),
     "produce": ("send",),
-    "webhook": ("push",),
+    "webhook": ("push", "subscribers"),
     "put": ("send",),
     "queues": ("list",),
     "read": ("receive", "peek"),
@@ -195,7 +199,9 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "show": ("peek", "attributes"),
     "size": ("stats",),
     "status": ("stats", "top"),
+    "subscribe": ("subscribers",),
     "touch": ("visibility",),
+    "unsubscribe": ("subscribers",),
     "watch": ("top", "tail"),
 }
 

@@ -19,6 +19,7 @@ from rsmq.errors import (
     QueueNotFound,
     RSMQError,
     SourceNotFound,
+    SubscriberExists,
     TooManyHungCalls,
     WorkerExists,
 )
@@ -98,6 +99,7 @@ _COMMAND_LINE_TERMS = {
     "as in max_receives=3": "as in --max-receives 3",
     "give this worker another name": "pass another --name",
     "or allow_http=True": "or --allow-http",
+    "Pass replace=True": "Pass --replace",
     "allow its range, as in ": "allow its range, as in --allow ",
     "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
     "each cell adds a hash tag of its own.": "each cell adds a hash tag of its own. For one cell "
@@ -114,6 +116,7 @@ _MAX_CELL_ERRORS = 3
 _EXITS: dict[type[Exception], Exit] = {
     CellFailed: Exit.UNREACHABLE,
     SourceNotFound: Exit.QUEUE,
+    SubscriberExists: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
     TooManyHungCalls: Exit.UNHEALTHY,
     ExecutorEnded: Exit.EXECUTOR_ENDED,

@@ -29,6 +29,7 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
 @command(
     "push",
     "rsmq push orders https://example.org/hooks --secret-file secret",
+    "rsmq push --subscribers",
     "rsmq push --list",
     "rsmq push orders --resume",
 )
@@ -57,6 +58,10 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
     help="Allow these addresses though they are not public, as in 10.0.0.0/8; may be repeated.",
 )  # fmt: skip
 @metrics_options()
+@click.option(
+    "--subscribers", is_flag=True,
+    help="Push to the subscribers of the QUEUE, or of all queues; rsmq subscribers adds them.",
+)  # fmt: skip
 @click.option("--list", "as_list", is_flag=True, help="Show the targets and their states.")
 @click.option("--resume", is_flag=True, help="Push again to a target that was stopped.")
 @click.option("--remove", is_flag=True, help="Forget a target and its state.")
@@ -64,8 +69,8 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
 def push(
     call: Call, queue: str | None, target: str | None, *, secret_file: Path | None,
     concurrency: int, content_type: str | None, dead_letter_queue: str | None, allow_http: bool,
-    allow: tuple[str, ...], metrics_port: int | None, metrics_host: str, as_list: bool,
-    resume: bool, remove: bool,
+    allow: tuple[str, ...], metrics_port: int | None, metrics_host: str, subscribers: bool,
+    as_list: bool, resume: bool, remove: bool,
 ) -> Exit | None:  # fmt: skip
     """
     Push the messages of a queue to a URL until stopped.
@@ -77,12 +82,23 @@ def push(
     nothing is pushed for a while. Several processes may push one queue; they share these states.
     It needs the extra push. It runs until Ctrl-C or SIGTERM.
 
+    With --subscribers, each message of the QUEUE, or of all queues, is pushed to all its
+    subscribers. Changes of rsmq subscribers are noticed within seconds.
+
     --list shows the targets, --resume lets messages be pushed again at once, also after a 410, and
     --remove forgets the state of a target. With a QUEUE and a URL they act on this target only. A
     running process stores the state of its target again.
     """
     if as_list + resume + remove > 1:
         raise click.UsageError("Use one of --list, --resume and --remove.")
+    if subscribers:
+        if as_list or resume or remove or target or secret_file or content_type:
+            raise click.UsageError(
+                "--subscribers goes with a QUEUE, --allow-http, --allow and --metrics-port. rsmq "
+                "subscribers add sets the rest."
+            )
+        _push_to_subscribers(call, queue, allow, metrics_port, metrics_host, allow_http=allow_http)
+        return None
     if as_list:
         _list(call, queue, target)
         return None
@@ -111,6 +127,31 @@ def push(
             _serve_metrics(worker, metrics_port, metrics_host)
         _run(call, worker, queue)
     return None
+
+
+def _push_to_subscribers(
+    call: Call, queue: str | None, allow: tuple[str, ...], metrics_port: int | None,
+    metrics_host: str, *, allow_http: bool,
+) -> None:  # fmt: skip
+    from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - as above
+    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+
+    with call.open_queues(client_options={"retry_deadline": None}) as rsmq:
+        middleware = []
+        if metrics_port is not None:
+            from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
+
+            middleware.append(Metrics())
+        pusher = SubscriberPusher(
+            rsmq, queue, allow=allow, allow_http=allow_http, middleware=middleware
+        )
+        if metrics_port is not None:
+            _serve(metrics_port, metrics_host)
+        log_to_standard_error("info", lambda: None, as_json=call.as_json)
+        asking = partial(ask_any, rsmq.cells, queue or "subscribers")
+        wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
+        pusher.run()
 
 
 def _make_worker(rsmq: RSMQ | Cells, concurrency: int) -> Worker:
@@ -151,9 +192,15 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
 
 
 def _serve_metrics(worker: Worker, port: int, host: str) -> None:
-    from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
+    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
 
     worker.use(Metrics())
+    _serve(port, host)
+
+
+def _serve(port: int, host: str) -> None:
+    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
+
     try:
         serve(port, host)
     except OSError as error:

@@ -1,0 +1,165 @@
+"""
+The command group subscribers: add, list and remove the subscribers of queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import Group, command, queue_argument
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import format_table, format_text, format_time
+
+if TYPE_CHECKING:
+    from rsmq.push.subscribers import Subscriber, Subscribers
+
+_HEADINGS = ("queue", "name", "own queue", "url", "secret", "added", "state")
+
+_HELP = """
+Add, list and remove the subscribers of queues.
+
+Each message of a queue is pushed to all its subscribers by rsmq push --subscribers. Each subscriber
+has a queue of its own, QUEUE-NAME, with its own attempts and dead letters. A running pusher notices
+a change within seconds.
+"""
+
+subscribers = Group(
+    "subscribers",
+    help=_HELP,
+    examples=[
+        "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET",
+        "rsmq subscribers list",
+        "rsmq subscribers remove orders crm",
+    ],
+)
+
+
+def _subscribers_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
+    def add(function: Callable[..., Any]) -> Any:
+        made = command(name, *examples)(function)
+        subscribers.add_command(made)
+        return made
+
+    return add
+
+
+@_subscribers_command(
+    "add", "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET"
+)
+@queue_argument()
+@click.argument("name")
+@click.argument("target", metavar="URL")
+@click.option(
+    "--secret-env", metavar="VARIABLE",
+    help="Sign the requests with the secret in this environment variable of the pushers; with "
+    "both, if it has two with a blank between them.",
+)  # fmt: skip
+@click.option(
+    "--content-type", metavar="TYPE",
+    help="The media type of the bodies; application/octet-stream by default.",
+)  # fmt: skip
+@click.option(
+    "--concurrency", type=int, default=8, show_default=True, metavar="N",
+    help="Each pusher pushes N messages at a time at most.",
+)  # fmt: skip
+@click.option(
+    "--max-retries", type=int, metavar="N",
+    help="Retries before a message is a dead letter; 5 by default, unless its queue has a policy.",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Change the settings of a subscriber of this name.")
+@click.pass_obj
+def add(
+    call: Call, queue: str, name: str, target: str, *, secret_env: str | None,
+    content_type: str | None, concurrency: int, max_retries: int | None, replace: bool,
+) -> None:  # fmt: skip
+    """
+    Add a subscriber of a queue.
+
+    It gets the messages that wait in the queue, and all later ones. The URL is stored readable in
+    Redis; the secret is not stored.
+    """
+    with call.open_queues() as rsmq:
+        subscriber = _open(rsmq).add(
+            queue,
+            name,
+            target,
+            secret_env=secret_env,
+            content_type=content_type,
+            concurrency=concurrency,
+            max_retries=max_retries,
+            replace=replace,
+        )
+    call.out.result(
+        _facts(subscriber),
+        f"{format_text(queue)} -> {format_text(subscriber.shown_url)}: by way of the queue "
+        f"{format_text(subscriber.own_queue)}",
+    )
+    call.check_cells()
+
+
+@_subscribers_command("list", "rsmq subscribers list orders")
+@queue_argument(required=False, metavar="[QUEUE]")
+@click.pass_obj
+def list_(call: Call, queue: str | None) -> None:
+    """Show the subscribers of a queue, or of all queues."""
+    with call.open_queues() as rsmq:
+        found = _open(rsmq).list(queue)
+    rows = [
+        (
+            format_text(each.queue),
+            format_text(each.name),
+            format_text(each.own_queue),
+            format_text(each.shown_url),
+            None if each.secret_env is None else format_text(each.secret_env),
+            format_time(each.created_ms),
+            "active" if each.removed_ms is None else "draining",
+        )
+        for each in found
+    ]
+    call.out.result([_facts(each) for each in found], format_table(_HEADINGS, rows))
+    call.check_cells()
+
+
+@_subscribers_command(
+    "remove", "rsmq subscribers remove orders crm", "rsmq subscribers remove orders crm --drop"
+)
+@queue_argument()
+@click.argument("name")
+@click.option("--drop", is_flag=True, help="Delete the messages that wait for it.")
+@click.pass_obj
+def remove(call: Call, queue: str, name: str, *, drop: bool) -> Exit | None:
+    """
+    Remove a subscriber: it gets no further messages.
+
+    The pushers push the messages that wait for it, and then delete its queue. With --drop both are
+    deleted at once. Its dead letters stay. The exit code is 1 if there is no such subscriber.
+    """
+    with call.open_queues() as rsmq:
+        is_removed = _open(rsmq).remove(queue, name, drop=drop)
+    text = "removed" if is_removed else "no such subscriber"
+    call.out.result(
+        {"queue": queue, "name": name, "removed": is_removed},
+        f"{format_text(queue)} {format_text(name)}: {text}",
+    )
+    call.check_cells()
+    return None if is_removed else Exit.NOT_ALL
+
+
+def _open(rsmq: Any) -> Subscribers:
+    from rsmq.push.subscribers import Subscribers  # noqa: PLC0415 - takes time
+
+    return Subscribers(rsmq)
+
+
+def _facts(subscriber: Subscriber) -> dict[str, Any]:
+    """Return a subscriber for JSON; its URL is without the text of its query."""
+    return {
+        **asdict(subscriber),
+        "url": subscriber.shown_url,
+        "own_queue": subscriber.own_queue,
+    }
