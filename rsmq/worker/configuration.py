@@ -159,7 +159,7 @@ class Configuration(Generic[B_co]):
         queue: str,
         *,
         codec: None = None,
-        batch: int,
+        batch: int | tuple[int, float],
         **options: Unpack[ListenerOptions],
     ) -> HandlerDecorator[list[B_co]]: ...
     @overload
@@ -168,7 +168,7 @@ class Configuration(Generic[B_co]):
         queue: str,
         *,
         codec: Codec[E, D],
-        batch: int,
+        batch: int | tuple[int, float],
         **options: Unpack[ListenerOptions],
     ) -> HandlerDecorator[list[D]]: ...
     @overload
@@ -177,7 +177,7 @@ class Configuration(Generic[B_co]):
         queue: str,
         *,
         codec: Codec[E, D] | None,
-        batch: int,
+        batch: int | tuple[int, float],
         **options: Unpack[ListenerOptions],
     ) -> HandlerDecorator[list[B_co | D]]: ...
     def listener(
@@ -185,7 +185,7 @@ class Configuration(Generic[B_co]):
         queue: str,
         *,
         codec: Codec | None = None,
-        batch: int | None = None,
+        batch: int | tuple[int, float] | None = None,
         **options: Unpack[ListenerOptions],
     ) -> Callable[[Function], Function]:
         """
@@ -199,7 +199,11 @@ class Configuration(Generic[B_co]):
             codec: decodes bodies; None is the client's.
             batch: 1 to 10,000: the function takes lists of up to so many messages. If it returns,
                 all count as handled, except those for which ``message.fail(error)`` was called. If
-                it raises, the others have failed too. None is one message for each call.
+                it raises, the others have failed too. None is one message for each call. A tuple
+                such as ``(100, 5)`` adds seconds: messages wait in the queue until 100 are visible,
+                or one of them has been visible for 5 seconds by the server's clock. Waiting
+                messages are not received, so they have no lease and are no attempts. With
+                ``run(until_empty=True)`` no batch waits.
             **options: the following.
 
         Options:

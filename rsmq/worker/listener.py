@@ -258,6 +258,8 @@ class Listener:
         gate: decides whether messages may be received; None lets all through.
         default_dead_letter_queue: created and used if neither the listener nor the queue's policy
             names a dead-letter queue; None if there is none.
+        fill_seconds: for how long a visible message may wait until its batch is full; None if
+            batches do not wait.
     """
 
     queue: str
@@ -273,6 +275,7 @@ class Listener:
     retry_forever: bool = False
     gate: Gate | None = None
     default_dead_letter_queue: str | None = None
+    fill_seconds: float | None = None
 
     @property
     def process(self) -> bool:
@@ -309,7 +312,7 @@ def make_listener(
     handlers: Handlers,
     *,
     codec: Codec | None = None,
-    batch: int | None = None,
+    batch: int | tuple[int, float] | None = None,
     unroutable: str | None = None,
     gate: Gate | None = None,
     default_dead_letter_queue: str | None = None,
@@ -360,10 +363,9 @@ def make_listener(
     for item, name in (("dead_letter_queue", dead_letter_queue), ("unroutable", unroutable)):
         if name is not None and name == queue:
             raise InvalidFormat(item, value=name, hint="It must be another queue.")
-    if batch is not None:
-        batch = check_whole_number("batch", batch, 1, MAX_BATCH)
-        if handlers.route is not None:
-            raise InvalidFormat("batch", value=batch, hint="A router takes messages one by one.")
+    size, fill_seconds = _check_batch(batch)
+    if size is not None and handlers.route is not None:
+        raise InvalidFormat("batch", value=size, hint="A router takes messages one by one.")
     if concurrency is not None:
         concurrency = check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     return Listener(
@@ -371,7 +373,7 @@ def make_listener(
         handlers,
         None if vt is None else check_vt(vt),
         None if codec is None else check_codec(codec),
-        batch,
+        size,
         concurrency,
         check_whole_number("priority", options.get("priority", 0), -(10**6), 10**6),
         Policy(
@@ -389,7 +391,28 @@ def make_listener(
         retry_forever,
         gate,
         default_dead_letter_queue,
+        fill_seconds,
     )
+
+
+def _check_batch(batch: int | tuple[int, float] | None) -> tuple[int | None, float | None]:
+    """
+    Return the size of a batch, and the seconds for which messages wait until it is full.
+
+    Raises:
+        InvalidFormat: it is a tuple that has not two values.
+        InvalidValue: a number is out of range.
+    """
+    size, seconds = batch, None
+    if isinstance(batch, tuple):
+        if len(batch) != 2:  # noqa: PLR2004 - the size and the seconds
+            raise InvalidFormat(
+                "batch",
+                value=show(batch),
+                hint="It is a number of messages, or that and seconds, as in (100, 5).",
+            )
+        size, seconds = batch[0], check_duration("seconds of batch", batch[1])
+    return None if size is None else check_whole_number("batch", size, 1, MAX_BATCH), seconds
 
 
 def check_vt(vt: object) -> float:

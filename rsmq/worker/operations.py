@@ -38,8 +38,8 @@ QUARANTINE_TTL_SECONDS = 7 * 86_400
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
 #: The state of a queue in a reply: nothing more is due, more may be due, paused, missing, and not
-#: read because no slot or no room for bodies was left.
-QueueState: TypeAlias = Literal[".", "+", "p", "m", "-"]
+#: read because no slot or no room for bodies was left; more is due, and waits for a full batch.
+QueueState: TypeAlias = Literal[".", "+", "p", "m", "-", "f"]
 
 #: A receipt: id and receive count.
 Receipt: TypeAlias = tuple[str, int]
@@ -56,6 +56,7 @@ class ReceiveResult:
         redelivered: the messages that were received before, by their index in ``ids``: receive
             count, Unix ms of the first receive (None if another client stored none), and how many
             of the earlier receives began no handler call.
+        fill_ms: for state ``f``, ms until the batch is received though it is not full; else 0.
     """
 
     state: QueueState
@@ -63,6 +64,7 @@ class ReceiveResult:
     raws: list[bytes]
     now_ms: int
     redelivered: dict[int, tuple[int, int | None, int]]
+    fill_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class ReceiveRequest:
         vt_ms: the visibility timeout of the messages, ms.
         size: messages of one handler call.
         prefetch: messages that may wait for a slot.
+        fill_ms: for how long a visible message may wait until its call has ``size`` messages, ms;
+            None if calls do not wait.
     """
 
     keys: QueueKeys
@@ -81,6 +85,7 @@ class ReceiveRequest:
     size: int
     prefetch: int
     max_messages: int
+    fill_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,9 @@ def receive_for_worker(
     for request in requests:
         args += (
             digits(request.vt_ms),
-            digits(request.size),
+            digits(request.size)
+            if request.fill_ms is None
+            else b"%d:%d" % (request.size, request.fill_ms),
             digits(request.prefetch),
             digits(request.max_messages),
             encode_name(request.keys.name),
@@ -141,7 +148,9 @@ def receive_for_worker(
 
 def _parse_results(reply: Any) -> list[ReceiveResult]:
     results = iter(reply)
-    now, states = int(next(results)), next(results).decode()
+    now = int(next(results))
+    states, *fills = next(results).decode().split(" ")
+    next_fill = iter(fills)
     return [
         ReceiveResult(
             state,
@@ -154,6 +163,7 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
                     redelivered[::3], redelivered[1::3], redelivered[2::3], unbegun, strict=True
                 )
             },
+            int(next(next_fill)) if state == "f" else 0,
         )
         for state, bodies, redelivered, unbegun in zip(
             states, results, results, results, strict=True

@@ -346,7 +346,13 @@ class Worker(Configuration[B_co]):
         access = CellAccess(self.rsmq, str(self.name), secrets.token_hex(8))
         client = access.starting_client
         lanes = [
-            open_lane(each, client, self.concurrency, is_strict=self.strict)
+            open_lane(
+                each,
+                client,
+                self.concurrency,
+                is_strict=self.strict,
+                is_burst=self._burst is not None,
+            )
             for each in self._listeners.values()
         ]
         process_facts = describe_process()

@@ -49,6 +49,9 @@ def the_clients_codec(worker: Worker[str]) -> None:
     @worker.listener("g", batch=10)
     def batch(bodies: list[str], messages: list[Delivery[str]]) -> None: ...
 
+    @worker.listener("g-full", batch=(10, 5))
+    def full_batch(bodies: list[str]) -> None: ...
+
     @worker.listener("h", batch=10)
     async def batch_task(bodies: Sequence[str]) -> None: ...
 
@@ -88,7 +91,7 @@ def the_clients_codec(worker: Worker[str]) -> None:
     optional("a", message=None)
     both("a", "b")  # type: ignore[arg-type]
     as_callable: Callable[[str, Delivery], int] = both
-    print(call_task, as_callable, wider, base, batch, batch_task, two_queues)
+    print(call_task, as_callable, wider, base, batch, full_batch, batch_task, two_queues)
     print(wrong, wrong_task, wrong_batch, wrong_single, no_parameter)
 
 

@@ -493,6 +493,7 @@ class WorkerLoop:
                 return pause, 1
         if self._prefetcher.plan(now) is not None:
             return 0.0, 1
+        pause = min(pause, self._prefetcher.fill_at() - now)
         with self.run_queue.lock:
             ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots
         if not ready:

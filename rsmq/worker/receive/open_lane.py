@@ -18,7 +18,9 @@ from rsmq.worker.receive.needed_queues import (
 from rsmq.worker.state.lane import Lane
 
 
-def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_strict: bool) -> Lane:
+def open_lane(
+    listener: Listener, client: RSMQ[Any], concurrency: int, *, is_strict: bool, is_burst: bool
+) -> Lane:
     """
     Return the lane of a listener, and create the queues that it is to create.
 
@@ -27,6 +29,7 @@ def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_str
         concurrency: the worker's maximum number of concurrent calls.
         is_strict: whether a listener must choose what happens to messages that always fail;
             otherwise a missing choice is logged.
+        is_burst: whether the worker ends when the queue is empty; then no batch waits to be full.
 
     Raises:
         QueueNotFound: a queue is missing that is not to be created.
@@ -47,6 +50,7 @@ def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_str
         client.codec if listener.codec is None else listener.codec,
         min(listener.concurrency or concurrency, concurrency),
         listener.policy,
+        None if is_burst else listener.fill_seconds,
     )
     lane.apply_queue_attributes(attributes)
     if is_strict and retries_by_omission(lane):

@@ -76,6 +76,7 @@ class Prefetcher:
         """
         self._access = access
         self._lanes = lanes
+        self._filling_lanes = [lane for lane in lanes if lane.fill_seconds is not None]
         self._slots = slots
         self._run_queue = run_queue
         self._settler = settler
@@ -166,8 +167,10 @@ class Prefetcher:
         quarantined: list[Job] = []
         for (request, queue), each in zip(requests, results, strict=True):
             lane = request.lane
-            if each.state in ".+":
+            if each.state in ".+f":
                 lane.last_request_at = sent_at
+                if each.state == "f":
+                    queue.fill_at = time.monotonic() + each.fill_ms / 1000
             elif each.state in "pm":
                 self._close(queue, each.state)
             if each.ids:
@@ -180,7 +183,7 @@ class Prefetcher:
             if each.state == "-":  # it was not read: no slot was left
                 lane.arrivals.look_at(queue)
             else:
-                is_drained, has_found = each.state == ".", bool(each.ids)
+                is_drained, has_found = each.state in ".f", bool(each.ids)
                 lane.arrivals.note_look(queue, is_drained=is_drained, has_found=has_found)
         return jobs, quarantined
 
@@ -202,6 +205,8 @@ class Prefetcher:
 
     def plan(self, now: float) -> Plan | None:
         """Return the receive that is to be made now; None if there is none."""
+        if self._filling_lanes:
+            self._look_at_filled(now)
         lanes = self._lanes_to_ask()
         if not lanes:
             return None
@@ -227,6 +232,22 @@ class Prefetcher:
             and not queue.closed_reason
         ]
         return Plan(due.cell, requests, slots)
+
+    def fill_at(self) -> float:
+        """Return the monotonic seconds at which a batch is received though it is not full."""
+        if not self._filling_lanes:
+            return math.inf
+        return min(
+            (queue.fill_at for lane in self._filling_lanes for queue in lane.queues),
+            default=math.inf,
+        )
+
+    def _look_at_filled(self, now: float) -> None:
+        for lane in self._filling_lanes:
+            for queue in lane.queues:
+                if queue.fill_at <= now:
+                    queue.fill_at = math.inf
+                    lane.arrivals.look_at(queue)
 
     def _close(self, queue: CellQueue, state: str) -> None:
         queue.close(state)

@@ -36,8 +36,15 @@ class PlannedRequest:
 
     def to_request(self, queue: CellQueue) -> ReceiveRequest:
         """Return the request to one of the lane's queues."""
-        vt_ms = round(self.lane.vt * 1000)
-        return ReceiveRequest(queue.keys, vt_ms, self.lane.size, self.prefetch, self.max_messages)
+        lane, fill_seconds = self.lane, self.lane.fill_seconds
+        return ReceiveRequest(
+            queue.keys,
+            round(lane.vt * 1000),
+            lane.size,
+            self.prefetch,
+            self.max_messages,
+            None if fill_seconds is None else round(fill_seconds * 1000),
+        )
 
 
 def reduce_requests(

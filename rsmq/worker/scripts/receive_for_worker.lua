@@ -8,13 +8,13 @@
 -- ARGV[2] slots         integer           number of handler calls that can start at once
 -- ARGV[3] room          integer           maximum total bytes of bodies; the first body may be larger
 -- ARGV[4...] requests   strings           for each queue: ms to hide its messages, messages of a handler
---                                         call, messages that may be prefetched, maximum number of
---                                         messages, and its name
+--                                         call (as NUMBER:MS if a call may wait until it has so many), messages
+--                                         that may be prefetched, maximum number of messages, and its name
 --
--- returns {ms now, a character for each queue, then for each queue {id, body, id ...}, {place, receive
+-- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue {id, body, id ...}, {place, receive
 --         count, first-received ms, place ...} of those that were received before, and for each of these
 --         how many of its earlier receives began no call}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
---         m missing, - not read
+--         m missing, - not read, f further messages are due, and wait so many ms until their call is full
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include time_ms.lua
@@ -25,13 +25,14 @@
 -- @include workers.lua
 -- @include in_flight.lua
 -- @include due_many.lua
+-- @include full_batches.lua
 
 local in_flight = KEYS[1]
 local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found = {}, {}
+local states, found, fills = {}, {}, ''
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local stored = queue(hash, 'x:paused')
@@ -47,13 +48,15 @@ local now, has_found = server_time_ms(), false
 local left, bytes = tonumber(slots), tonumber(room)
 for at, state in ipairs(states) do
   if state == '-' and bytes > 0 and (left > 0 or not has_found) then
-    local size, prefetch, max_messages = requests[5 * at], requests[5 * at + 1], requests[5 * at + 2]
-    max_messages = math.min(max_messages, left * size + prefetch)
+    local size, max_messages, rest = plan_batches(queues[2 * at + 1], now, left, requests, 5 * at)
     local due = due_messages(queues[2 * at + 1], queues[2 * at], now, max_messages, bytes, not has_found)
     found[at] = due
     has_found = has_found or due.number > 0
     left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size
     states[at] = (due.number == max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'
+    if rest and due.number == max_messages then
+      states[at], fills = rest == '' and '.' or 'f', fills .. rest
+    end
   end
 end
 
@@ -68,7 +71,7 @@ for at, due in pairs(found) do -- before the first delivery, which may not be re
 end
 
 local this_time = digits(now)
-local answer = {this_time, table.concat(states)}
+local answer = {this_time, table.concat(states) .. fills}
 for at in ipairs(states) do
   local due = found[at]
   if due and due.number > 0 then

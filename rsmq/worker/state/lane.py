@@ -127,6 +127,8 @@ class CellQueue:
         closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
             queue is open, as far as the worker knows. Written by ``close`` and ``open``, read by
             the loop, and by any thread for ``WorkerLoop.state``.
+        fill_at: monotonic seconds at which a batch of it is received though it is not full.
+            Written and read by ``Prefetcher``.
     """
 
     lane: Lane
@@ -134,6 +136,7 @@ class CellQueue:
     keys: QueueKeys
     in_flight: InFlight[Lease] = field(default_factory=InFlight)
     closed_reason: str = ""
+    fill_at: float = math.inf
 
     def add(self, leases: Iterable[Lease], sent_at: float) -> None:
         """Add messages in flight that were requested at a time, in monotonic seconds."""
@@ -187,6 +190,8 @@ class Lane:
         limit: maximum number of concurrent calls. A setting.
         policy: its listener's policy, or the queue's own policy where the listener sets neither
             a dead-letter queue nor ``drop``. A setting.
+        fill_seconds: for how long a message may wait until its batch is full; None if batches do
+            not wait. A setting.
         arrivals: which queues may have due messages. A setting, by ``WorkerLoop``.
         cancel: cancels a call, if its kind can be cancelled. A setting, by ``Worker``.
         time_out: cancels a call because of its max_runtime, if its kind can be cancelled. A
@@ -218,6 +223,7 @@ class Lane:
     codec: Codec
     limit: int
     policy: Policy
+    fill_seconds: float | None = None
     arrivals: Arrivals = field(default_factory=lambda: _NO_ARRIVALS)
     queues: list[CellQueue] = field(default_factory=list)
     queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
