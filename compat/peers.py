@@ -56,6 +56,7 @@ FEATURES = (
     "redrive_messages",
     "move_messages",
     "dedup_id=",
+    "unique_key=",
     "wait=",
 )
 

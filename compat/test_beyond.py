@@ -201,6 +201,30 @@ def test_message_with_a_dedup_id_is_stored_once(other_client, rsmq, keys):
     assert rsmq.send_message("q", "m", dedup_id="x") != id
 
 
+@pytest.mark.adds("unique_key=")
+def test_other_clients_free_a_unique_key_and_ignore_it_when_they_send(other_client, rsmq, keys):
+    def send(body, **options):
+        return rsmq.send_message("q", body, unique_key="x", **options)
+
+    first = send("1")
+    assert send("2", replace=True) == first
+    other = other_client.send_message("q", "2")
+    assert other != first
+    received = other_client.receive_message("q", vt=1000)
+    assert (received["id"], received["message"]) == (first, "2")
+    assert send("3") == first
+    second = send("3", replace=True)
+    assert second != first
+    assert other_client.delete_message("q", first)
+    assert send("4") == second
+    assert [message["id"] for message in receive_all(other_client)] == [other, second]
+    other_client.delete_queue("q")
+    rsmq.create_queue("q")
+    assert send("5") not in {first, second}
+    assert other_client.pop_message("q")["message"] == "5"
+    assert send("6") in {id.decode() for id in keys.scores("q")}
+
+
 @pytest.mark.adds("wait=")
 def test_send_by_the_other_client_ends_a_wait(other_client, rsmq, keys):
     received = []
