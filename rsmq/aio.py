@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
+    from rsmq.schedules.asyncio_ import AsyncSchedules
     from rsmq.transport.topology.address import Address
 
 T = TypeVar("T")
@@ -427,6 +428,17 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     def engine(self) -> AsyncOneCell[AsyncRSMQ[B_co]]:
         """The only cell and the rules of calls to it, for extensions; as ``AsyncCells.engine``."""
         return AsyncOneCell(self, self._namespace.name)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """
+        The schedules of this namespace: messages that are sent at set times.
+
+        It has ``add``, ``list``, ``get``, ``remove``, ``pause``, ``resume`` and ``run_now``.
+        """
+        from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
+
+        return AsyncSchedules(self.engine, realtime=self._realtime)
 
     @property
     def watcher(self) -> AsyncWatcher:

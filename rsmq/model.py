@@ -15,7 +15,7 @@ from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
 from rsmq.printable import format_count
 from rsmq.type_variables import B_co
-from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.ids import parse_sent_us, parse_tick_ms
 
 State = Literal["visible", "in_flight", "retrying", "delayed"]
 
@@ -91,6 +91,17 @@ class _MessageFields(Generic[B_co]):
             if each.repr
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def scheduled_at(self) -> datetime | None:
+        """
+        The tick of the schedule that has sent this message, as an aware datetime in UTC; None of
+        any other message.
+
+        It is a part of the id, so a move and a dead letter keep it. A redrive gives a new id, and
+        ``schedules.run_now`` sends no tick.
+        """
+        return _to_datetime(parse_tick_ms(self.id))
 
     @property
     def first_received_at(self) -> datetime | None:

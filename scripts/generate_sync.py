@@ -34,6 +34,7 @@ NAMES = {
     "AsyncOneCell": "OneCell",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
+    "AsyncSchedules": "Schedules",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
     "OnlyAsyncWith": "OnlyWith",
@@ -57,6 +58,7 @@ _NAMES_IN_TEXTS = re.compile(
 SOURCES = {
     "rsmq.aio": "client",
     "rsmq.consuming": "consuming",
+    "rsmq.schedules.asyncio_": "schedules",
     **{
         f"rsmq.cells.{name}": name
         for name in (
@@ -182,7 +184,16 @@ CELLS_TEXTS = {
     "Waiting calls in other event loops end": "Waiting calls in other threads end",
 }
 #: The texts of each module that has some.
-TEXTS = {"client": CLIENT_TEXTS, "consuming": CONSUMING_TEXTS, "cells": CELLS_TEXTS}
+TEXTS = {
+    "client": CLIENT_TEXTS,
+    "consuming": CONSUMING_TEXTS,
+    "cells": CELLS_TEXTS,
+    "schedules": {
+        "``queues.schedules`` of the asyncio clients.": (
+            "``queues.schedules`` of the synchronous clients."
+        ),
+    },
+}
 
 
 @dataclass(frozen=True)

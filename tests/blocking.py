@@ -18,6 +18,8 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
+        if name == "schedules":
+            return Blocking(self._runner, method)
         if name in ("consume", "processing"):
             return lambda *args, **options: _BlockingBlock(self._runner, method(*args, **options))
         if not inspect.iscoroutinefunction(method):

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.cluster import RedisCluster
 
+    from rsmq._sync.schedules import Schedules
     from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
@@ -219,6 +220,17 @@ class Cells(OnlyWith):
         client. An ``RSMQ`` has ``cells`` too: itself, as the only one.
         """
         return tuple(self._engine.clients)
+
+    @property
+    def schedules(self) -> Schedules:
+        """
+        The schedules of the set: messages that are sent at set times.
+
+        It has ``add``, ``list``, ``get``, ``remove``, ``pause``, ``resume`` and ``run_now``.
+        """
+        from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
+
+        return Schedules(self._engine, realtime=self._settings["realtime"])
 
     def create_queue(
         self,

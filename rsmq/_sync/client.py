@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.cluster import RedisCluster
 
+    from rsmq._sync.schedules import Schedules
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
@@ -424,6 +425,17 @@ class RSMQ(OnlyWith, Generic[B_co]):
     def engine(self) -> OneCell[RSMQ[B_co]]:
         """The only cell and the rules of calls to it, for extensions; as ``Cells.engine``."""
         return OneCell(self, self._namespace.name)
+
+    @property
+    def schedules(self) -> Schedules:
+        """
+        The schedules of this namespace: messages that are sent at set times.
+
+        It has ``add``, ``list``, ``get``, ``remove``, ``pause``, ``resume`` and ``run_now``.
+        """
+        from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
+
+        return Schedules(self.engine, realtime=self._realtime)
 
     @property
     def watcher(self) -> Watcher:

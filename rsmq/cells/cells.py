@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
+    from rsmq.schedules.asyncio_ import AsyncSchedules
     from rsmq.transport.asyncio_.caller import AsyncCaller
 
 T = TypeVar("T")
@@ -218,6 +219,17 @@ class AsyncCells(OnlyAsyncWith):
         client. An ``AsyncRSMQ`` has ``cells`` too: itself, as the only one.
         """
         return tuple(self._engine.clients)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """
+        The schedules of the set: messages that are sent at set times.
+
+        It has ``add``, ``list``, ``get``, ``remove``, ``pause``, ``resume`` and ``run_now``.
+        """
+        from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
+
+        return AsyncSchedules(self._engine, realtime=self._settings["realtime"])
 
     async def create_queue(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from binascii import crc32
 from collections.abc import Collection, Iterator
 
 from rsmq.errors import InvalidFormat, MissingParameter
@@ -32,6 +33,14 @@ _OLDESTNODE_ID_LENGTH = 42
 
 _TO_ALPHABET = bytes(ID_ALPHABET[byte % 62] for byte in range(256))
 _BIASED_BYTES = bytes(range(248, 256))  # 248 = 4 * 62: they would make some characters likelier
+
+#: The end of the id of a scheduled message: this mark, the tick in ms as nine digits in base 36,
+#: five random characters, and three that check the others.
+_TICK_MARK = b"0Tick"
+_TICK_DIGITS = 9
+_TICK_RANDOM_LENGTH = 5
+_TICK_CHECK_LENGTH = 3
+_BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _suffix_pool: Iterator[bytes] = iter(())
 
@@ -98,6 +107,47 @@ def make_id_suffixes(number: int) -> list[bytes]:
         )
     ends = range(ID_RANDOM_LENGTH, length + 1, ID_RANDOM_LENGTH)
     return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
+
+
+def make_tick_suffix(tick_ms: int) -> bytes:
+    """
+    Return the 22 last characters of the id of a scheduled message, which contain its tick.
+
+    Args:
+        tick_ms: the tick, Unix ms from 1970 to the year 5188.
+    """
+    digits = ""
+    for _ in range(_TICK_DIGITS):
+        tick_ms, digit = divmod(tick_ms, 36)
+        digits = _BASE_36[digit] + digits
+    checked = _TICK_MARK + digits.encode() + make_id_suffix()[:_TICK_RANDOM_LENGTH]
+    return checked + _tick_check(checked)
+
+
+def parse_tick_ms(id: str) -> int | None:
+    """
+    Return the tick that the id of a scheduled message contains, Unix ms; None of any other.
+
+    Args:
+        id: the id of a message, also with the number of its cell before it.
+    """
+    stored = id.rpartition("-")[2]
+    suffix = stored[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
+    if len(stored) != NODE_ID_LENGTH or not suffix.startswith(_TICK_MARK):
+        return None
+    checked = suffix[:-_TICK_CHECK_LENGTH]
+    digits = suffix[len(_TICK_MARK) : len(_TICK_MARK) + _TICK_DIGITS]
+    if suffix != checked + _tick_check(checked) or not digits.isalnum() or not digits.isascii():
+        return None
+    return int(digits, 36)
+
+
+def _tick_check(checked: bytes) -> bytes:
+    number, check = crc32(checked), b""
+    for _ in range(_TICK_CHECK_LENGTH):
+        number, at = divmod(number, len(ID_ALPHABET))
+        check += ID_ALPHABET[at : at + 1]
+    return check
 
 
 def parse_sent_us(id: str, seen_ms: int | None = None) -> int | None:

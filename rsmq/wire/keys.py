@@ -146,6 +146,16 @@ class Namespace:
         """Extension data of webhooks: the subscribers of queues."""
         return encode_name(f"{self.name}:x:subscribers")
 
+    @property
+    def schedules(self) -> bytes:
+        """Extension data of schedules: the definition and the state of each, by name."""
+        return encode_name(f"{self.name}:x:schedules")
+
+    @property
+    def due_schedules(self) -> bytes:
+        """Extension data of schedules: a sorted set of their names, by the next attempt."""
+        return encode_name(f"{self.name}:x:due")
+
     def aside(self, source: str) -> bytes:
         """
         Return the key of a move's extension data: messages on their way from a queue to another

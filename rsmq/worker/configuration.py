@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
-from rsmq.codecs import Codec
+from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.schedules.definition import ScheduleDefinition, make_definition
 from rsmq.type_variables import B_co, D, E
 from rsmq.worker.listener import (
     HandlerDecorator,
@@ -27,6 +28,8 @@ from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from rsmq.push.webhook import Webhook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -71,6 +74,7 @@ class Configuration(Generic[B_co]):
         self._middleware: list[Middleware] = [Logging()]
         self._listeners: dict[str, Listener] = {}
         self._webhooks: list[Webhook] = []
+        self._schedules: dict[str, ScheduleDefinition] = {}
         for each in [middleware] if isinstance(middleware, Middleware) else middleware:
             self.use(each)
 
@@ -420,3 +424,67 @@ class Configuration(Generic[B_co]):
         )
         self._add_listener(listener)
         self._webhooks.append(webhook)
+
+    def schedule(
+        self,
+        name: str,
+        *,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
+        queue: str,
+        body: object = "",
+        timezone: str | None = None,
+        codec: Codec | None = None,
+        missed: str = "once",
+        jitter: float | timedelta = 0,
+        tick_field: str | None = None,
+        version: int = 0,
+    ) -> None:
+        """
+        Declare a schedule: ``start`` stores it in Redis, and any worker sends its messages.
+
+        Code owns the definition, and run time owns the pause. ``start`` replaces what code has
+        declared with the same or a lower version. It leaves a definition with a higher version, so
+        raise the version with each change: then an older deployment that starts again does not
+        replace it. It also leaves what ``queues.schedules.add`` has stored since, until the version
+        is raised. A schedule that is not declared any longer stays: remove it with
+        ``queues.schedules.remove``. One that was removed is added again; pause it instead.
+
+        Args:
+            name: see ``queues.schedules.add``, as for all other arguments.
+            cron: an expression, such as ``30 2 * * *``, or ``@daily``.
+            every: seconds between two messages, instead of cron.
+            queue: the queue that the messages are sent to.
+            body: the body of each message.
+            timezone: the zone of cron; None is UTC.
+            codec: encodes the body; None is the client's.
+            missed: ``"skip"``, ``"once"`` or ``"all"``.
+            jitter: the longest random delay, seconds.
+            tick_field: the field of a JSON body that gets the time.
+            version: a whole number, raised with each change.
+
+        Raises:
+            The errors of ``queues.schedules.add``.
+            InvalidFormat: the name is declared already, or the worker runs.
+        """
+        self._refuse_while_running()
+        client = self._first_client
+        definition = make_definition(
+            client.namespace,
+            name,
+            cron=cron,
+            every=every,
+            queue=queue,
+            body=body,
+            timezone=timezone,
+            codec=client.codec if codec is None else check_codec(codec),
+            missed=missed,
+            jitter=jitter,
+            tick_field=tick_field,
+            realtime=client.realtime,
+            version=version,
+            source="code",
+        )
+        if name in self._schedules:
+            raise InvalidFormat("name", value=name, hint="This schedule is declared already.")
+        self._schedules[name] = definition

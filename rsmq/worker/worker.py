@@ -33,6 +33,7 @@ from rsmq.errors import (
     RSMQError,
 )
 from rsmq.guarded_log import get_logger
+from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co
 from rsmq.wire.limits import check_duration, check_whole_number
@@ -381,6 +382,8 @@ class Worker(Configuration[B_co]):
         has_fixed_name = self.name != self._generated_name
         opener = CellOpener(access, lanes, has_predecessor=has_fixed_name)
         has_dead_messages = opener.open_all()
+        for definition in self._schedules.values():
+            self.rsmq.schedules.declare(definition)
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
         for webhook in self._webhooks:
             webhook.hooks = hooks
@@ -394,6 +397,7 @@ class Worker(Configuration[B_co]):
             self,
             grace=self.grace,
             registered_at=registered_at if has_fixed_name else None,
+            scheduler=SchedulerThread(self.rsmq),
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()

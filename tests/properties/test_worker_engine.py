@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rsmq import RSMQ, TEXT, Cells
+from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.worker import Discard, Middleware, Retry
 from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.loop.worker_loop import WorkerLoop
@@ -167,7 +168,7 @@ class EngineMachine(RuleBasedStateMachine):
         left = opener.open_all()
         self.loop = WorkerLoop(
             access, opener, [self.lane], Hooks([self.record]), SLOTS, {}, self,
-            grace=1, registered_at=time.monotonic() + 3600,
+            grace=1, registered_at=time.monotonic() + 3600, scheduler=SchedulerThread(self.rsmq),
         )  # fmt: skip
         self.fault = fault
         self.loop._executors = {False: NoThreads(), True: NoThreads()}

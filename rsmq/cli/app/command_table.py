@@ -106,6 +106,15 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "move": Entry("rsmq.cli.commands.dead_letters:move", "Move messages to another queue."),
     },
+    "Schedules": {
+        "schedule": Entry(
+            "rsmq.cli.commands.schedule:schedule", "Add, list, pause and run schedules."
+        ),
+        "scheduler": Entry(
+            "rsmq.cli.commands.scheduler:scheduler",
+            "Send the messages of schedules until stopped.",
+        ),
+    },
     "Monitoring": {
         "top": Entry(
             "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
@@ -168,6 +177,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "clear": ("purge",),
     "config": ("attributes",),
     "consume": ("receive", "pop"),
+    "cron": ("schedule",),
     "del": ("delete", "delete-queue"),
     "dequeue": ("pop", "receive"),
     "depth": ("stats",),

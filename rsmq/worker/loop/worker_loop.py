@@ -27,6 +27,7 @@ from rsmq.errors import (
 )
 from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
+from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.middleware import Hooks
@@ -89,6 +90,7 @@ class WorkerLoop:
         *,
         grace: float,
         registered_at: float | None,
+        scheduler: SchedulerThread,
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -105,6 +107,7 @@ class WorkerLoop:
             registered_at: monotonic seconds at which it was registered under a name that the user
                 chose. Then a successor of this name may take over when this worker seems dead, so
                 no call starts after its sign of life has expired. None if the name was generated.
+            scheduler: fires schedules while the loop runs.
         """
         self.run_queue = RunQueue(lanes, slots)
         self.finished = Flag()
@@ -118,6 +121,7 @@ class WorkerLoop:
         self._facts = facts
         self._worker = worker
         self._grace = grace
+        self._scheduler = scheduler
         self._has_fixed_name = registered_at is not None
         if registered_at is not None:
             self.run_queue.start_deadline = registered_at + TTL
@@ -178,6 +182,7 @@ class WorkerLoop:
         """
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
         self.is_stopping = True
+        self._scheduler.stop()
         self._wake_up.set()
 
     def run(self, executors: Mapping[bool, Executor]) -> None:
@@ -189,6 +194,7 @@ class WorkerLoop:
         """
         self._executors = executors
         try:
+            self._scheduler.start()
             while not (self.is_stopping and self._can_end()):
                 self._run_once()
             self._shut_down()
@@ -202,10 +208,12 @@ class WorkerLoop:
             _log.critical("worker %s fails", self._name, exc_info=True)
             self._fail("the worker has failed")
         finally:
+            self._scheduler.stop()
             self._prefetcher.stop_waiting()
             for executor in self._executors.values():
                 executor.stop()
             self._hooks.call("after_stop", self._worker)
+            self._scheduler.join()
             self.finished.set()
 
     def _fail(self, reason: str) -> None:

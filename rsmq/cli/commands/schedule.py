@@ -1,0 +1,256 @@
+"""
+The command group schedule.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import DURATION, Decorator, Group, command, queue_argument
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import format_body, format_table, format_text, to_json_value
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rsmq._sync.schedules import Schedules
+    from rsmq.schedules.definition import StoredSchedule
+
+_HEADINGS = ("name", "when", "queue", "next", "last", "state")
+
+schedule = Group(
+    "schedule",
+    help="""
+Add, list, pause and run schedules.
+
+A schedule sends a message to a queue at set times. Workers and rsmq scheduler send them; at least
+one of these must run.
+""",
+    examples=[
+        "rsmq schedule add report reports '{}' --cron '30 2 * * *' --timezone Europe/Berlin",
+        "rsmq schedule list",
+    ],
+)
+
+
+def _schedule_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
+    def add(function: Callable[..., Any]) -> Any:
+        added = command(name, *examples)(function)
+        schedule.add_command(added)
+        return added
+
+    return add
+
+
+def _names_argument() -> Decorator:
+    return click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
+
+@_schedule_command(
+    "add",
+    "rsmq schedule add report reports '{}' --cron '30 2 * * *' --timezone Europe/Berlin",
+    "rsmq schedule add ping monitor --every 30s --missed skip",
+)
+@click.argument("name")
+@queue_argument()
+@click.argument("body", default="")
+@click.option("--cron", metavar="EXPRESSION", help="Five fields, six with seconds, or as @daily.")
+@click.option("--every", type=DURATION, metavar="DURATION", help="The time between two messages.")
+@click.option("--timezone", metavar="ZONE", help="The time zone of --cron; UTC by default.")
+@click.option(
+    "--missed", type=click.Choice(["skip", "once", "all"]), default="once", show_default=True,
+    help="What happens to times at which no process ran.",
+)  # fmt: skip
+@click.option(
+    "--jitter", type=DURATION, default=0, metavar="DURATION",
+    help="Send each message later by a random time up to this.",
+)  # fmt: skip
+@click.option(
+    "--tick-field", metavar="FIELD",
+    help="Put the time into this field of the body, a JSON object.",
+)  # fmt: skip
+@click.option("--version", type=int, metavar="N", help="The version; the stored one by default.")
+@click.pass_obj
+def add(
+    call: Call, name: str, queue: str, body: str, *, cron: str | None, every: float | None,
+    timezone: str | None, missed: str, jitter: float, tick_field: str | None, version: int | None,
+) -> None:  # fmt: skip
+    """
+    Add a schedule, or replace the one of this name.
+
+    BODY is the text of each message; it is empty by default. --cron needs the extra schedules.
+    """
+    with call.open_queues() as rsmq:
+        changed = rsmq.schedules.add(
+            name,
+            cron=cron,
+            every=every,
+            queue=queue,
+            body=body.encode("utf-8", "surrogateescape"),
+            timezone=timezone,
+            missed=missed,
+            jitter=jitter,
+            tick_field=tick_field,
+            version=version,
+        )
+        found = rsmq.schedules.get(name)
+    following = None if found is None or found.next_tick_at is None else found.next_tick_at
+    call.out.result(
+        {"name": name, "changed": changed, "next_tick_at": following},
+        f"{name}: {'stored' if changed else 'is stored already'}, next at {_show(following)}",
+    )
+
+
+@_schedule_command("list", "rsmq schedule list", "rsmq schedule list --json")
+@click.pass_obj
+def list_(call: Call) -> None:
+    """
+    List the schedules.
+
+    All times are in UTC. STATE has the reason if the last attempt has failed.
+    """
+    with call.open_queues() as rsmq:
+        found = rsmq.schedules.list()
+    rows = [
+        (
+            format_text(each.name),
+            _when(each),
+            None if each.definition is None else format_text(each.definition.queue),
+            _show(each.next_tick_at),
+            _show(each.last_tick_at),
+            _state(each),
+        )
+        for each in found
+    ]
+    call.out.result(list(map(_to_json, found)), format_table(_HEADINGS, rows))
+    call.check_cells()
+
+
+@_schedule_command("show", "rsmq schedule show report --next 10")
+@click.argument("name")
+@click.option(
+    "--next", "number", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N",
+    help="Show the next N times.",
+)  # fmt: skip
+@click.pass_obj
+def show(call: Call, name: str, number: int) -> Exit | None:
+    """Show a schedule, its state and its next times."""
+    with call.open_queues() as rsmq:
+        found = rsmq.schedules.get(name)
+    if found is None:
+        call.out.note(f"{format_text(name)}: no such schedule")
+        return Exit.NOT_ALL
+    upcoming = found.upcoming(number)
+    call.out.result(
+        {**_to_json(found), "upcoming": upcoming}, _describe(found, [*map(_show, upcoming)])
+    )
+    return None
+
+
+@_schedule_command("remove", "rsmq schedule remove report")
+@_names_argument()
+@click.pass_obj
+def remove(call: Call, names: tuple[str, ...]) -> Exit | None:
+    """Remove schedules. Messages that they have sent stay."""
+    return _each(call, names, lambda of: of.remove, "removed", "there is none")
+
+
+@_schedule_command("pause", "rsmq schedule pause report")
+@_names_argument()
+@click.pass_obj
+def pause(call: Call, names: tuple[str, ...]) -> Exit | None:
+    """Pause schedules. Their times pass without a message."""
+    return _each(call, names, lambda of: of.pause, "paused", "was paused already")
+
+
+@_schedule_command("resume", "rsmq schedule resume report")
+@_names_argument()
+@click.pass_obj
+def resume(call: Call, names: tuple[str, ...]) -> Exit | None:
+    """Resume paused schedules, with their next times."""
+    return _each(call, names, lambda of: of.resume, "resumed", "was not paused")
+
+
+@_schedule_command("run", "rsmq schedule run report")
+@click.argument("name")
+@click.pass_obj
+def run(call: Call, name: str) -> None:
+    """Send the message of a schedule now, once. Its times stay as they are."""
+    with call.open_queues() as rsmq:
+        message_id = rsmq.schedules.run_now(name)
+    call.out.result({"name": name, "id": message_id}, format_text(message_id))
+
+
+def _each(
+    call: Call,
+    names: Sequence[str],
+    method_of: Callable[[Schedules], Callable[[str], bool]],
+    done: str,
+    not_done: str,
+) -> Exit | None:
+    results = []
+    with call.open_queues() as rsmq:
+        method = method_of(rsmq.schedules)
+        try:
+            for name in dict.fromkeys(names):
+                results.append((name, method(name)))  # noqa: PERF401 - an error keeps the others
+        finally:
+            call.out.result(
+                [{"name": name, done: is_done} for name, is_done in results],
+                [f"{format_text(name)}: {done if ok else not_done}" for name, ok in results],
+            )
+    return None if all(ok for _, ok in results) else Exit.NOT_ALL
+
+
+def _to_json(found: StoredSchedule) -> dict[str, Any]:
+    """Return a schedule with the fields of its definition beside its state."""
+    document: dict[str, Any] = to_json_value(found)
+    definition = document.pop("definition") or {}
+    body = definition.pop("body", None)
+    if body is not None:
+        try:
+            definition["body"] = body.decode()
+        except UnicodeDecodeError:
+            definition["body_base64"] = base64.b64encode(body).decode()
+    return {**document, **definition}
+
+
+def _when(found: StoredSchedule) -> str | None:
+    definition = found.definition
+    if definition is None:
+        return None
+    if definition.cron is None:
+        return f"every {definition.every:g} s"
+    zone = "" if definition.timezone == "UTC" else f" {definition.timezone}"
+    return format_text(definition.cron + zone)
+
+
+def _state(found: StoredSchedule) -> str:
+    if found.failure is not None:
+        return format_text(found.failure)
+    return "paused" if found.paused_at is not None else "active"
+
+
+def _show(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(sep=" ", timespec="seconds")[:19]
+
+
+def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str]:
+    lines = [f"name      {format_text(found.name)}", f"state     {_state(found)}"]
+    if found.definition is not None:
+        of = found.definition
+        lines += [
+            f"when      {_when(found)}",
+            f"queue     {format_text(of.queue)}",
+            f"body      {format_body(of.body)}",
+            f"missed    {of.missed}",
+            f"jitter    {of.jitter:g} s",
+            f"version   {of.version}, by {of.source}",
+        ]
+    lines.append(f"last      {_show(found.last_tick_at) or '-'}")
+    return lines + [f"next      {each}" for each in upcoming]

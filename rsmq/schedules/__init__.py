@@ -1,0 +1,3 @@
+"""
+Schedules: messages that are sent at set times, by whichever process is there.
+"""

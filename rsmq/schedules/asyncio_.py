@@ -1,0 +1,262 @@
+"""
+``queues.schedules`` of the asyncio clients.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from rsmq.codecs import Codec, check_codec
+from rsmq.schedules.definition import (
+    ScheduleDefinition,
+    StoredSchedule,
+    check_schedule_name,
+    make_definition,
+)
+from rsmq.schedules.operations import (
+    no_schedule,
+    pause_schedule,
+    read_schedules,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+    store_definition,
+)
+from rsmq.wire.cells import cell_of_key
+
+
+class AsyncSchedules:
+    """
+    The schedules of a namespace, or of a set of cells: messages that are sent at set times.
+
+    A schedule is stored in Redis, and any process that runs a worker or ``rsmq scheduler`` sends
+    its messages. None of them has to be there always, and none is elected: one script sends the
+    messages of a tick and stores the next one, and only if the tick is due by the server's clock
+    and nobody has fired it. So each tick is fired exactly once. Its message is an ordinary one,
+    which any client receives.
+
+    In a set of cells, a schedule and its messages are in one cell, which its name decides.
+    """
+
+    def __init__(self, engine: Any, *, realtime: bool) -> None:
+        """
+        Make it; nothing is read.
+
+        Args:
+            engine: the cells of the client.
+            realtime: whether the messages of new schedules publish Node's notification.
+        """
+        self._engine = engine
+        self._realtime = realtime
+
+    async def _client_of(self, name: str) -> Any:
+        """Return the client of the cell of a schedule."""
+        number = self._engine.number
+        return await self._engine.client(
+            cell_of_key(check_schedule_name(name), number) if number > 1 else 0
+        )
+
+    async def add(
+        self,
+        name: str,
+        *,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
+        queue: str,
+        body: object = "",
+        timezone: str | None = None,
+        codec: Codec | None = None,
+        missed: str = "once",
+        jitter: float | timedelta = 0,
+        tick_field: str | None = None,
+        version: int | None = None,
+    ) -> bool:
+        """
+        Add a schedule, or replace the one of this name.
+
+        A schedule that is replaced keeps its next tick if its times are the same, and stays paused.
+        It reads the schedule first; the change is one atomic script.
+
+        Args:
+            name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
+            cron: five fields (minute, hour, day of month, month, day of week), or six with the
+                second before them; or ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` or
+                ``@yearly``. It needs the extra ``schedules``, here and where it is fired.
+            every: seconds between two ticks, from 0.1, instead of cron. The ticks are the multiples
+                since 1970-01-01 UTC: those of 3600 are the full hours.
+            queue: the queue that the messages are sent to. It need not exist yet: while it is
+                missing, the tick is kept and tried again.
+            body: the body of each message, at most 65,536 bytes.
+            timezone: the zone of cron, as in ``"Europe/Berlin"``; None is UTC.
+            codec: encodes the body; None is the client's.
+            missed: what happens to ticks that were not fired before the next one was due, or within
+                60 seconds: ``"skip"`` drops them, ``"once"`` sends one message for the latest,
+                ``"all"`` sends a message for each, for at most the latest 1,000.
+            jitter: seconds from 0 to 86,400: each tick is fired later by a random time up to this.
+            tick_field: the field of the body, which must be a JSON object then, that gets the time
+                of the tick, as in ``2026-10-25T01:30:00Z``. None leaves the body as it is. In
+                Python, ``message.scheduled_at`` has the time in any case.
+            version: a whole number from 0 to 2**53, for definitions in code: a worker that declares
+                this name with the same or a lower version does not replace this definition. None
+                keeps the version that is stored; that of a new schedule is 0.
+
+        Returns:
+            True if it was added or changed; False if it was the same.
+
+        Raises:
+            MissingParameter: the name of the schedule or of the queue is empty.
+            InvalidFormat: a name, cron, timezone, missed, codec or tick_field is invalid; or both
+                cron and every are passed, or neither.
+            InvalidValue: a number is out of range, the body is too large, or the namespace has
+                10,000 schedules already.
+            MessageNotString: the codec can't encode the body.
+            MissingExtra: cron without the extra ``schedules``.
+        """
+        client = await self._client_of(name)
+        definition = make_definition(
+            client.namespace,
+            name,
+            cron=cron,
+            every=every,
+            queue=queue,
+            body=body,
+            timezone=timezone,
+            codec=client.codec if codec is None else check_codec(codec),
+            missed=missed,
+            jitter=jitter,
+            tick_field=tick_field,
+            realtime=self._realtime,
+            version=version,
+            source="call",
+        )
+        steps = store_definition(client.namespace, definition, keeps_version=version is None)
+        return bool(await client.run_steps(steps))
+
+    async def declare(self, definition: ScheduleDefinition) -> bool:
+        """
+        Store a definition of code, as a worker does at its start.
+
+        Args:
+            definition: a definition with the source ``code``.
+
+        Returns:
+            True if it was added or changed; False if it was the same, or if it leaves another one:
+            with a later version, or a change at run time with the same or a later version.
+
+        Raises:
+            InvalidValue: the namespace has 10,000 schedules already.
+        """
+        client = await self._client_of(definition.name)
+        steps = store_definition(client.namespace, definition, keeps_version=False)
+        return bool(await client.run_steps(steps))
+
+    async def list(self) -> list[StoredSchedule]:
+        """
+        Return all schedules, by name.
+
+        Raises:
+            PartlyDone: some cells can't be reached.
+        """
+        by_cell = await self._engine.by_cell(
+            lambda client: client.run(read_schedules(client.namespace))
+        )
+        records = [record for _, found in by_cell.values() for record in found]
+        return [each.to_schedule() for each in sorted(records, key=lambda each: each.name)]
+
+    async def get(self, name: str) -> StoredSchedule | None:
+        """
+        Return a schedule; None if there is none of this name.
+
+        Args:
+            name: its name.
+
+        Raises:
+            MissingParameter, InvalidFormat: the name is invalid.
+        """
+        client = await self._client_of(name)
+        _, found = await client.run(read_schedules(client.namespace, [name]))
+        return found[0].to_schedule() if found else None
+
+    async def remove(self, name: str) -> bool:
+        """
+        Remove a schedule. Messages that it has sent stay.
+
+        A worker that declares it in code adds it again at its next start.
+
+        Args:
+            name: its name.
+
+        Returns:
+            True if it was removed; False if there was none.
+
+        Raises:
+            MissingParameter, InvalidFormat: the name is invalid.
+        """
+        client = await self._client_of(name)
+        return bool(await client.run(remove_schedule(client.namespace, name)))
+
+    async def pause(self, name: str) -> bool:
+        """
+        Pause a schedule until ``resume``. Its ticks are not fired, and not made up for later.
+
+        It stays paused if its definition is replaced, in code too.
+
+        Args:
+            name: its name.
+
+        Returns:
+            True if it was paused; False if it was paused already.
+
+        Raises:
+            MissingParameter, InvalidFormat: the name is invalid.
+            NotPossible: there is no such schedule.
+        """
+        client = await self._client_of(name)
+        result = await client.run(pause_schedule(client.namespace, name))
+        if result < 0:
+            raise no_schedule(name)
+        return bool(result)
+
+    async def resume(self, name: str) -> bool:
+        """
+        Resume a paused schedule. Its next tick is the first one after now.
+
+        Args:
+            name: its name.
+
+        Returns:
+            True if it was resumed; False if it was not paused.
+
+        Raises:
+            MissingParameter, InvalidFormat: the name is invalid.
+            NotPossible: there is no such schedule, or its definition can't be read.
+            MissingExtra: it has cron, without the extra ``schedules``.
+        """
+        client = await self._client_of(name)
+        return bool(await client.run_steps(resume_schedule(client.namespace, name)))
+
+    async def run_now(self, name: str) -> str:
+        """
+        Send the message of a schedule once, now, also if it is paused. Its ticks stay as they are.
+
+        It reads the schedule, and sends. After an ambiguous failure the send is not retried.
+
+        Args:
+            name: its name.
+
+        Returns:
+            The id of the message. Its ``scheduled_at`` is None.
+
+        Raises:
+            MissingParameter, InvalidFormat: the name is invalid.
+            NotPossible: there is no such schedule, or its definition can't be read.
+            QueueNotFound: its queue does not exist.
+            MessageTooLong: its body is larger than the queue's maxsize.
+        """
+        client = await self._client_of(name)
+        id: str = await client.run_steps(run_schedule(client.namespace, name))
+        number: int = self._engine.number
+        cell = cell_of_key(name, number) if number > 1 else 0
+        shown: str = self._engine.show_id(cell, id)
+        return shown
