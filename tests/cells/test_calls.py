@@ -128,6 +128,29 @@ def test_batches_with_deduplication_ids_of_several_cells_are_refused(place, cell
     assert {cell_of(id) for id in ids} == {3}
 
 
+def test_a_unique_key_is_unique_in_all_cells_and_chooses_the_cell(place, cells):
+    first = cells.send_message("q", "a", unique_key="u1", dedup_id="d1")
+    assert cell_of(first) == cell_of_key("u1", 6)
+    for name in ("d2", "d3", None):
+        assert cells.send_message("q", "b", unique_key="u1", dedup_id=name) == first
+    replaced = cells.send_message("q", "c", unique_key="u1", replace=True, delay=5, max_wait=9)
+    assert replaced == first
+    assert place.bodies("q")[cell_of(first)] == {first.partition("-")[2]: b"c"}
+    assert sum(len(of_cell) for of_cell in place.bodies("q")) == 1
+
+    by_cell = {cell_of_key(str(number), 6): str(number) for number in range(99)}
+    with pytest.raises(InvalidFormat, match="the cell of its unique_key"):
+        cells.send_messages("q", ["a", "b"], unique_keys=[by_cell[0], by_cell[1]])
+    # A message without a unique_key goes where its dedup_id does.
+    with pytest.raises(InvalidFormat, match="Pass key="):
+        labels = {"unique_keys": [by_cell[0], None], "dedup_ids": [None, by_cell[1]]}
+        cells.send_messages("q", ["a", "b"], **labels)
+    ids = cells.send_messages("q", ["a", "b"], unique_keys=[by_cell[0], by_cell[1]], key="k")
+    assert {cell_of(id) for id in ids} == {cell_of_key("k", 6)}
+    ids = cells.send_messages("q", ["c", "d"], unique_keys=(key for key in (by_cell[3], None)))
+    assert {cell_of(id) for id in ids} == {3}
+
+
 @pytest.mark.parametrize("replicas", [0, 1])
 @pytest.mark.parametrize("is_batch", [False, True])
 @pytest.mark.parametrize("key", [None, "k"])

@@ -23,7 +23,9 @@ def test_healthy_namespace_has_no_finding(namespace, rsmq):
     rsmq.send_messages("q", ["a", "b", "", "c"], delay=5)
     rsmq.send_messages("q", ["a", "b", "", "c"])
     rsmq.send_message("q", "front", front=True)
-    rsmq.send_message("q", "once", dedup_id="x")
+    rsmq.send_message("q", "once", dedup_id="x", unique_key="x")
+    rsmq.send_message("dead", "gone", unique_key="free")
+    rsmq.pop_message("dead")
     rsmq.receive_message("q")
     rsmq.receive_message("q", vt=0)
     rsmq.pop_message("q")
@@ -262,14 +264,14 @@ def test_messages_set_aside_by_an_interrupted_move_are_reported(namespace, raw):
 
 
 def test_left_over_extension_data_is_removed_except_staged_messages(namespace, raw):
-    for name in ("dedup", "leases", "reasons", "alone", "staged"):
+    for name in ("dedup", "unique", "leases", "reasons", "alone", "staged"):
         raw.hset(f"{namespace.ns}:gone:x:{name}", "a", "b")
         raw.hset(f"{namespace.ns}:q:x:{name}", "a", "b")
     raw.hset(f"{namespace.ns}:x:workers", "w", "1:t:{}")
     raw.hset(f"{namespace.ns}:x:held:w", "", "t")
 
-    assert namespace.find_codes() == [("left-over-extension", "gone", 4)]
-    assert namespace.repair() == [("left-over-extension", "gone", 4)]
+    assert namespace.find_codes() == [("left-over-extension", "gone", 5)]
+    assert namespace.repair() == [("left-over-extension", "gone", 5)]
     assert raw.exists(f"{namespace.ns}:gone:x:staged")
     assert raw.exists(*(f"{namespace.ns}:q:x:{name}" for name in ("dedup", "reasons"))) == 2
     assert raw.exists(f"{namespace.ns}:x:workers", f"{namespace.ns}:x:held:w") == 2

@@ -239,6 +239,19 @@ def test_repeated_dedup_id_is_not_confirmed_by_a_replica_that_lacks_the_message(
     assert place.bodies() == [b"a"]
 
 
+def test_unique_key_in_use_is_not_confirmed_by_a_replica_that_lacks_the_message(place):
+    with frozen_replica(place):
+        copies = Confirm(replicas=1, timeout=0.05)
+        with pytest.raises(NotReplicated) as caught:
+            place.rsmq.send_message("q", "a", unique_key="1", confirm=copies)
+        other = place.client(confirm=copies)
+        with pytest.raises(NotReplicated):  # on a connection that has written nothing
+            other.send_message("q", "b", unique_key="1")
+
+    assert place.rsmq.send_message("q", "c", unique_key="1") == caught.value.result
+    assert place.bodies() == [b"a"]
+
+
 def test_repeated_dedup_id_forgets_no_record(place):
     id = place.rsmq.send_message("q", "a", dedup_id="1", dedup_window=100)
     key = f"{place.ns}:q:x:dedup"

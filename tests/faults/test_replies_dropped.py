@@ -312,6 +312,19 @@ def test_a_send_with_a_dedup_id_is_repeated_and_stored_once(link, rsmq):
     assert {id, *ids} < link.bodies("q").keys()
 
 
+def test_a_send_with_a_unique_key_is_repeated_if_it_has_a_dedup_id(link, rsmq):
+    rsmq.send_message("q", "other", dedup_id="warm", unique_key="warm")
+    options = {"unique_key": "x", "replace": True}
+    link.proxy.drop = 2
+    id = rsmq.send_message("q", "1", dedup_id="d", **options)
+    assert link.proxy.drop == 0
+    lose_reply(link, lambda: rsmq.send_message("q", "2", **options))
+    lose_reply(link, lambda: rsmq.send_message("q", "3", unique_key="x"))
+
+    assert sorted(link.bodies("q").values()) == [b"2", b"other"]
+    assert link.bodies("q")[id] == b"2"
+
+
 def test_a_batch_with_a_message_without_dedup_id_is_not_repeated(link, rsmq):
     rsmq.send_messages("q", [])
     lose_reply(link, lambda: rsmq.send_messages("q", ["1", "2"], dedup_ids=["a", None]))
