@@ -215,7 +215,13 @@ class Configuration(Generic[B_co]):
                 again when it ends. None is the queue's own.
             concurrency: maximum number of concurrent calls of this function; None is the worker's.
             priority: messages of queues with a higher number always go first. But a queue that has
-                waited for ten seconds gets one call in between.
+                waited for ten seconds gets one call in between, unless the worker was made with
+                ``strict_priority=True``.
+            weight: 1 to 100: the share of the calls that this queue begins, among the queues of the
+                same priority that have due messages. With 3 beside 1 it begins three of four calls,
+                however long they take. A queue without due messages leaves its share to the others,
+                and does not save it up. Only this worker follows it: other consumers of the queue
+                receive as they do.
             max_retries: how often a message is tried again, from 0: the maximum number of attempts
                 is one more. None is 5 with a dead_letter_queue or drop; else the limit of the
                 queue's own dead-letter policy; else forever.
@@ -403,9 +409,9 @@ class Configuration(Generic[B_co]):
             allow: ranges of addresses that are not public and may be connected to, as in
                 ``10.0.0.0/8``.
             allow_http: whether the URL may have http instead of https.
-            **options: vt, concurrency, priority, max_retries, backoff, dead_letter_queue and
-                create, see ``listener``. If neither dead_letter_queue nor the queue's own policy
-                names a dead-letter queue, the worker creates and uses the queue's name with
+            **options: vt, concurrency, priority, weight, max_retries, backoff, dead_letter_queue
+                and create, see ``listener``. If neither dead_letter_queue nor the queue's own
+                policy names a dead-letter queue, the worker creates and uses the queue's name with
                 ``-dead``.
 
         Raises:

@@ -39,6 +39,7 @@ DEFAULT_MAX_RUNTIME_SECONDS = 3600.0
 #: The shortest visibility timeout. It is extended after a third of it.
 MIN_VT_SECONDS = 0.1
 MAX_CONCURRENCY = 10_000
+MAX_WEIGHT = 100
 
 Handler = Callable[..., Any]
 
@@ -66,6 +67,7 @@ class WebhookOptions(TypedDict, total=False):
     vt: float | None
     concurrency: int | None
     priority: int
+    weight: int
     max_retries: int | None
     backoff: Backoff | Sequence[float] | float | None
     dead_letter_queue: str | None
@@ -260,6 +262,7 @@ class Listener:
             names a dead-letter queue; None if there is none.
         fill_seconds: for how long a visible message may wait until its batch is full; None if
             batches do not wait.
+        weight: its share of the calls, among the queues of its priority that have due messages.
     """
 
     queue: str
@@ -276,6 +279,7 @@ class Listener:
     gate: Gate | None = None
     default_dead_letter_queue: str | None = None
     fill_seconds: float | None = None
+    weight: int = 1
 
     @property
     def process(self) -> bool:
@@ -392,6 +396,7 @@ def make_listener(
         gate,
         default_dead_letter_queue,
         fill_seconds,
+        check_whole_number("weight", options.get("weight", 1), 1, MAX_WEIGHT),
     )
 
 

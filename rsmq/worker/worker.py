@@ -98,6 +98,7 @@ class Worker(Configuration[B_co]):
         grace: seconds that handlers have to end when the worker stops.
         strict: whether a listener must choose what happens to messages that always fail.
         mixed: whether plain functions may run in threads beside listeners with ``process=True``.
+        strict_priority: whether lower priorities wait for as long as higher ones have due messages.
         child_settings: the settings of child processes, which ``rsmq-worker`` sets; None finds the
             module of the worker.
     """
@@ -113,6 +114,7 @@ class Worker(Configuration[B_co]):
         middleware: Iterable[Middleware] = (),
         strict: bool = False,
         mixed: bool = False,
+        strict_priority: bool = False,
     ) -> None: ...
     @overload
     def __init__(
@@ -125,6 +127,7 @@ class Worker(Configuration[B_co]):
         middleware: Iterable[Middleware] = (),
         strict: bool = False,
         mixed: bool = False,
+        strict_priority: bool = False,
     ) -> None: ...
     def __init__(
         self,
@@ -136,6 +139,7 @@ class Worker(Configuration[B_co]):
         middleware: Iterable[Middleware] = (),
         strict: bool = False,
         mixed: bool = False,
+        strict_priority: bool = False,
     ) -> None:
         """
         Make a worker; it does nothing before ``run`` or ``start``.
@@ -157,6 +161,9 @@ class Worker(Configuration[B_co]):
             mixed: whether plain functions may run in threads of a worker that also has listeners
                 with ``process=True``. A thread can keep the GIL or crash the worker's process,
                 which ends the child processes too.
+            strict_priority: whether a queue of a lower priority gets no call at all while one of a
+                higher priority has due messages and may make calls. Otherwise a queue that has
+                waited for ten seconds gets one call in between.
 
         Raises:
             MissingParameter, InvalidFormat: name, client or middleware is invalid.
@@ -168,6 +175,7 @@ class Worker(Configuration[B_co]):
         self.grace = grace
         self.strict = strict
         self.mixed = mixed
+        self.strict_priority = strict_priority
         self.child_settings: ChildSettings | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
@@ -398,6 +406,7 @@ class Worker(Configuration[B_co]):
             grace=self.grace,
             registered_at=registered_at if has_fixed_name else None,
             scheduler=SchedulerThread(self.rsmq),
+            is_strict=self.strict_priority,
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()

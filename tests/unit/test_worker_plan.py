@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, make_listener
-from rsmq.worker.receive.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
+from rsmq.worker.receive.prefetch_plan import (
+    STARVATION_SECONDS,
+    order_lanes,
+    plan_requests,
+    without_lanes_ahead,
+)
 from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.run.run_queue import make_run_queue as make_run_queue_of
 from rsmq.worker.state.jobs import BatchJob, SingleJob
 from rsmq.worker.state.lane import (
     MAX_PREFETCHED,
@@ -243,6 +249,115 @@ def test_a_plan_never_exceeds_slots_and_prefetch(shapes, free):
         room = max(min(lane_.limit - len(lane_.calls) - len(lane_.ready), free), 0)
         assert 1 <= want.max_messages <= max(room * lane_.size + lane_.prefetch_limit(NOW), starved)
         assert want.prefetch <= max(lane_.prefetch_limit(NOW), starved)
+
+
+# Weights.
+
+
+def make_sharing(lanes, slots=8, *, is_strict=False):
+    """Return the shares of these lanes."""
+    run_queue = make_run_queue_of(lanes, slots, is_strict=is_strict)
+    assert run_queue.shares is not None
+    return run_queue.shares
+
+
+def planned_by_weight(lanes, shares, free=8):
+    ready = {0: sum(len(each.ready) for each in lanes)}
+    found, _ = plan_requests(lanes, free, ready, NOW, shares)
+    return [(each.lane.name, each.max_messages, each.prefetch) for each in found]
+
+
+def test_free_slots_are_divided_by_weight():
+    lanes = [lane("a", weight=3), lane("b", weight=1)]
+    shares = make_sharing(lanes)
+    assert planned_by_weight(lanes, shares) == [("a", 6, 0), ("b", 2, 0)]
+    lanes[0].arrivals.is_waiting = True  # it gives its share away
+
+    assert planned_by_weight(lanes[1:], shares) == [("b", 8, 0)]
+
+
+def test_a_queue_at_its_concurrency_gives_its_slots_away():
+    lanes = [lane("a", weight=3, limit=1), lane("b", weight=1)]
+    run(lanes[0], 1)
+
+    assert planned_by_weight(lanes, make_sharing(lanes)) == [("b", 8, 0)]
+
+
+def test_the_queue_whose_turn_is_next_is_asked_first():
+    lanes = [lane("a", weight=3), lane("b", weight=1)]
+    shares = make_sharing(lanes)
+    shares[lanes[0]].begin(lanes[0])
+    assert planned_by_weight(lanes, shares, free=1) == [("b", 1, 0), ("a", 1, 0)]
+    add(lanes[1], 1)  # it counts as begun
+
+    assert planned_by_weight(lanes, shares, free=2)[0] == ("a", 1, 0)
+
+
+def test_messages_are_prefetched_by_weight():
+    lanes = [lane("a", weight=3, mean=0.01), lane("b", weight=1, mean=0.01)]
+
+    assert [
+        (name, prefetch) for name, _, prefetch in planned_by_weight(lanes, make_sharing(lanes))
+    ] == [
+        ("a", 60),
+        ("b", 20),
+    ]
+
+
+def test_a_queue_is_asked_for_the_calls_that_it_is_owed_although_they_are_slow():
+    fast, slow = lane("fast", weight=2, mean=0.001), lane("slow", weight=1, mean=10.0)
+    shares = make_sharing([fast, slow])
+    add(fast, 266)  # all that it prefetches
+    for _ in range(10):
+        shares[fast].begin(fast)
+
+    assert planned_by_weight([fast, slow], shares, free=0) == [("slow", 6, 6)]
+
+
+def test_queues_of_one_priority_do_not_starve_each_other():
+    lanes = [lane("a", weight=3, asked_at=NOW), lane("b", weight=1, asked_at=NOW - 99)]
+    shares = make_sharing(lanes)
+    shares[lanes[1]].begin(lanes[1])
+
+    assert [starved for _, starved in order_lanes(lanes, NOW, shares)] == [False, False]
+
+
+def test_a_queue_of_a_strict_worker_does_not_starve():
+    lanes = [lane("high", priority=1), lane("low", asked_at=NOW - 99)]
+    shares = make_sharing(lanes, is_strict=True)
+    ordered = order_lanes(lanes, NOW, shares, is_strict=True)
+
+    assert [(each.name, starved) for each, starved in ordered] == [("high", False), ("low", False)]
+    assert order_lanes(lanes, NOW, shares)[0] == (lanes[1], True)
+
+
+def test_no_queue_is_asked_that_is_ahead_of_one_with_outcomes_to_write():
+    a, b, c = lane("a", weight=3), lane("b"), lane("c", priority=1)
+    shares = make_sharing([a, b, c])
+    shares[b].begin(b)
+
+    assert without_lanes_ahead([b, c], [a, b, c], shares) == [c]
+    a.arrivals.is_waiting = True
+    assert without_lanes_ahead([b, c], [a, b, c], shares) == [b, c]
+
+
+def test_threads_leave_a_slot_to_tasks_whose_turn_is_next():
+    plain, task = lane("plain", weight=1), lane("task", weight=3, is_async=True)
+    jobs = add(plain, 4) + add(task, 4)
+    run_queue = make_run_queue_of([plain, task], 8)
+    woken = []
+    run_queue.executors = {
+        kind: SimpleNamespace(wake=lambda number, kind=kind: woken.append((kind, number)))
+        for kind in (False, True)
+    }
+    for each in (plain, task):
+        each.ready.clear()
+    run_queue.add(jobs)
+
+    assert run_queue.start_next(False).lane is plain  # both are at the same turn
+    assert run_queue.start_next(False) is None
+    assert woken[-1] == (True, 1)
+    assert [run_queue.start_next(True).lane for _ in range(3)] == [task] * 3
 
 
 # Prefetch.

@@ -333,6 +333,37 @@ def test_priorities_count_within_a_cell(of_test, cells):
     assert begun == ["first", "high", "low"]
 
 
+def test_a_strict_worker_begins_a_higher_priority_of_all_cells_first(of_test, cells):
+    cells.create_queue("high")
+    begun = []
+    worker = of_test.make_worker(concurrency=8, strict_priority=True)
+    worker.listener("q")(lambda _: begun.append("low"))
+    worker.listener("high", priority=1)(lambda _: begun.append("high"))
+    for cell in range(CELLS):
+        of_test.send_to(cell, *"abcd")
+        of_test.send_to(cell, *"abc", queue="high")
+    with worker:
+        wait_until(lambda: len(begun) == 7 * CELLS)
+
+    # A thread may record its call after seven later ones have recorded theirs.
+    assert begun[: 3 * CELLS].count("low") <= 7
+
+
+def test_calls_of_all_cells_follow_the_weights(of_test, cells):
+    cells.create_queue("r")
+    begun = []
+    worker = of_test.make_worker(concurrency=4)
+    worker.listener("q", weight=3)(lambda _: begun.append("q"))
+    worker.listener("r", weight=1)(lambda _: begun.append("r"))
+    for cell in range(CELLS):
+        of_test.send_to(cell, *["x"] * 300)
+        of_test.send_to(cell, *["x"] * 300, queue="r")
+    with worker:
+        wait_until(lambda: len(begun) >= 2000)
+
+    assert 0.70 * 2000 <= begun[:2000].count("q") <= 0.80 * 2000
+
+
 def test_async_handlers_have_an_asyncio_client_of_the_set(of_test, cells):
     cells.create_queue("out")
     worker = of_test.make_worker()

@@ -41,7 +41,7 @@ from rsmq.worker.receive.queue_refresh import QueueRefresh
 from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
-from rsmq.worker.run.run_queue import TARGET_START_SECONDS, RunQueue
+from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
 from rsmq.worker.settle.settler import Settler
 from rsmq.worker.state.lane import Cell, Job, Lane
 from rsmq.worker.state.loop_state import LoopState
@@ -91,6 +91,7 @@ class WorkerLoop:
         grace: float,
         registered_at: float | None,
         scheduler: SchedulerThread,
+        is_strict: bool = False,
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -104,12 +105,13 @@ class WorkerLoop:
             facts: facts about its process, for its sign of life.
             worker: the argument of hooks.
             grace: seconds that running calls have to end when the worker stops by itself.
+            is_strict: whether a lower priority gets no call while a higher one has due messages.
             registered_at: monotonic seconds at which it was registered under a name that the user
                 chose. Then a successor of this name may take over when this worker seems dead, so
                 no call starts after its sign of life has expired. None if the name was generated.
             scheduler: fires schedules while the loop runs.
         """
-        self.run_queue = RunQueue(lanes, slots)
+        self.run_queue = make_run_queue(lanes, slots, is_strict=is_strict)
         self.finished = Flag()
         self.failure: BaseException | None = None
         self._access = access
@@ -192,7 +194,7 @@ class WorkerLoop:
         Args:
             executors: the executor of async handlers (True) and of plain ones (False).
         """
-        self._executors = executors
+        self._executors = self.run_queue.executors = executors
         try:
             self._scheduler.start()
             while not (self.is_stopping and self._can_end()):

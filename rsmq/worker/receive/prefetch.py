@@ -23,7 +23,12 @@ from rsmq.worker.operations import (
     receive_for_worker,
 )
 from rsmq.worker.places.cell_access import CellAccess
-from rsmq.worker.receive.prefetch_plan import PlannedRequest, plan_requests, reduce_requests
+from rsmq.worker.receive.prefetch_plan import (
+    PlannedRequest,
+    plan_requests,
+    reduce_requests,
+    without_lanes_ahead,
+)
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.settle.settler import Settler
@@ -185,6 +190,8 @@ class Prefetcher:
             else:
                 is_drained, has_found = each.state in ".f", bool(each.ids)
                 lane.arrivals.note_look(queue, is_drained=is_drained, has_found=has_found)
+                if self._run_queue.shares is not None and lane.is_waiting:
+                    self._run_queue.note_nothing_due(lane)
         return jobs, quarantined
 
     def _lanes_to_ask(self) -> list[Lane]:
@@ -193,11 +200,10 @@ class Prefetcher:
 
         The latter may have received messages just now, which must be handled first.
         """
-        lanes = [
-            lane
-            for lane in self._lanes
-            if not lane.is_closed and lane.allowance() != 0 and not self._settler.has_backlog(lane)
-        ]
+        open_lanes = [lane for lane in self._lanes if not lane.is_closed and lane.allowance() != 0]
+        lanes = [lane for lane in open_lanes if not self._settler.has_backlog(lane)]
+        if self._run_queue.shares is not None and len(lanes) < len(open_lanes):
+            lanes = without_lanes_ahead(lanes, open_lanes, self._run_queue.shares)
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
         )
@@ -215,7 +221,9 @@ class Prefetcher:
                 return None
             free = self._slots - self._run_queue.running_count
             ready = self._run_queue.count_ready_by_priority()
-        planned, slots = plan_requests(lanes, free, ready, now)
+        planned, slots = plan_requests(
+            lanes, free, ready, now, self._run_queue.shares, is_strict=self._run_queue.is_strict
+        )
         # The first lane that does not wait decides the cell. Lanes that wait are only asked
         # together with others.
         for each in planned:
@@ -231,6 +239,10 @@ class Prefetcher:
             if (queue := each.lane.queue_by_cell.get(number)) is not None
             and not queue.closed_reason
         ]
+        if self._run_queue.is_strict and len(self._access.open_cells) > 1:
+            # A higher priority may have more due messages in another cell.
+            priority = due.lane.listener.priority
+            requests = [each for each in requests if each[0].lane.listener.priority >= priority]
         return Plan(due.cell, requests, slots)
 
     def fill_at(self) -> float:

@@ -2,18 +2,21 @@
 How many messages to request from which queue, and in which order. Pure.
 
 Queues of a higher priority come first. Among queues of one priority the one comes first that was
-asked longest ago. If queues of a higher priority fill all slots, the others would starve: so a
-queue that was not asked for STARVATION_SECONDS comes first, for one call.
+asked longest ago, or whose turn is next by their weights. If queues of a higher priority fill all
+slots, the others would starve: so a queue that was not asked for STARVATION_SECONDS comes first,
+for one call, unless the worker is strict.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.worker.operations import ReceiveRequest
 from rsmq.worker.state.lane import CellQueue, Lane
+from rsmq.worker.state.shares import MAX_SHARED_PREFETCH, Shares
 
 #: How long a queue is not asked before it comes first.
 STARVATION_SECONDS = 10.0
@@ -62,10 +65,18 @@ def reduce_requests(
     return reduced
 
 
-def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
+def order_lanes(
+    lanes: Sequence[Lane],
+    now: float,
+    shares: Mapping[Lane, Shares[Lane]] | None = None,
+    *,
+    is_strict: bool = False,
+) -> list[tuple[Lane, bool]]:
     """Return the lanes in the order in which they are asked, and whether each is starved."""
     if len(lanes) == 1:
         return [(lanes[0], False)]
+    if shares is not None:
+        return _order_by_turn(lanes, now, shares, is_strict=is_strict)
     marked = [
         (lane, now - lane.last_request_at >= STARVATION_SECONDS and not lane.is_waiting)
         for lane in lanes
@@ -78,8 +89,104 @@ def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
     )
 
 
+def without_lanes_ahead(
+    lanes: Sequence[Lane], open_lanes: Sequence[Lane], shares: Mapping[Lane, Shares[Lane]]
+) -> list[Lane]:
+    """
+    Return those of the lanes that are not ahead of a lane that is left out for a moment.
+
+    Args:
+        lanes: the lanes that may be asked.
+        open_lanes: these, and those whose outcomes have to be written first.
+        shares: by lane, the shares of the lanes of its priority.
+    """
+    late = [each for each in open_lanes if each not in lanes and not each.is_waiting]
+    return [lane for lane in lanes if not any(_is_ahead(lane, each, shares) for each in late)]
+
+
+def _is_ahead(lane: Lane, other: Lane, shares: Mapping[Lane, Shares[Lane]]) -> bool:
+    of_lane = shares[lane]
+    return other in of_lane.weights and of_lane.turn(lane, len(lane.ready)) > of_lane.turn(
+        other, len(other.ready)
+    )
+
+
+def _order_by_turn(
+    lanes: Sequence[Lane], now: float, shares: Mapping[Lane, Shares[Lane]], *, is_strict: bool
+) -> list[tuple[Lane, bool]]:
+    """Return as ``order_lanes`` does; lanes of one priority do not starve each other."""
+    active = [lane.listener.priority for lane in lanes if not lane.is_waiting]
+    highest = max(active, default=0)
+    marked = [
+        (
+            lane,
+            not is_strict
+            and lane.listener.priority < highest
+            and now - lane.last_request_at >= STARVATION_SECONDS
+            and not lane.is_waiting,
+        )
+        for lane in lanes
+    ]
+    return sorted(
+        marked,
+        key=lambda each: (
+            not each[1],
+            -each[0].listener.priority,
+            shares[each[0]].turn(each[0], len(each[0].ready)),
+        ),
+    )
+
+
+def _share_slots(  # noqa: PLR0917 - called in one place
+    lane: Lane,
+    lanes: Sequence[Lane],
+    shares: Shares[Lane],
+    startable: int,
+    open_slots: int,
+    prefetch: int,
+) -> tuple[int, int]:
+    """
+    Return how many calls of a lane may start, and how many of its messages may wait for a slot, so
+    that the lanes of its priority get their shares.
+
+    The shares are those of calls that start, but the plan decides which ones can. So a lane that is
+    behind the waiting calls of others is asked for as many calls as it is owed, also if its own are
+    so slow that nothing would be prefetched; and one that is ahead of others is asked for less.
+    """
+    weight, waiting = shares.weights[lane], len(lane.ready)
+    active = [each for each in shares.weights if not (each.is_waiting or each.is_closed)]
+    with_room = [each for each in active if each is lane or (each in lanes and _room(each) > 0)]
+    total = sum(shares.weights[each] for each in with_room)
+    startable = min(startable, math.ceil(max(open_slots, 0) * weight / total))
+    total = sum(shares.weights[each] for each in active)
+    prefetch = math.ceil(min(prefetch, MAX_SHARED_PREFETCH) * weight / total)
+    others = [each for each in active if each is not lane]
+    turns_of_ready = [shares.turn(each) for each in others if each.ready]
+    turns = turns_of_ready + [shares.turn(each) for each in others if each in with_room]
+    if turns:
+        ahead = min(turns) + MAX_SHARED_PREFETCH / total - shares.turn(lane)
+        prefetch = min(prefetch, max(math.ceil(ahead * weight), 0) * lane.size)
+    if turns_of_ready:
+        behind = min(turns_of_ready) - shares.turn(lane, waiting)
+        if behind >= 0:
+            owed = min(int(behind * weight) + 1, max(_room(lane), 0))
+            prefetch = max(prefetch, (waiting + owed) * lane.size)
+    return startable, prefetch
+
+
+def _room(lane: Lane) -> int:
+    """Return how many more calls a lane may have, beside its running and waiting ones."""
+    return lane.limit - len(lane.calls) - len(lane.ready)
+
+
 def plan_requests(
-    lanes: Sequence[Lane], free: int, ready: Mapping[int, int], now: float
+    lanes: Sequence[Lane],
+    free: int,
+    ready: Mapping[int, int],
+    now: float,
+    shares: Mapping[Lane, Shares[Lane]] | None = None,
+    *,
+    is_strict: bool = False,
 ) -> tuple[list[PlannedRequest], int]:
     """
     Return the requests to be made.
@@ -90,6 +197,8 @@ def plan_requests(
         ready: number of calls that wait for a slot, by priority. Those of a lane's priority or a
             higher one start before the messages that are requested here.
         now: monotonic seconds.
+        shares: by lane, the shares of the lanes of its priority; None if their weights are equal.
+        is_strict: whether no lane starves, because a higher priority always goes first.
 
     Returns:
         The requests in order, which may be none, and the number of slots for their messages.
@@ -97,7 +206,7 @@ def plan_requests(
     requests: list[PlannedRequest] = []
     slots = 0
     highest = max((lane.listener.priority for lane in lanes if not lane.is_waiting), default=0)
-    for lane, starved in order_lanes(lanes, now):
+    for lane, starved in order_lanes(lanes, now, shares, is_strict=is_strict):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
         open_slots = free - sum(
             count for priority_of_ready, count in ready.items() if priority_of_ready >= priority
@@ -105,6 +214,10 @@ def plan_requests(
         startable = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
         # A prefetched message could start before a later one of a higher priority.
         prefetch = lane.prefetch_limit(now) if priority >= highest else 0
+        if shares is not None and not lane.is_waiting and priority >= highest:
+            startable, prefetch = _share_slots(
+                lane, lanes, shares[lane], startable, open_slots, prefetch
+            )
         max_messages = startable * size + prefetch
         if startable == 0:
             max_messages = prefetch - waiting * size

@@ -1,7 +1,8 @@
 """
 The run queue: received messages that wait for a slot.
 
-Lanes of a higher priority go first. Lanes of one priority take turns, within the limits of each.
+Lanes of a higher priority go first. Lanes of one priority take turns, within the limits of each: in
+a ``SharingRunQueue`` by their weights.
 A call in quarantine starts when all others have ended or run for long; no other call starts before
 it has ended.
 """
@@ -13,8 +14,10 @@ import math
 import operator
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from rsmq.worker.run.executor import Executor
 from rsmq.worker.state.jobs import SingleJob
 from rsmq.worker.state.lane import Job, Lane
 from rsmq.worker.state.message_state import (
@@ -28,6 +31,7 @@ from rsmq.worker.state.message_state import (
     change_call,
     change_message,
 )
+from rsmq.worker.state.shares import Shares
 
 _lane_of = operator.attrgetter("lane")
 
@@ -46,7 +50,14 @@ class RunQueue:
         is_exclusive: whether no call may start except quarantined_job.
         start_deadline: monotonic seconds after which no call starts, because other workers may
             consider this one dead.
+        shares: by lane, the shares of the lanes of its priority; None if their weights are equal.
+        is_strict: whether a lower priority gets no call while a higher one has due messages.
+        executors: the executor of async handlers (True) and of plain ones (False). Written by
+            ``WorkerLoop`` before the first call.
     """
+
+    shares: Mapping[Lane, Shares[Lane]] | None = None
+    is_strict = False
 
     def __init__(self, lanes: Sequence[Lane], slots: int) -> None:
         """
@@ -68,6 +79,7 @@ class RunQueue:
         #: The lanes that have waiting calls, for tasks (True) and for threads.
         self._lanes_with_ready: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
         self._turns = itertools.count(1)
+        self.executors: Mapping[bool, Executor] = {}
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Add calls that wait for a slot."""
@@ -91,6 +103,9 @@ class RunQueue:
                 removed.append(job)
                 self._remove_if_empty(job.lane)
         return removed
+
+    def note_nothing_due(self, lane: Lane) -> None:
+        """Note that a lane has nothing due; called only if there are ``shares``."""
 
     def close(self) -> None:
         """Remove all waiting calls; no call starts any more."""
@@ -120,13 +135,10 @@ class RunQueue:
         lanes = [lane for lane in with_ready if len(lane.calls) < lane.limit]
         if not lanes:
             return None
-        return self._start_first(
-            min(
-                lanes,
-                key=lambda lane: (not lane.urgent_count, -lane.listener.priority, lane.last_turn),
-            ),
-            now,
-        )
+        return self._start_first(min(lanes, key=self._order), now)
+
+    def _order(self, lane: Lane) -> tuple[Any, ...]:
+        return not lane.urgent_count, -lane.listener.priority, lane.last_turn
 
     def _start_first(self, lane: Lane, now: float) -> Job:
         job = lane.ready.popleft()
@@ -218,3 +230,85 @@ class RunQueue:
                 )
                 wanted += calls if soon >= calls else max(soon - busy, 0)
         return min(math.ceil(wanted - 0.5), max(self._slots - self.running_count, 0))
+
+
+class SharingRunQueue(RunQueue):
+    """
+    A run queue whose lanes of one priority share the calls by their weights.
+
+    Here threads and tasks leave a slot to each other if the next call is of the other kind.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], slots: int, *, is_strict: bool) -> None:
+        super().__init__(lanes, slots)
+        self.is_strict = is_strict
+        by_priority = _group_by_priority(lanes)
+        self._shares: dict[Lane, Shares[Lane]] = {}
+        for of_priority in by_priority.values():
+            shares = Shares({lane: lane.listener.weight for lane in of_priority})
+            self._shares.update(dict.fromkeys(of_priority, shares))
+        self.shares = self._shares
+
+    def note_nothing_due(self, lane: Lane) -> None:
+        """Note that a lane has nothing due; the lock must not be held."""
+        with self.lock:
+            self._shares[lane].leave(lane)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        jobs = list(jobs)
+        for lane in {job.lane for job in jobs}:
+            self._shares[lane].join(lane)
+        super().add(jobs)
+
+    def start_next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
+        kinds = self._lanes_with_ready
+        if not (kinds[False] and kinds[True]) or self.is_exclusive or self.is_full:
+            return super().start_next(is_async)
+        lanes = [
+            lane
+            for kind in (is_async, not is_async)
+            for lane in kinds[kind]
+            if len(lane.calls) < lane.limit
+        ]
+        if lanes and min(lanes, key=self._order).is_async != is_async:
+            self.executors[not is_async].wake(1)
+            return None
+        job = super().start_next(is_async)
+        if job is not None and not self.is_full:  # those that have left the slot sleep
+            for executor in self.executors.values():
+                executor.wake(0)
+        return job
+
+    def _order(self, lane: Lane) -> tuple[Any, ...]:
+        return (
+            not lane.urgent_count,
+            -lane.listener.priority,
+            self._shares[lane].turn(lane),
+            lane.last_turn,
+        )
+
+    def _start_first(self, lane: Lane, now: float) -> Job:
+        self._shares[lane].begin(lane)
+        return super()._start_first(lane, now)
+
+
+def make_run_queue(lanes: Sequence[Lane], slots: int, *, is_strict: bool = False) -> RunQueue:
+    """
+    Return an empty run queue, which shares the calls if that makes a difference.
+
+    Args:
+        lanes: the listeners.
+        slots: maximum number of concurrent calls.
+        is_strict: whether a lower priority gets no call while a higher one has due messages.
+    """
+    groups = _group_by_priority(lanes).values()
+    if is_strict or any(len({lane.listener.weight for lane in each}) > 1 for each in groups):
+        return SharingRunQueue(lanes, slots, is_strict=is_strict)
+    return RunQueue(lanes, slots)
+
+
+def _group_by_priority(lanes: Iterable[Lane]) -> dict[int, list[Lane]]:
+    groups: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        groups.setdefault(lane.listener.priority, []).append(lane)
+    return groups
