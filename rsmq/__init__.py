@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from rsmq.model import StoredMessage as StoredMessage
     from rsmq.operations.confirmation import Confirm as Confirm
     from rsmq.pyrsmq import RedisSMQ as RedisSMQ
+    from rsmq.wire.levels import level_queue as level_queue
 else:
     #: The module of each name. It is imported when the name is used first, so that ``import rsmq``
     #: takes no time.
@@ -109,6 +110,7 @@ else:
             ),
             "rsmq.operations.confirmation": ("Confirm",),
             "rsmq.pyrsmq": ("RedisSMQ",),
+            "rsmq.wire.levels": ("level_queue",),
         }.items()
         for name in names
     }

@@ -4,7 +4,7 @@ The listeners, webhooks and middleware of a worker, which its program adds befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from rsmq._sync.cells import Cells
@@ -21,6 +21,7 @@ from rsmq.worker.listener import (
     WebhookOptions,
     check_option_names,
     make_listener,
+    with_levels,
 )
 from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Middleware
@@ -249,6 +250,13 @@ class Configuration(Generic[B_co]):
                 crash or hang. The children are new interpreters that import the worker, so it must
                 be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and
                 its process is killed five seconds later.
+            levels: the numbers, from 1 to 100, of levels of this queue, such as
+                ``{"critical": 10, "high": 6}``. The function is also called with the messages of
+                the queues that ``rsmq.level_queue`` names, ``mail_critical`` for ``mail``, with all
+                options of this listener; ``concurrency`` limits them together. The number is their
+                weight beside the ``weight`` of this queue, the default level; with
+                ``strict_priority=True`` the higher number goes first. They are ordinary queues:
+                each has its own attributes, and must exist or be created.
 
         Raises:
             MissingParameter: the queue's name is empty.
@@ -263,7 +271,10 @@ class Configuration(Generic[B_co]):
         def register(function: Function) -> Function:
             handlers = Handlers(process=options.get("process", False))
             handlers.add("", function)
-            self._add_listener(make_listener(queue, handlers, codec=codec, batch=batch, **options))
+            self._add_listener(
+                make_listener(queue, handlers, codec=codec, batch=batch, **options),
+                options.get("levels"),
+            )
             return function
 
         return register
@@ -336,7 +347,8 @@ class Configuration(Generic[B_co]):
         check_option_names(self.router, options, ListenerOptions)
         handlers = Handlers(by, process=options.get("process", False))
         self._add_listener(
-            make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options)
+            make_listener(queue, handlers, codec=codec, unroutable=unroutable, **options),
+            options.get("levels"),
         )
         return Router(handlers)
 
@@ -361,18 +373,20 @@ class Configuration(Generic[B_co]):
                 "worker", value=self.name, hint="It is running: stop it before you change it."
             )
 
-    def _add_listener(self, new: Listener) -> None:
+    def _add_listener(self, new: Listener, levels: Mapping[str, int] | None = None) -> None:
         self._refuse_while_running()
-        for name in (new.queue, *new.target_queues):
+        added = with_levels(new, levels)
+        for name in (*(each.queue for each in added), *new.target_queues):
             self._first_client.namespace.queue(name)
-        if new.queue in self._listeners:
-            raise InvalidFormat(
-                "queue",
-                value=new.queue,
-                hint="This queue already has a listener. router() calls several functions, by the "
-                "type of the message.",
-            )
-        self._listeners[new.queue] = new
+        for each in added:
+            if each.queue in self._listeners:
+                raise InvalidFormat(
+                    "queue",
+                    value=each.queue,
+                    hint="This queue already has a listener. router() calls several functions, by "
+                    "the type of the message.",
+                )
+        self._listeners.update((each.queue, each) for each in added)
 
     def webhook(
         self,

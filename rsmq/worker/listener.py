@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Un
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.push.gate import Gate
+from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import (
     MAX_BATCH,
     MAX_RECEIVES,
@@ -89,6 +90,7 @@ class ListenerOptions(WebhookOptions, total=False):
     max_deferrals: int
     max_deferred_seconds: float
     process: bool
+    levels: Mapping[str, int] | None
 
 
 def check_option_names(
@@ -263,6 +265,8 @@ class Listener:
         fill_seconds: for how long a visible message may wait until its batch is full; None if
             batches do not wait.
         weight: its share of the calls, among the queues of its priority that have due messages.
+        level_of: the queue whose levels the user named, for this queue and for those of the levels;
+            None if the listener has no levels.
     """
 
     queue: str
@@ -280,6 +284,7 @@ class Listener:
     default_dead_letter_queue: str | None = None
     fill_seconds: float | None = None
     weight: int = 1
+    level_of: str | None = None
 
     @property
     def process(self) -> bool:
@@ -398,6 +403,60 @@ def make_listener(
         fill_seconds,
         check_whole_number("weight", options.get("weight", 1), 1, MAX_WEIGHT),
     )
+
+
+def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Listener]:
+    """
+    Return a listener and those of the levels of its queue, which have its handlers and settings.
+
+    Args:
+        listener: the listener, of the default level.
+        levels: the weight of each other level; None if there are no levels.
+
+    Raises:
+        InvalidFormat: the name of a level is invalid, or its queue is another queue of the
+            listener, or it is no dict.
+        InvalidValue: the number of a level is out of range.
+    """
+    if levels is None:
+        return [listener]
+    queue = listener.queue
+    if not isinstance(levels, Mapping) or not levels:
+        raise InvalidFormat(
+            "levels", value=show(levels), hint="Pass a dict, such as {'critical': 10, 'high': 6}."
+        )
+    expanded = [replace(listener, level_of=queue)]
+    for level, number in levels.items():
+        name = level_queue(queue, level)
+        if name in listener.target_queues:
+            raise InvalidFormat(
+                "levels",
+                value=level,
+                hint=f"Its queue {name!r} is the one for messages that fail: name one of them "
+                "differently.",
+            )
+        weight = check_whole_number(f"level {level}", number, 1, MAX_WEIGHT)
+        expanded.append(replace(listener, queue=name, weight=weight, level_of=queue))
+    return expanded
+
+
+def rank_levels(listeners: Iterable[Listener]) -> list[Listener]:
+    """
+    Return listeners whose levels are strictly ordered by their numbers, by their priorities.
+
+    Within a priority, queues without levels have the number 1.
+    """
+    listeners = list(listeners)
+    places = [(each.priority, 1 if each.level_of is None else each.weight) for each in listeners]
+    ranks = {place: rank for rank, place in enumerate(sorted(set(places)))}
+    return [
+        replace(
+            each,
+            priority=ranks[place],
+            weight=each.weight if each.level_of is None else 1,
+        )
+        for each, place in zip(listeners, places, strict=True)
+    ]
 
 
 def _check_batch(batch: int | tuple[int, float] | None) -> tuple[int | None, float | None]:

@@ -46,6 +46,7 @@ from rsmq.worker.delivery import delivery_class_of
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
+    rank_levels,
 )
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
@@ -353,7 +354,7 @@ class Worker(Configuration[B_co]):
     ) -> None:
         """Register the worker under its name, and start the runtime."""
         access = CellAccess(self.rsmq, str(self.name), secrets.token_hex(8))
-        client = access.starting_client
+        client, listeners = access.starting_client, self._listeners.values()
         lanes = [
             open_lane(
                 each,
@@ -362,7 +363,7 @@ class Worker(Configuration[B_co]):
                 is_strict=self.strict,
                 is_burst=self._burst is not None,
             )
-            for each in self._listeners.values()
+            for each in (rank_levels(listeners) if self.strict_priority else listeners)
         ]
         process_facts = describe_process()
         self._access = access

@@ -1,4 +1,4 @@
-"""Weights and strict priority of the queues of a worker."""
+"""Weights, strict priority and levels of the queues of a worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from rsmq import InvalidFormat, InvalidValue
+from rsmq import InvalidFormat, InvalidValue, MissingParameter, level_queue
+from rsmq.worker import event_payload
 from rsmq.worker.receive import prefetch_plan
-from tests.workers.polling import loop_of, wait_until
+from tests.workers.polling import loop_of, state_of, wait_until
 
 
 def add_handler(worker, queue, record, *, is_async, seconds=0.0, **options):
@@ -156,3 +157,184 @@ def test_a_weight_out_of_range_is_refused(env, weight):
 def test_a_weight_that_is_no_whole_number_is_refused(env, weight):
     with pytest.raises((InvalidFormat, InvalidValue), match="weight"):
         env.create_worker().listener("q", weight=weight)(print)
+
+
+# Levels.
+
+
+def add_levels(worker, record, *, is_async=False, **options):
+    """Add a listener with three levels that records the queue and the body of each call."""
+    options = {"levels": {"critical": 10, "high": 6}, "retry_forever": True, **options}
+    if is_async:
+
+        @worker.listener("mail", **options)
+        async def handle_async(body, message):
+            record((message.queue, body))
+    else:
+
+        @worker.listener("mail", **options)
+        def handle(body, message):
+            record((message.queue, body))
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_levels_are_queues_that_one_handler_listens_to(env, rsmq, is_async):
+    got = []
+    worker = env.create_worker()
+    add_levels(worker, got.append, is_async=is_async, create=True)
+    assert worker.queues == ["mail", "mail_critical", "mail_high"]
+    with worker:
+        assert env.raw.smembers(f"{env.ns}:QUEUES") == {b"mail", b"mail_critical", b"mail_high"}
+        for queue in ("mail", level_queue("mail", "critical"), level_queue("mail", "high")):
+            rsmq.send_message(queue, f"to {queue}")
+        wait_until(lambda: len(got) == 3)
+        wait_until(lambda: all(env.is_empty(queue) for queue in worker.queues))
+
+    assert sorted(got) == [(queue, f"to {queue}") for queue in worker.queues]
+    assert env.raw.hget(f"{env.ns}:mail_critical:Q", "totalrecv") == b"1"
+
+
+def test_levels_share_the_calls_by_their_numbers(env, rsmq):
+    begun = []
+    worker = env.create_worker(concurrency=4)
+    add_levels(worker, lambda call: begun.append(call[0]), create=True, weight=4)
+    for queue, number in (("mail", 800), ("mail_critical", 1700), ("mail_high", 1100)):
+        rsmq.create_queue(queue)
+        send_many(rsmq, queue, number)
+    worker.start()
+    wait_until(lambda: len(begun) >= 3000)
+    worker.stop()
+
+    shares = {queue: begun[:3000].count(queue) for queue in worker.queues}
+    for queue, number in (("mail", 600), ("mail_critical", 1500), ("mail_high", 900)):
+        assert abs(shares[queue] - number) <= 150, shares
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_levels_of_a_strict_worker_go_by_their_numbers(env, rsmq, is_async):
+    begun = []
+    worker = env.create_worker(concurrency=1, strict_priority=True)
+    add_levels(worker, lambda call: begun.append(call[0]), is_async=is_async, create=True)
+    for queue in worker.queues:
+        rsmq.create_queue(queue)
+        send_many(rsmq, queue, 50)
+    worker.run(until_empty=True)
+
+    assert begun == ["mail_critical"] * 50 + ["mail_high"] * 50 + ["mail"] * 50
+
+
+def test_priorities_count_before_levels_in_a_strict_worker(env, rsmq):
+    begun = []
+    worker = env.create_worker(concurrency=1, strict_priority=True)
+    add_levels(worker, lambda call: begun.append(call[0]), create=True)
+    add_handler(worker, "first", begun.append, is_async=False, priority=1, create=True)
+    add_handler(worker, "last", begun.append, is_async=False, priority=-1, weight=100, create=True)
+    for queue in worker.queues:
+        rsmq.create_queue(queue)
+        send_many(rsmq, queue, 2)
+    worker.run(until_empty=True)
+
+    assert begun[::2] == ["first", "mail_critical", "mail_high", "mail", "last"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_concurrency_limits_the_levels_together(env, rsmq, is_async):
+    running, counts, release = set(), [], threading.Event()
+    worker = env.create_worker(concurrency=8)
+    options = {"levels": {"high": 5}, "concurrency": 2, "create": True, "retry_forever": True}
+
+    def begin(message):
+        running.add(message.id)
+        counts.append(len(running))
+
+    if is_async:
+
+        @worker.listener("mail", **options)
+        async def handle_async(body, message):
+            begin(message)
+            while not release.is_set():
+                await asyncio.sleep(0.002)
+            running.discard(message.id)
+    else:
+
+        @worker.listener("mail", **options)
+        def handle(body, message):
+            begin(message)
+            release.wait(20)
+            running.discard(message.id)
+
+    with worker:
+        for queue in worker.queues:
+            send_many(rsmq, queue, 8)
+        wait_until(lambda: len(running) == 2)
+        assert state_of(worker).running == 2
+        release.set()
+        wait_until(lambda: worker.numbers.handled == 16)
+
+    assert max(counts) == 2
+
+
+def test_dead_letters_of_levels_go_back_to_their_queues(env, rsmq):
+    worker = env.create_worker()
+
+    @worker.listener(
+        "mail", levels={"critical": 10}, max_retries=0, dead_letter_queue="mail-dead", create=True
+    )
+    def handle(body):
+        raise ValueError(body)
+
+    with worker:
+        rsmq.send_message("mail_critical", "x")
+        wait_until(lambda: rsmq.peek_messages("mail-dead"))
+    assert rsmq.peek_messages("mail-dead")[0].reason.queue == "mail_critical"
+    rsmq.redrive_messages("mail-dead")
+
+    assert [each.body for each in rsmq.peek_messages("mail_critical")] == ["x"]
+
+
+def test_a_router_has_levels_too(env, rsmq):
+    got = []
+    worker = env.create_worker()
+    router = worker.router(
+        "mail", by=event_payload, levels={"critical": 10}, create=True, retry_forever=True
+    )
+    router.on("paid")(lambda payload, message: got.append((message.queue, payload)))
+    with worker:
+        rsmq.send_message("mail_critical", "paid:17")
+        wait_until(lambda: got)
+
+    assert got == [("mail_critical", "17")]
+
+
+@pytest.mark.parametrize(
+    ("levels", "item"),
+    [
+        ({}, "levels"),
+        (["critical"], "levels"),
+        ({"default": 5}, "level"),
+        ({"very_high": 5}, "level"),
+        ({"": 5}, "level"),
+        ({5: 5}, "level"),
+        ({"x" * 41: 5}, "level"),
+        ({"dead": 5}, "levels"),
+        ({"taken": 5}, "queue"),
+        ({"critical": 0}, "level critical"),
+        ({"critical": 101}, "level critical"),
+        ({"critical": "5"}, "level critical"),
+    ],
+)
+def test_levels_that_are_invalid_are_refused(env, levels, item):
+    worker = env.create_worker()
+    worker.listener("mail_taken")(print)
+    with pytest.raises((InvalidFormat, InvalidValue), match=f"(?i)invalid {item} |{item} must be"):
+        worker.listener("mail", levels=levels, dead_letter_queue="mail_dead")(print)
+
+    assert worker.queues == ["mail_taken"]
+
+
+def test_the_queue_of_a_level_has_a_name_that_node_allows():
+    assert level_queue("m" * 153, "urgent") == "m" * 153 + "_urgent"
+    with pytest.raises(InvalidFormat, match="160 characters"):
+        level_queue("m" * 154, "urgent")
+    with pytest.raises(MissingParameter):
+        level_queue("", "urgent")

@@ -169,7 +169,7 @@ class Heartbeat:
             elif lane.is_async:
                 end_seconds = _MAX_TASK_END_SECONDS
             with self._run_queue.lock:
-                calls = list(lane.calls)
+                calls = lane.own_calls()
             for job in calls:
                 if job.started_at is None or now - job.started_at <= max_runtime:
                     continue

@@ -68,8 +68,12 @@ class RunQueue:
             slots: maximum number of concurrent calls.
         """
         self.lock = threading.Lock()
+        calls_of_levels: dict[str, dict[Job, None]] = {}
         for lane in lanes:
             lane.lock = self.lock
+            level_of = lane.listener.level_of
+            if level_of is not None:
+                lane.calls = calls_of_levels.setdefault(level_of, lane.calls)
         self.running_count = 0
         self.quarantined_job: Job | None = None
         self.is_exclusive = False
@@ -193,7 +197,9 @@ class RunQueue:
 
     def running_calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
         """Return the running calls."""
-        return [job for lane in self._lanes if lane.is_async == is_async for job in lane.calls]
+        return [
+            job for lane in self._lanes if lane.is_async == is_async for job in lane.own_calls()
+        ]
 
     def count_ready_by_priority(self) -> dict[int, int]:
         """Return how many calls wait for a slot, by priority."""

@@ -203,7 +203,9 @@ class Lane:
         renew_at: a time at or before which none of its messages is to be extended. Written by
             ``CellQueue.add`` and ``plan_renewal``, read by ``Heartbeat``, all in the loop's thread.
         ready: calls that wait for a slot. Written by ``RunQueue``.
-        calls: running calls, in the order in which they started. Written by ``RunQueue``.
+        calls: running calls of its listener, in the order in which they started: lanes of the
+            levels of one listener have one record, because its concurrency limits them together.
+            Written by ``RunQueue``.
         last_turn: the turn in which one of its calls last started; all lanes share the count.
             Written and read by ``RunQueue``.
         urgent_count: how many of its next calls start before calls of a higher priority. Written
@@ -272,10 +274,20 @@ class Lane:
             self.policy,
             tuple(queue.closed_reason for queue in self.queues),
             self.count_in_flight(),
-            len(self.calls),
+            self._count_running(),
             self.is_waiting,
             self.prefetch_limit(now),
         )
+
+    def own_calls(self) -> list[Job]:
+        """Return the running calls of its queue; the lock is held."""
+        return [job for job in self.calls if job.lane is self]
+
+    def _count_running(self) -> int:
+        """Return how many calls of its queue run; the lock is not held."""
+        if self.listener.level_of is None:
+            return len(self.calls)
+        return sum(job.lane is self for job in tuple(self.calls))
 
     def plan_renewal(self) -> None:
         """Set ``renew_at`` by the queues, after those that were due have been renewed."""
