@@ -66,34 +66,42 @@ def list_push_targets(namespace: Namespace) -> Operation[tuple[int, dict[str, by
 
 
 def add_subscriber(
-    namespace: Namespace, source: str, name: str, own: str, record: bytes, *, replace: bool
+    namespace: Namespace, source: str, name: str, record: bytes, target: str, *, replace: bool
 ) -> Operation[tuple[str, bytes]]:
     """
-    Add a subscriber of a queue.
+    Add a subscriber of a queue, whose own queue is ``SOURCE-NAME``; forget the state of its target.
 
     A repeated call finds the record that the first one has stored.
 
     Args:
         source: the queue that it subscribes to.
-        own: the name of its own queue.
         record: its settings as JSON, without the time.
+        target: the field of the target.
         replace: whether the settings of a subscriber of this name are replaced.
 
     Returns:
         The outcome and the record, or the name that it names; see ``add_subscriber.lua``.
     """
-    keys, of_source = namespace.queue(own), namespace.queue(source)
+    keys, of_source = namespace.queue(f"{source}-{name}"), namespace.queue(source)
     return Operation(
         load("add_subscriber"),
-        (namespace.subscribers, of_source.hash, keys.hash, keys.zset, namespace.queues),
+        (
+            namespace.subscribers,
+            of_source.hash,
+            keys.hash,
+            keys.zset,
+            namespace.queues,
+            namespace.push_targets,
+        ),
         (
             encode_name(source),
             name.encode(),
-            encode_name(own),
+            encode_name(keys.name),
             record,
             b"1" if replace else b"",
             digits(MAX_SUBSCRIBERS),
             digits(MAX_SUBSCRIBERS_OF_QUEUE),
+            target.encode(),
         ),
         lambda reply: (reply[0].decode(), reply[1]),
         RetryClass.ALWAYS,

@@ -22,7 +22,13 @@ from rsmq.push.operations import (
     list_subscribers,
     remove_subscriber,
 )
-from rsmq.push.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target, redact_url
+from rsmq.push.targets import (
+    DEAD_LETTER_SUFFIX,
+    check_content_type,
+    parse_target,
+    redact_url,
+    target_field,
+)
 from rsmq.wire.limits import MAX_RECEIVES, check_whole_number
 
 #: Concurrent pushes of one process to a subscriber, if it is added without a number.
@@ -109,7 +115,8 @@ class Subscribers:
         Add a subscriber, and create its own queue ``QUEUE-NAME``, in one atomic step.
 
         It gets the messages that wait in the queue and have not been copied yet, and all later
-        ones. Adding it again with the same settings changes nothing.
+        ones. If an earlier subscriber of this name and URL was stopped, as by a 410, messages are
+        pushed again. Adding it again with the same settings changes nothing.
 
         Args:
             queue: the name of the queue, which must exist.
@@ -153,12 +160,12 @@ class Subscribers:
                 "max_retries", max_retries, 0, MAX_RECEIVES
             )
         record = json.dumps(settings, separators=(",", ":"), sort_keys=True).encode()
-        own = f"{queue}-{name}"
+        target = target_field(f"{queue}-{name}", url)
 
         def add(client: RSMQ[Any]) -> Subscriber:
             namespace = client.namespace
             outcome, detail = client.run(
-                add_subscriber(namespace, queue, name, own, record, replace=replace)
+                add_subscriber(namespace, queue, name, record, target, replace=replace)
             )
             _raise_refusal(outcome, detail, queue, name)
             subscriber = parse_subscriber(f"{queue}/{name}", detail)

@@ -40,7 +40,9 @@ ROW = ["{id}", "m", "", "", ""]
 #: id of the message in queue q, ``{empty}`` is an empty queue.
 UNCHANGING = {
     "add_copies": ([H, Z, COPIED], ["", 99_000, "", "", "", "", "digest", *ROW]),
-    "add_subscriber": ([SUBSCRIBERS, H, *DEAD, INDEX], ["q", "a", "dead", '{"url":""}', "", 9, 9]),
+    "add_subscriber":
+        ([SUBSCRIBERS, H, *DEAD, INDEX, "rsmq:x:push"],
+         ["q", "a", "dead", '{"url":""}', "", 9, 9, "field"]),
     "change_message_visibility": ([H, Z], [NO_ID, "", 5]),
     "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),

@@ -13,6 +13,8 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
+from rsmq.push.operations import fan_out
+from rsmq.push.subscribers import Subscribers
 
 MAY_NOT = "can't run this command"
 
@@ -76,6 +78,12 @@ CALLS = {
     "sweep_dead_letters": lambda rsmq, held, due: rsmq.sweep_dead_letters("poisoned"),
     "redrive_messages": lambda rsmq, held, due: rsmq.redrive_messages("dead", "q"),
     "move_messages": lambda rsmq, held, due: rsmq.move_messages("q", "dead", due),
+    "fan_out": lambda rsmq, held, due:
+        rsmq.run(fan_out(rsmq.namespace, "q", ["dead", "large", "paused"], b"1")),
+    "add subscriber":
+        lambda rsmq, held, due: Subscribers(rsmq).add("q", "a", "https://example.org/"),
+    "remove subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("poisoned", "x"),
+    "drop subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("q", "x", drop=True),
     "move_messages, receipts": lambda rsmq, held, due: rsmq.move_messages(held, "dead"),
 }  # fmt: skip
 
@@ -92,6 +100,8 @@ def prepare(raw, ns):
         rsmq.send_message("poisoned", "well")
         rsmq.pause_queue("paused")
         raw.hset(f"{ns}:large:Q", "totalsent", 10**15)
+        record = {"": "1", "q/x": '{"created":1,"url":""}', "poisoned/x": '{"created":1,"url":""}'}
+        raw.hset(f"{ns}:x:subscribers", mapping=record)
         rsmq.send_messages("q", ["1", "2", "3", "4"])
         held = rsmq.receive_messages("q", 2)
         raw.hincrby(f"{ns}:q:Q", f"{held[1].id}:rc", 1)  # as another receive does

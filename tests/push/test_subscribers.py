@@ -339,6 +339,21 @@ def test_each_subscriber_has_its_own_attempts_breaker_and_dead_letters(
     assert not raw.exists(f"{ns}:q-other-dead", f"{ns}:q-gone-dead")
 
 
+def test_a_subscriber_that_has_ended_its_subscription_is_pushed_to_when_it_is_added_again(
+    raw, ns, rsmq, subscribers, make_receiver, make_pusher
+):
+    receiver = make_receiver(lambda _: reply(410) if len(receiver.requests) == 1 else OK)
+    subscribers.add("q", "a", receiver.url)
+    with SubscriberPusher(rsmq, **LOCAL):
+        rsmq.send_message("q", "1")
+        wait_until(lambda: b"gone" in b"".join(raw.hvals(f"{ns}:x:push")))
+    subscribers.remove("q", "a", drop=True)
+    subscribers.add("q", "a", receiver.url)
+    make_pusher()
+    rsmq.send_message("q", "2")
+    wait_until(lambda: bodies(receiver) == [b"1", b"2"])
+
+
 def test_subscribers_are_removed_while_messages_are_pushed(
     raw, ns, rsmq, subscribers, make_receiver, make_pusher
 ):

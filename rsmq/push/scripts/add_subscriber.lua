@@ -5,6 +5,7 @@
 -- KEYS[3] hash         hash        attributes, bodies and counters of its own queue
 -- KEYS[4] zset         sorted set  the message ids of its own queue
 -- KEYS[5] queues       set         the names of all queues
+-- KEYS[6] targets      hash        the states of push targets
 -- ARGV[1] source       string      the queue that it subscribes to
 -- ARGV[2] name         string      the subscriber's name
 -- ARGV[3] own          string      the name of its own queue
@@ -12,6 +13,7 @@
 -- ARGV[5] replace      integer     '1' = replace the settings of a subscriber of this name, else ''
 -- ARGV[6] most         integer     the most subscribers of the namespace
 -- ARGV[7] most_of_one  integer     the most subscribers of one queue
+-- ARGV[8] target       string      its field in the states of push targets, which an earlier one may have left
 --
 -- returns {outcome, the stored record or a name}: 'added'; 'same' if it is stored already; 'replaced';
 --         'exists' with other settings, or is being removed; 'queue' if its own queue exists already;
@@ -25,9 +27,10 @@
 -- @include subscribers.lua
 -- @include subscriber_queue.lua
 
-local subscribers, source_hash, hash, zset, queues = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local subscribers, source_hash, hash, zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local queues, targets = KEYS[5], KEYS[6]
 local source, name, own, record = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local replace, most, most_of_one = ARGV[5], ARGV[6], ARGV[7]
+local replace, most, most_of_one, target = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 if not queue(source_hash) then
   return queue_not_found(source_hash)
@@ -66,5 +69,6 @@ end
 record = '{"created":' .. created .. ',' .. string.sub(record, 2)
 local version = next_version(subscribers, us)
 create_subscriber_queue(hash, queues, own, us)
+redis.call('HDEL', targets, target)
 redis.call('HSET', subscribers, '', version, field, record)
 return {stored and 'replaced' or 'added', record}
