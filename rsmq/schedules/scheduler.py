@@ -23,6 +23,7 @@ from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.retry import code_of
 from rsmq.transport.signals import Flag
 from rsmq.waiting.schedule import Waiter
+from rsmq.wire.names import decode_name
 
 _log = get_logger("rsmq.schedules")
 
@@ -181,13 +182,21 @@ class Scheduler:
 
     def _note_error(self, number: int, cell: _CellState, error: Exception) -> None:
         cell.failures += 1
+        where = f" of cell {number}" if len(self._cells) > 1 else ""
         seconds = exponential_seconds(cell.failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         if code_of(error) == "NOPERM" or isinstance(error, CellsMismatch):
             seconds = math.inf
         cell.retry_at = time.monotonic() + with_jitter(seconds, 0.5)
         cell.is_due = not math.isinf(seconds)
-        if cell.failures == 1:
-            where = f" of cell {number}" if len(self._cells) > 1 else ""
+        if code_of(error) == "NOPERM":  # as intended, if the user's rights end at its queues
+            namespace = self._clients[number].namespace
+            _log.info(
+                "schedules%s: this user has no right to %s and %s, so this process fires none",
+                where,
+                decode_name(namespace.schedules),
+                decode_name(namespace.due_schedules),
+            )
+        elif cell.failures == 1:
             rest = "" if cell.is_due else ". This process fires none"
             _log.warning("schedules%s: %s: %s%s", where, type(error).__name__, error, rest)
 

@@ -150,18 +150,20 @@ def test_a_user_without_the_right_only_fires_nothing(server, raw, rsmq, ns, capl
     )  # fmt: skip
     handled = []
     with (
-        caplog.at_level(logging.WARNING, "rsmq.schedules"),
+        caplog.at_level(logging.INFO, "rsmq.schedules"),
         RSMQ.from_url(f"redis://{ns}-user:secret@127.0.0.1:{server.port}/0", ns=ns) as limited,
     ):
         worker = Worker(limited)
         worker.listener("q", retry_forever=True)(handled.append)
         worker.start()
-        wait_until(lambda: "This process fires none" in caplog.text)
+        wait_until(lambda: "this process fires none" in caplog.text)
         rsmq.send_message("q", "x")
         wait_until(lambda: handled)
         worker.stop()
 
-    assert caplog.text.count("rsmq.schedules") == 1
+    (record,) = [each for each in caplog.records if each.name == "rsmq.schedules"]
+    assert record.levelname == "INFO"  # no warning for a user whose rights end at its queues
+    assert f"no right to {ns}:x:schedules and {ns}:x:due" in record.message
 
 
 def test_a_failure_is_logged_and_stored_and_tried_again(rsmq, worker, caplog):
