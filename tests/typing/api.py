@@ -64,6 +64,7 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.send_message("q", "m", delay=minute), str)
     assert_type(rsmq.publish(["q"], "m", deliver_at=datetime.now(UTC)), dict[str, str])
     assert_type(rsmq.send_message("q", "m", timeout=2.0), str)
+    assert_type(rsmq.send_message("q", "m", unique_key="k", replace=True, max_wait=minute), str)
     assert_type(rsmq.send_messages("q", ["m"], timeout=minute), list[str])
     rsmq.send_message("q", "m", timeout="2")  # type: ignore[arg-type]
     copies = Confirm(replicas=1, timeout=minute, fsync=True)
