@@ -16,7 +16,7 @@ from rsmq.migrate.sources.item import Found, Item
 from rsmq.migrate.sources.lists import Lists
 from rsmq.migrate.sources.redisrq import RedisRQ
 from rsmq.migrate.sources.rfq import RFQ
-from rsmq.migrate.sources.rqueue import Rqueue
+from rsmq.migrate.sources.rqueue import PeriodicMessage, Rqueue
 from rsmq.migrate.sources.rsmq import RsmqQueues as Queues
 from rsmq.migrate.target import Progress
 from rsmq.migrate.verification import verify
@@ -31,6 +31,7 @@ __all__ = [
     "NotPossible",
     "Note",
     "Outward",
+    "PeriodicMessage",
     "Progress",
     "Queues",
     "RedisRQ",

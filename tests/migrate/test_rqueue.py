@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rsmq import BYTES
 from rsmq.migrate import Rqueue, SourceNotFound, copy, move
 from tests.expect import refused
 from tests.migrate.rqueue_states import convert, fill_queue
@@ -93,6 +94,24 @@ def test_data_without_an_equivalent_is_reported(rqueue, local, raw, ns):
         f"its dead-letter queue {ns}-dead (a listener's dead_letter_queue)",
     ]
     assert report.left_out == 2
+
+
+def test_periodic_messages_can_be_added_as_schedules(rqueue, local, raw, ns):
+    state = fill_queue(rqueue, ns)
+    other = rqueue.enqueue_periodic(ns, convert("other"), 1500)
+    before = foreign_keys(raw, ns)
+
+    found = Rqueue(local).periodic_messages(ns)
+    expected = [(state.periodic.id, 60.0, text(state.periodic)), (other.id, 1.5, text(other))]
+    assert [(each.id, each.every, each.body) for each in found] == sorted(expected)
+    unwrapped = Rqueue(local, unwrap=True).periodic_messages(ns)
+    assert {each.body for each in unwrapped} == {b'"tick"', b'"other"'}
+    assert foreign_keys(raw, ns) == before
+    for each in found:
+        options = {"every": each.every, "queue": ns, "body": each.body, "codec": BYTES}
+        assert local.rsmq.schedules.add(each.id, **options)
+    stored = {each.name: each.definition.every for each in local.rsmq.schedules.list()}
+    assert stored == {each.id: each.every for each in found}
 
 
 def test_move_with_in_flight_leaves_nothing(rqueue, local, target, raw, ns):

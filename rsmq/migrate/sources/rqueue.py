@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rsmq.errors import InvalidFormat, SourceNotFound
@@ -30,6 +31,22 @@ _PRIORITY = re.compile(r"(.+)_(critical|high|medium|low)")
 
 # Rqueue stores this concurrency for listeners that have not set one.
 _NO_CONCURRENCY = {"min": -1, "max": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicMessage:
+    """
+    A periodic message of Rqueue, which can be added as a schedule.
+
+    Attributes:
+        id: its id in Rqueue, the same for each of its times.
+        every: seconds between two of its times.
+        body: the body of each time, as a move stores it.
+    """
+
+    id: str
+    every: float
+    body: bytes
 
 
 class Rqueue(KeyedSource):
@@ -93,6 +110,27 @@ class Rqueue(KeyedSource):
             _make_notes(queue, config),
             is_paused=config is not None and config.values.get("paused") is True,
         )
+
+    def periodic_messages(self, queue: str) -> list[PeriodicMessage]:
+        """
+        Return the periodic messages of a queue, in the order of their ids.
+
+        Nothing is changed, so call it before the queue is moved. A move takes over the next time of
+        each; the times after it need a schedule, with ``queues.schedules.add``. It reads all
+        messages of the queue, in steps.
+
+        Args:
+            queue: the name of the queue in Rqueue.
+        """
+        found = {}
+        for page in self.newest_first(queue):
+            for item in page:
+                message = _parse_message(item.element.raw)
+                period_ms = _parse_integer(message.get("period")) if message else None
+                if message and item.body is not None and period_ms:
+                    id = str(message["id"])
+                    found[id] = PeriodicMessage(id, period_ms / 1000, item.body)
+        return [found[id] for id in sorted(found)]
 
     def places(self, queue: str) -> list[Place]:
         """See ``KeyedSource``. The layout is looked up again until a key of the queue exists."""
