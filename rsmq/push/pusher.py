@@ -93,8 +93,9 @@ class FanOut:
             except ClientClosed as error:
                 self._warn("", f"the copies for subscribers end: {error}")
                 return
-            except (RedisError, RSMQError, OSError) as error:
-                self._warn("", f"the subscribers can't be read: {error}")
+            except (RedisError, RSMQError, OSError, RuntimeError) as error:
+                # A RuntimeError is that of the watcher, which the next wait starts again.
+                self._warn("", f"nothing is copied to subscribers: {error}")
                 self._stopped.wait(_RETRY_SECONDS)
 
     def _run_once(self) -> None:
@@ -358,7 +359,7 @@ class SubscriberPusher(Middleware):
                 max_retries=subscriber.max_retries,
             )
             worker.start()
-        except (RSMQError, RedisError, OSError) as error:
+        except (RSMQError, RedisError, OSError, RuntimeError) as error:  # as of threads
             if self._failures.get(subscriber) != str(error):
                 self._failures[subscriber] = str(error)
                 _log.error("nothing is pushed to %s: %s", name, error)

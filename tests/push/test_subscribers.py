@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+import redis
 from standardwebhooks import Webhook
 
 from compat.peers import Node
@@ -443,6 +444,30 @@ def test_a_subscriber_that_cannot_be_read_gets_its_messages_later(
 
     assert raw.zcard(f"{ns}:q-odd") == 1
     assert [each.name for each in subscribers.list()] == ["a"]
+
+
+def test_a_pusher_continues_after_errors(
+    raw, ns, rsmq, subscribers, receiver, make_pusher, monkeypatch, caplog
+):
+    """Those of Redis and the watcher when it copies, and those of the start of a worker."""
+    errors = [RuntimeError("the watcher"), redis.ConnectionError("away")]
+    monkeypatch.setattr(pusher, "_RETRY_SECONDS", 0.01)
+    for kind, name in ((pusher.FanOut, "copy_due"), (Worker, "start")):
+        left, call = list(errors), getattr(kind, name)
+
+        def fail_twice(*args, left=left, call=call):
+            if left:
+                raise left.pop()
+            return call(*args)
+
+        monkeypatch.setattr(kind, name, fail_twice)
+    subscribers.add("q", "a", receiver.url)
+    make_pusher()
+    rsmq.send_message("q", "m")
+    wait_until(lambda: bodies(receiver) == [b"m"])
+
+    assert "nothing is copied to subscribers: the watcher" in caplog.text
+    assert "nothing is pushed to subscriber a of q: away" in caplog.text
 
 
 def test_a_pusher_of_some_queues_leaves_the_others(
