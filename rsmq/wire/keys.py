@@ -72,6 +72,7 @@ class QueueKeys:
     retrying: bytes
     copied: bytes
     unique: bytes
+    finished: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
@@ -86,6 +87,7 @@ class QueueKeys:
             self.retrying,
             self.copied,
             self.unique,
+            self.finished,
         )
 
 
@@ -254,6 +256,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}retrying"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}unique"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
     )
 
 

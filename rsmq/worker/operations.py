@@ -8,8 +8,8 @@ same step. A successor with that name reads these records to find the messages o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
@@ -57,6 +57,8 @@ class ReceiveResult:
             count, Unix ms of the first receive (None if another client stored none), and how many
             of the earlier receives began no handler call.
         fill_ms: for state ``f``, ms until the batch is received though it is not full; else 0.
+        finished: of messages with several handlers, by their index, the names of those that have
+            finished in earlier attempts.
     """
 
     state: QueueState
@@ -65,6 +67,7 @@ class ReceiveResult:
     now_ms: int
     redelivered: dict[int, tuple[int, int | None, int]]
     fill_ms: int = 0
+    finished: Mapping[int, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,49 @@ def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
         RetryClass.ALWAYS,
         (queue.name,),
     )
+
+
+def record_finished(
+    queue: QueueKeys, records: Iterable[tuple[str, int, Iterable[str]]]
+) -> Operation[int]:
+    """
+    Record which handlers of messages have finished, or delete these records.
+
+    Args:
+        records: for each message its id, its receive count, and the names of its finished handlers;
+            without names its record is deleted.
+
+    Returns:
+        How many records were stored: their messages still have these receive counts.
+    """
+    args: list[bytes] = []
+    for id, count, names in records:
+        args += encode_name(id), digits(count), ",".join(names).encode()
+    return Operation(
+        load("record_finished"),
+        (queue.hash, queue.zset, queue.finished),
+        tuple(args),
+        int,
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def list_finished(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[list[str]]]:
+    """Return for each message the names of the handlers that have finished in earlier attempts."""
+    return Operation(
+        load("list_finished"),
+        (queue.hash, queue.finished),
+        tuple(encode_names(ids)),
+        # Nothing is recorded if the reply is empty.
+        lambda reply: [_split_names(each) for each in reply] or [[] for _ in ids],
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def _split_names(stored: bytes | None) -> list[str]:
+    return stored.decode(errors="replace").split(",") if stored else []
 
 
 def dead_letter_messages(

@@ -16,9 +16,11 @@ from rsmq.worker.operations import (
     dead_letter_messages,
     forget_dead_worker,
     keep_name,
+    list_finished,
     list_in_flight,
     list_workers,
     receive_for_worker,
+    record_finished,
     record_quarantine_run,
     register_worker,
     send_heartbeat,
@@ -230,6 +232,23 @@ def check_move(state, result, stored):
     check_transfer(state, stored)
 
 
+def prepare_finished(name):
+    prepare_message = prepare_in_flight(name, receives=2)
+
+    def prepare(client, stored):
+        state = prepare_message(client, stored)
+        assert client.run(record_finished(state.queue, [(state.id, 2, ["a"])])) == 1
+        return state
+
+    return prepare
+
+
+def check_finished(state, result, stored):
+    assert result == 1
+    assert stored.beside(state.queue.name, "finished")[state.id] == b"a,b"
+    check_others(stored, state)
+
+
 def check_redrive(state, result, stored):
     assert len(result) == 1
     assert state.id not in stored.ids(state.queue.name)
@@ -346,6 +365,18 @@ STEPS = [
         lambda state, result, stored: _equal(
             (result, stored.beside(state.queue.name, "alone")[state.id]), (2, b"3:5")
         ),
+    ),
+    Step(
+        "worker: record finished handlers",
+        prepare_in_flight("w-finished", receives=2),
+        lambda c, s: c.run(record_finished(s.queue, [(s.id, 2, ["a", "b"]), (s.id, 1, ["c"])])),
+        check_finished,
+    ),
+    Step(
+        "worker: list finished handlers",
+        prepare_finished("w-list-finished"),
+        lambda c, s: c.run(list_finished(s.queue, [s.id, "none"])),
+        lambda _state, result, _stored: _equal(result, [["a"], []]),
     ),
     Step(
         "worker: register",
