@@ -10,6 +10,7 @@ Workers: register a function as a handler, and have it called with the messages 
 """
 
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.handler_group import HandlerGroup
 from rsmq.worker.logging import DetailedLogging, JSONLines, Logging, MessageFilter
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import (
@@ -39,6 +40,7 @@ __all__ = [
     "Delivery",
     "DetailedLogging",
     "Discard",
+    "HandlerGroup",
     "HandlerProcessDied",
     "HandlerTimedOut",
     "JSONLines",

@@ -13,6 +13,7 @@ from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.schedules.definition import ScheduleDefinition, make_definition
 from rsmq.type_variables import B_co, D, E
+from rsmq.worker.handler_group import HandlerGroup
 from rsmq.worker.listener import (
     HandlerDecorator,
     Handlers,
@@ -352,6 +353,45 @@ class Configuration(Generic[B_co]):
         )
         return Router(handlers)
 
+    @overload
+    def handlers(
+        self, queue: str, *, codec: None = None, **options: Unpack[ListenerOptions]
+    ) -> HandlerGroup[B_co]: ...
+    @overload
+    def handlers(
+        self, queue: str, *, codec: Codec[E, D], **options: Unpack[ListenerOptions]
+    ) -> HandlerGroup[D]: ...
+    @overload
+    def handlers(
+        self, queue: str, *, codec: Codec[E, D] | None, **options: Unpack[ListenerOptions]
+    ) -> HandlerGroup[B_co | D]: ...
+    def handlers(
+        self, queue: str, *, codec: Codec | None = None, **options: Unpack[ListenerOptions]
+    ) -> HandlerGroup[Any]:
+        """
+        Add a listener with several handlers that are all called with each message, one after the
+        other; ``group.handler("invoice")`` decorates.
+
+        The message is deleted when all handlers have returned. If some raise, it is retried, and
+        only those that have not finished are called. Which have finished is stored in Redis while
+        others run or are to be called again; after a crash, a handler may be called once more. The
+        order is that of their registration. Consumers of other clients know nothing of it.
+
+        Args:
+            queue: see ``listener``.
+            codec: see ``listener``. Each handler receives a body that was decoded for it.
+            **options: see ``listener``. ``max_retries`` counts the attempts at the message, and
+                ``max_runtime`` is the time of all handlers of one attempt together.
+
+        Raises:
+            The errors of ``listener``.
+        """
+        self._check_queue(queue)
+        check_option_names(self.handlers, options, ListenerOptions)
+        handlers = Handlers(process=options.get("process", False), is_group=True)
+        self._add_listener(make_listener(queue, handlers, codec=codec, **options))
+        return HandlerGroup(handlers)
+
     def _check_queue(self, queue: object) -> None:
         """
         Raise an error if a queue's name is invalid, or is a function.
@@ -384,7 +424,7 @@ class Configuration(Generic[B_co]):
                     "queue",
                     value=each.queue,
                     hint="This queue already has a listener. router() calls several functions, by "
-                    "the type of the message.",
+                    "the type of the message; handlers() calls all of them.",
                 )
         self._listeners.update((each.queue, each) for each in added)
 

@@ -130,12 +130,15 @@ class Handlers:
             handler for all.
         is_async: whether they are coroutine functions; either all of them are or none.
         process: whether they run in child processes.
+        is_group: whether all of them are called with each message; then ``by_type`` has them by
+            name.
     """
 
     route: Route | None = None
     by_type: dict[str, tuple[Handler, bool]] = field(default_factory=dict)
     is_async: bool = False
     process: bool = False
+    is_group: bool = False
 
     def add(self, kind: str, handler: Handler) -> None:
         """
@@ -180,7 +183,9 @@ class Handlers:
         """
         for kind in types:
             if kind in self.by_type:
-                raise InvalidFormat("handler", value=kind, hint="This type already has a handler.")
+                what = "name" if self.is_group else "type"
+                hint = f"This {what} already has a handler."
+                raise InvalidFormat("handler", value=kind, hint=hint)
 
     def find(self, body: Any) -> tuple[Handler, bool, Any]:
         """

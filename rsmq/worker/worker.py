@@ -412,7 +412,10 @@ class Worker(Configuration[B_co]):
         if has_dead_messages:
             worker_loop.limit_prefetch()
         invoker = Invoker(
-            hooks, worker_loop.report_finished, None if children is None else children.call
+            hooks,
+            worker_loop.report_finished,
+            None if children is None else children.call,
+            worker_loop.report_progress,
         )
         arguments = worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency
         threads = (

@@ -332,7 +332,7 @@ def test_a_queue_has_one_listener(worker):
     assert refusal.error.value == "orders"
     assert refusal.error.hint == (
         "This queue already has a listener. router() calls several functions, by the type of the "
-        "message."
+        "message; handlers() calls all of them."
     )
 
 

@@ -25,7 +25,7 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.jobs import BatchJob, SingleJob
+from rsmq.worker.state.jobs import BatchJob, GroupJob, SingleJob
 from rsmq.worker.state.lane import Job, Lane, Lease
 from rsmq.worker.state.message_state import (
     BEGIN,
@@ -163,8 +163,10 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
 
 def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
     singles, queue = [], lane.queue_by_cell[call["cell"]]
+    handler = call["handler"]
+    make_job = SingleJob if handler is None else GroupJob
     for message in call["messages"]:
-        single = SingleJob(
+        single = make_job(
             queue,
             message["id"],
             message["raw"],
@@ -173,6 +175,8 @@ def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
             call["received_at"],
         )
         single.unbegun, single.expires_at = message["unbegun"], message["expires_at"]
+        if isinstance(single, GroupJob):
+            single.handler = handler
         singles.append(single)
     job = (
         singles[0] if lane.listener.batch is None else BatchJob(queue, singles, call["received_at"])

@@ -117,9 +117,12 @@ class Child:
             self.end()
             raise ChildNotStarted(answer["error"])
 
-    def call(self, job: Job) -> None:
+    def call(self, job: Job, handler: str | None = None) -> None:
         """
         Call the handler of a job, and set the errors of its messages.
+
+        Args:
+            handler: the name of the handler, if there are several. They share max_runtime.
 
         Raises:
             CallNotSent: the process has not received the call. It has ended.
@@ -129,9 +132,12 @@ class Child:
         leases = [lease for lease in job.leases if lease.failure is None and not lease.is_over]
         if not leases:
             return
-        deadline = time.monotonic() + job.lane.listener.max_runtime
+        begun_at = None if handler is None else job.started_at
+        if begun_at is None:
+            begun_at = time.monotonic()
+        deadline = begun_at + job.lane.listener.max_runtime
         try:
-            answer = self._exchange(job, leases, deadline)
+            answer = self._exchange(job, leases, deadline, handler)
         except BaseException:
             # A part of a call or of an answer may be left in the channel, and the handler may run.
             self.kill()
@@ -144,14 +150,14 @@ class Child:
         if answer["error"] is not None:
             raise restore_error(answer["error"], job.lane.name, leases[0])
 
-    def _exchange(self, job: Job, leases: list[Lease], deadline: float) -> Any:
+    def _exchange(self, job: Job, leases: list[Lease], deadline: float, handler: str | None) -> Any:
         """Send a call, and return its answer; see ``call``. After any error, kill the process."""
         max_runtime = job.lane.listener.max_runtime
         started_at = deadline - max_runtime
         try:
             self._call_number += 1
-            described = describe_call(self._call_number, job, leases, deadline)
-            self._channel.send(described, started_at + _SEND_SECONDS)
+            described = describe_call(self._call_number, job, leases, deadline, handler)
+            self._channel.send(described, time.monotonic() + _SEND_SECONDS)
         except OSError as error:
             self.kill()
             is_late = isinstance(error, TimeoutError)
@@ -273,7 +279,9 @@ class Child:
         return f"its process {describe_exit_code(self.process.returncode)}"
 
 
-def describe_call(number: int, job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
+def describe_call(
+    number: int, job: Job, leases: list[Lease], deadline: float, handler: str | None = None
+) -> dict[str, Any]:
     """Return a call as a child process reads it."""
     return {
         "number": number,
@@ -281,6 +289,7 @@ def describe_call(number: int, job: Job, leases: list[Lease], deadline: float) -
         "cell": job.cell_queue.cell.number,
         "deadline": deadline,
         "received_at": job.received_at,
+        "handler": handler,
         "messages": [
             {
                 "id": lease.id,

@@ -79,9 +79,12 @@ class ChildProcesses:
             raise
         return child
 
-    def call(self, job: Job) -> None:
+    def call(self, job: Job, handler: str | None = None) -> None:
         """
         Call the handler of a job in a child process; wait for its end.
+
+        Args:
+            handler: the name of the handler, if there are several.
 
         Raises:
             The error of the call.
@@ -90,7 +93,7 @@ class ChildProcesses:
         while True:
             child = self._take()
             try:
-                child.call(job)
+                child.call(job, handler)
             except CallNotSent as error:
                 unsent_count += 1
                 if unsent_count == _MAX_UNSENT:

@@ -43,6 +43,7 @@ from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.jobs import GroupJob
 from rsmq.worker.state.lane import Cell, Job, Lane
 from rsmq.worker.state.loop_state import LoopState
 from rsmq.worker.state.message_state import CALL_ABANDONED
@@ -135,6 +136,7 @@ class WorkerLoop:
         self._queue_refresh = QueueRefresh(access, lanes)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
+        self._progressed_jobs: deque[GroupJob] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
         self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
@@ -171,6 +173,14 @@ class WorkerLoop:
         """Report that a call has ended; called by the thread or task that ran it."""
         self._finished_jobs.append(job)
         if self._is_asleep and len(self._finished_jobs) >= self._jobs_before_wake_up:
+            self._wake_up.set()
+
+    def report_progress(self, job: GroupJob) -> None:
+        """
+        Report that one of several handlers of a message has ended; called as ``report_finished``.
+        """
+        self._progressed_jobs.append(job)
+        if self._is_asleep:
             self._wake_up.set()
 
     def report_idle(self) -> None:
@@ -305,6 +315,10 @@ class WorkerLoop:
 
     def _collect_finished_jobs(self) -> None:
         finished, settler = self._finished_jobs, self._settler
+        while self._progressed_jobs:
+            progressed = self._progressed_jobs.popleft()
+            if progressed.ended_at is None:  # else its outcome is decided now
+                settler.note_progress(progressed)
         while finished:
             job = finished.popleft()
             self._finished_count += 1

@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ReplyLost
 from rsmq.guarded_log import get_logger
@@ -19,6 +19,7 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import (
     MAX_BODY_BYTES,
     ReceiveResult,
+    list_finished,
     list_in_flight,
     receive_for_worker,
 )
@@ -32,7 +33,7 @@ from rsmq.worker.receive.prefetch_plan import (
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.settle.settler import Settler
-from rsmq.worker.state.jobs import BatchJob, SingleJob
+from rsmq.worker.state.jobs import BatchJob, GroupJob, SingleJob
 from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane
 
 _log = get_logger("rsmq.worker")
@@ -86,6 +87,7 @@ class Prefetcher:
         self._run_queue = run_queue
         self._settler = settler
         self._hooks = hooks
+        self._has_groups = any(lane.listener.handlers.is_group for lane in lanes)
 
     def receive(self, now: float) -> tuple[list[Job], list[Job]]:
         """
@@ -116,6 +118,8 @@ class Prefetcher:
         cell.is_used = True
         try:
             results = cell.client.run(operation)
+            if self._has_groups:
+                results = self._add_finished(plan.requests, results)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
                 cell.has_unknown_messages = True
@@ -126,6 +130,17 @@ class Prefetcher:
         if losses.is_limiting() and any(each.ids for each in results):
             losses.note_received()
         return self._process_results(plan.requests[: len(requests)], results, sent_at)
+
+    def _add_finished(
+        self, requests: Sequence[tuple[PlannedRequest, CellQueue]], results: list[ReceiveResult]
+    ) -> list[ReceiveResult]:
+        """Add to results which of several handlers of a message have finished earlier."""
+        return [
+            _read_finished(queue, result)
+            if result.redelivered and queue.lane.listener.handlers.is_group
+            else result
+            for (_, queue), result in zip(requests, results, strict=False)
+        ]
 
     def _receive_one_by_one(self, plan: Plan, error: BaseException) -> tuple[list[Job], list[Job]]:
         """
@@ -139,7 +154,7 @@ class Prefetcher:
                 operation = receive_for_worker(cell.identity, [each.to_request(queue)], slots)
                 sent_at = time.monotonic()
                 try:
-                    (result,) = cell.client.run(operation)
+                    (result,) = self._add_finished([(each, queue)], cell.client.run(operation))
                 except (RedisError, OSError) as own_error:
                     if not is_limited_to_keys(own_error):
                         cell.has_unknown_messages = True
@@ -303,14 +318,17 @@ class Prefetcher:
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         queue.cell.server_ahead = now / 1000 - sent_at
+        make_job = GroupJob if lane.listener.handlers.is_group else SingleJob
         singles = [
-            SingleJob(queue, id, raw, 1, now, sent_at)
+            make_job(queue, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
         ]
         for place, (count, first, unbegun) in result.redelivered.items():
             single = singles[place]
             single.count, single.first_received_ms, single.unbegun = count, first, unbegun
             single.is_quarantined = lane.policy.is_suspected_poison(single.attempt)
+        for place, names in result.finished.items():
+            singles[place].progress.recall(names)  # type: ignore[attr-defined]
         return singles
 
     def release_unknown_messages(self) -> None:
@@ -353,6 +371,25 @@ class Prefetcher:
         self._settler.numbers.released += release_receipts(
             cell, hidden, are_begun=False, hidden_ms=_UNDELIVERABLE_HIDDEN_MS
         )
+
+
+def _read_finished(queue: CellQueue, result: ReceiveResult) -> ReceiveResult:
+    """Add to a result which of several handlers have finished in earlier attempts."""
+    places = list(result.redelivered)
+    try:
+        names = queue.cell.client.run(
+            list_finished(queue.keys, [result.ids[place] for place in places])
+        )
+    except ResponseError as error:
+        if not is_limited_to_keys(error):
+            raise
+        _log.error(
+            "%s: it can't be read which handlers have finished, so all are called: %s",
+            queue.keys.name,
+            error,
+        )
+        return result
+    return replace(result, finished=dict(zip(places, names, strict=True)))
 
 
 def _make_batches(

@@ -5,10 +5,10 @@ One call of a handler, in a thread or a task.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
@@ -16,15 +16,20 @@ from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Defer, HandlerTimedOut
+from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
+from rsmq.worker.run.unrun_result import reject_unrun_result
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
-from rsmq.worker.state.jobs import SingleJob
+from rsmq.worker.state.jobs import GroupJob, SingleJob
 from rsmq.worker.state.lane import Job, Lease
 from rsmq.worker.state.message_state import RUNNING
 
 #: A message whose task the program has cancelled is deferred if fewer of its receives were no
 #: attempts. More cancellations may be the work of its handler, and count.
 _MAX_CANCELLATIONS = 2
+#: Advice for a handler whose result has not run.
+_DECLARE_ASYNC = "declare it with async def, also where it is decorated"
+_AWAIT = "await it in the handler"
 
 #: The call that this thread or task runs; for the log records of handlers.
 current_job: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
@@ -47,7 +52,8 @@ class Invoker:
         self,
         hooks: Hooks,
         report_finished: Callable[[Job], object],
-        call_in_child: Callable[[Job], object] | None = None,
+        call_in_child: Callable[..., object] | None = None,
+        report_progress: ReportProgress = lambda _job: None,
     ) -> None:
         """
         Make one.
@@ -55,14 +61,17 @@ class Invoker:
         Args:
             hooks: the worker's middleware.
             report_finished: called with each call that ended.
-            call_in_child: makes the calls of listeners with ``process=True``; None in a child
-                process, which makes all calls itself.
+            call_in_child: makes the calls of listeners with ``process=True``, of one of several
+                handlers by its name; None in a child process, which makes all calls itself.
+            report_progress: called when one of several handlers of a message has ended and others
+                follow.
         """
         self._call_in_child = call_in_child
         self._before = hooks["before_handle"]
         self._hooks = hooks
         self._has_handler_hooks = bool(self._before or hooks["after_handle"])
         self._report_finished = report_finished
+        self._report_progress = report_progress
         self._own_process = OwnProcess()
 
     def call(self, job: Job) -> None:
@@ -75,9 +84,7 @@ class Invoker:
                 handler, args = call
                 result = handler(*args)
                 if result is not None:
-                    _reject_unrun_result(
-                        result, "declare it with async def, also where it is decorated"
-                    )
+                    reject_unrun_result(result, _DECLARE_ASYNC)
         except BaseException as error:  # noqa: BLE001 - the settler decides the outcome
             job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
@@ -92,7 +99,7 @@ class Invoker:
                 handler, args = call
                 result = await handler(*args)
                 if result is not None:
-                    _reject_unrun_result(result, "await it in the handler")
+                    reject_unrun_result(result, _AWAIT)
             if job.is_timed_out:  # the handler has caught its cancellation
                 job.failure = read_error(_make_timeout(job, None), job.lane.policy)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -124,7 +131,10 @@ class Invoker:
             raise
         except BaseException as error:
             raise BodyNotDecodable(lane.name, lease.shown_id, lease.raw) from error
-        handler, takes_message, body = lane.listener.handlers.find(body)
+        handlers = lane.listener.handlers
+        if handlers.is_group:
+            return self._prepare_group(job, body, deliveries)  # type: ignore[arg-type]
+        handler, takes_message, body = handlers.find(body)
         if not takes_message and not self._has_handler_hooks:
             return handler, (body,)
         message = lease.to_delivery(lane.name, lane.codec)
@@ -132,6 +142,32 @@ class Invoker:
             deliveries.append(message)
             self._call_before(message)
         return handler, (body, message) if takes_message else (body,)
+
+    def _prepare_group(
+        self, job: GroupJob, body: Any, deliveries: list[Delivery]
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """Return what calls the handlers of a message that have not finished."""
+        lane = job.lane
+        handlers = lane.listener.handlers
+        if self._has_handler_hooks:
+            message = job.to_delivery(lane.name, lane.codec)
+            deliveries.append(message)
+            self._call_before(message)
+        decoded = [body]
+
+        def call(name: str) -> Any:
+            # Each handler has a body of its own, which it may change.
+            body = decoded.pop() if decoded else lane.codec.decode(job.raw)
+            handler, takes_message = handlers.by_type[name]
+            if takes_message:
+                return handler(body, job.to_delivery(lane.name, lane.codec))
+            return handler(body)
+
+        if job.handler is not None:
+            return call, (job.handler,)
+        if handlers.is_async:
+            return call_async_handlers, (job, call, self._report_progress, _AWAIT)
+        return call_handlers, (job, call, self._report_progress, _DECLARE_ASYNC)
 
     def _prepare_for_child(
         self, job: Job, deliveries: list[Delivery]
@@ -148,7 +184,13 @@ class Invoker:
                 if not is_batch:
                     raise
                 lease.fail(error)
-        return (self._call_in_child, (job,)) if leases else None
+        if not leases:
+            return None
+        if isinstance(job, GroupJob):
+            assert self._call_in_child is not None  # noqa: S101 - the caller has looked
+            call = partial(self._call_in_child, job)
+            return call_handlers, (job, call, self._report_progress, "")
+        return self._call_in_child, (job,)
 
     def _call_before(self, message: Delivery) -> None:
         for before in self._before:
@@ -212,23 +254,6 @@ def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:
 def is_cancelled_by_program(task: asyncio.Task[Any] | None, job: Job) -> bool:
     """Return whether the program, or the handler, has cancelled a call's task, not the worker."""
     return task is not None and task.cancelling() > 0 and job.task is not None
-
-
-def _reject_unrun_result(result: Any, remedy: str) -> None:
-    """
-    Raise an error if a function returned a coroutine or generator instead of running it.
-
-    The result is closed.
-
-    Raises:
-        TypeError: it did.
-    """
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if hasattr(result, "close"):
-            result.close()
-        raise TypeError(
-            f"the handler returned a {type(result).__name__} and did not wait for its end: {remedy}"
-        )
 
 
 def get_failure(job: Job, lease: Lease) -> HandlerFailure | None:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from rsmq.worker.outcome import Outcome
 from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.state.jobs import GroupJob
 from rsmq.worker.state.lane import CellQueue, Lane, Lease
 
 
@@ -110,11 +111,15 @@ class CellWrites:
     Attributes:
         settlements: messages that stay in their queue, or are deleted.
         dead_letters: messages that are moved to a dead-letter queue.
+        progress: messages of which some handlers have finished.
+        settled: messages of which that was recorded, and which have left their queues.
     """
 
     def __init__(self) -> None:
         self.settlements: PendingWrites[Kind] = PendingWrites()
         self.dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
+        self.progress: dict[GroupJob, None] = {}
+        self.settled: dict[GroupJob, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.settlements or self.dead_letters)
+        return bool(self.settlements or self.dead_letters or self.progress or self.settled)

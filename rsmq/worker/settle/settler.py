@@ -24,6 +24,7 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import (
     Settlement,
     dead_letter_messages,
+    record_finished,
     settle_messages,
 )
 from rsmq.worker.outcome import (
@@ -49,7 +50,7 @@ from rsmq.worker.settle.pending import (
 )
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
-from rsmq.worker.state.jobs import SingleJob
+from rsmq.worker.state.jobs import GroupJob, SingleJob
 from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane, Lease
 from rsmq.worker.state.message_state import (
     CALL_ABANDONED,
@@ -167,6 +168,9 @@ class Settler:
     ) -> None:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
         lease.failure = failure
+        if isinstance(lease, GroupJob):
+            self.note_progress(lease)
+            outcome = _add_unfinished(lease, outcome)
         is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
         if not is_requested and failure.kind not in {"defer", "discard"}:
             self.numbers.failed += 1
@@ -202,6 +206,8 @@ class Settler:
             if not is_changed:
                 self.mark_lost(queue, lease, "its visibility timeout was over")
                 continue
+            if isinstance(lease, GroupJob):
+                self.note_progress(lease)
             is_quarantined = lease.job.is_quarantined
             if is_begun and (are_attempts or _is_attempt(queue, lease)):
                 kind = Kind(queue, "released", "release", lease.count, False)
@@ -231,6 +237,46 @@ class Settler:
             self._add(Kind(queue, "lost", action, lease.count, False), lease)
         queue.in_flight.remove((lease,))
 
+    def note_progress(self, job: GroupJob) -> None:
+        """
+        Record at the next write which handlers of a message have finished.
+
+        That is before its outcome is written, so the next attempt finds the record.
+        """
+        if len(job.progress.finished) > job.progress.recorded_count:
+            self._writes_of(job.cell_queue.cell).progress[job] = None
+
+    def _note_settled(self, jobs: Iterable[Lease]) -> None:
+        """Delete the records of the progress of messages that have left their queue."""
+        for job in jobs:
+            if isinstance(job, GroupJob) and job.progress.recorded_count:
+                self._writes_of(job.cell_queue.cell).settled[job] = None
+
+    def _write_progress(self, jobs: dict[GroupJob, None], *, are_settled: bool) -> None:
+        """Record the progress of messages, or delete the records."""
+        while jobs:
+            queue = next(iter(jobs)).cell_queue
+            of_queue = (job for job in jobs if job.cell_queue is queue)
+            step = list(itertools.islice(of_queue, MESSAGES_PER_STEP))
+            names = [() if are_settled else job.progress.finished for job in step]
+            records = [
+                (job.id, job.count, finished) for job, finished in zip(step, names, strict=True)
+            ]
+            try:
+                queue.cell.client.run(record_finished(queue.keys, records))
+            except ResponseError as error:
+                if not is_limited_to_keys(error):
+                    raise
+                _log.error(
+                    "%s: it can't be recorded which handlers have finished, so a retry calls them "
+                    "again: %s",
+                    queue.keys.name,
+                    error,
+                )
+            for job, finished in zip(step, names, strict=True):
+                del jobs[job]
+                job.progress.note_recorded(len(finished))
+
     def _add(self, kind: Kind, item: Lease | Decision) -> None:
         self._writes_of(kind.queue.cell).settlements.add(kind, item)
 
@@ -253,6 +299,8 @@ class Settler:
             self._last_handled = None
 
     def _write_step(self, cell: Cell, writes: CellWrites) -> None:
+        self._write_progress(writes.progress, are_settled=False)
+        self._write_progress(writes.settled, are_settled=True)
         if writes.dead_letters:
             self._move_dead_letters(writes)
         parts = writes.settlements.first(MESSAGES_PER_STEP)
@@ -322,6 +370,8 @@ class Settler:
             return
         if kind.action == "delete":
             self._call_hook("after_delete", lane, finished)
+            if lane.listener.handlers.is_group:
+                self._note_settled(finished)
         if kind.reason == "released":
             self.numbers.released += len(finished)
             self._hooks.call("after_release", lane.name, len(finished))
@@ -407,6 +457,7 @@ class Settler:
             queue.in_flight.remove((decision.lease,))
             if change_message(decision.lease, CONFIRM):
                 self.numbers.dead += 1
+                self._note_settled((decision.lease,))
                 self._call_dead_letter_hook("after_dead_letter", decision)
 
     def _retry_later(
@@ -511,6 +562,17 @@ def _describe(failure: HandlerFailure) -> str:
 
 def _has_records(lease: Lease) -> bool:
     return lease.job.is_quarantined or lease.unbegun > 0
+
+
+def _add_unfinished(job: GroupJob, outcome: Outcome) -> Outcome:
+    """Return the outcome of a message, with its unfinished handlers if it is given up."""
+    if not isinstance(outcome, DeadLettered | Dropped):
+        return outcome
+    finished = job.progress.finished
+    names = [name for name in job.lane.listener.handlers.by_type if name not in finished]
+    if not names:
+        return outcome
+    return replace(outcome, reason=f"{outcome.reason}; unfinished: {', '.join(names)}")
 
 
 def _leases_of(kind: Kind, items: list[Any]) -> list[Lease]:

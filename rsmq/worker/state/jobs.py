@@ -24,6 +24,7 @@ from rsmq.worker.state.message_state import (
     READY,
     change_message,
 )
+from rsmq.worker.state.progress import HandlerProgress
 
 
 class _Deliverable:
@@ -136,6 +137,23 @@ class SingleJob(_Deliverable):
     def leases(self) -> Sequence[Lease]:
         """This object, as the only message of the call."""
         return (self,)
+
+
+class GroupJob(SingleJob):
+    """
+    A message of several handlers, and the call of those that have not finished.
+
+    Attributes:
+        progress: which of them have finished.
+        handler: in a child process the name of the handler that it calls; else None.
+    """
+
+    __slots__ = ("handler", "progress")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.progress = HandlerProgress()
+        self.handler: str | None = None
 
 
 class BatchMessage(_Deliverable):

@@ -28,6 +28,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 from rsmq import JSON, RSMQ
 from rsmq.errors import WorkerExists, WorkerReplaced
@@ -104,6 +105,15 @@ class Handlers:
             raise
         self._event_log.write("end", message)
 
+    def handle_one(self, name, body, message):
+        """Do what the body says for one of several handlers; the events name the handler."""
+        self._event_log.write("begin", message, name)
+        time.sleep(body.get("for", 0))
+        if body.get("fails") == name and message.attempt == 1:
+            self._event_log.write("failed", message, name)
+            raise Failed(name)
+        self._event_log.write("end", message, name)
+
     def _start_action(self, body, message):
         action = body["do"]
         if action == "exit":
@@ -139,6 +149,10 @@ def main():
         middleware=[event_log],
     )
     handlers = Handlers(event_log, settings["name"])
+    for queue, options in settings.get("groups", {}).items():
+        group = worker.handlers(queue, codec=JSON, **options)
+        for name in "abc":
+            group.handler(name)(partial(handlers.handle_one, name))
     for queue, options in settings["listeners"].items():
         handler = handlers.handle_async if options.pop("is_async", False) else handlers.handle
         worker.listener(queue, codec=JSON, **options)(handler)

@@ -12,6 +12,7 @@ import pytest
 
 from compat.peers import Node
 from rsmq import JSON
+from rsmq.worker import Defer
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, wait_until
 
@@ -199,4 +200,45 @@ def test_delete_by_node_is_a_lost_lease_for_the_worker(
     one.stop()
     assert one.numbers.lost == 1
     assert one.numbers.handled == 0
+    assert_nothing_left(raw, ns, "q")
+
+
+def test_node_sends_to_several_handlers_and_may_delete_between_their_attempts(
+    ns, rsmq, raw, create_worker, start_node
+):
+    node = start_node()
+    node.create_queue("q")
+    calls = []
+    worker = create_worker(name="group")
+    group = worker.handlers("q", vt=VT, codec=JSON, backoff=0, retry_forever=True)
+
+    @group.handler()
+    def first(body):
+        calls.append(("first", body["n"]))
+
+    @group.handler()
+    def second(body, message):
+        calls.append(("second", body["n"]))
+        if message.attempt == 1:
+            raise ValueError("again")
+
+    @group.handler()
+    def third(body):
+        if body["n"] == 9:
+            raise Defer("for Node", after=600)
+        calls.append(("third", body["n"]))
+
+    ids = [node.send_message("q", json.dumps({"n": n})) for n in range(10)]
+    worker.start()
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 1 and worker.numbers.deferred == 1)
+    worker.stop()
+    assert raw.hget(f"{ns}:q:x:finished", ids[9]) == b"first,second"
+    assert node.change_message_visibility("q", ids[9], 0) is True
+    assert node.receive_message("q", vt=VT)["id"] == ids[9]
+    assert node.delete_message("q", ids[9]) is True
+
+    assert Counter(calls) == {("first", n): 1 for n in range(10)} | {
+        ("second", n): 2 for n in range(10)
+    } | {("third", n): 1 for n in range(9)}
+    assert set(raw.hkeys(f"{ns}:q:x:finished")) <= {b"", b":", ids[9].encode()}
     assert_nothing_left(raw, ns, "q")
