@@ -89,7 +89,6 @@ UNCHANGING = {
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),
-    "list_finished": ([H, "rsmq:q:x:finished"], [NO_ID]),
     "record_finished": ([H, Z, "rsmq:q:x:finished"], [NO_ID, 1, ""]),
     "record_quarantine_run": (["rsmq:q:x:alone"], [NO_ID, 1, 99_000]),
     "recover_messages": ([H, Z], [0, "", 9, "rsmq", NO_ID, 1]),
