@@ -75,6 +75,8 @@ class Configuration(Generic[B_co]):
         self.name: str | None = name
         self._middleware: list[Middleware] = [Logging()]
         self._listeners: dict[str, Listener] = {}
+        #: The queues of listeners that do not receive, as the user has named them.
+        self._inactive: set[str] = set()
         self._webhooks: list[Webhook] = []
         self._schedules: dict[str, ScheduleDefinition] = {}
         for each in [middleware] if isinstance(middleware, Middleware) else middleware:
@@ -88,6 +90,63 @@ class Configuration(Generic[B_co]):
     def queues(self) -> list[str]:
         """The names of the queues that have listeners."""
         return list(self._listeners)
+
+    @property
+    def active_queues(self) -> list[str]:
+        """The names of the queues whose listeners are active; see ``stop_listener``."""
+        return [
+            name
+            for name, listener in self._listeners.items()
+            if listener.declared_queue not in self._inactive
+        ]
+
+    def start_listener(self, queue: str) -> None:
+        """
+        Receive messages for a listener that was declared with ``active=False``, or was stopped.
+
+        From any thread, also in handlers, and before the worker runs. It returns at once, and does
+        nothing if the listener is active.
+
+        Args:
+            queue: the queue that the listener was declared with; its levels are included.
+
+        Raises:
+            InvalidFormat: the worker has no listener of this queue.
+        """
+        self._check_declared(queue)
+        self._inactive.discard(queue)
+        self._apply_switches()
+
+    def stop_listener(self, queue: str) -> None:
+        """
+        Receive nothing more for a listener, in this worker only.
+
+        Messages that wait for a slot are released, running calls end as usual. It returns at once,
+        from any thread, also in handlers; the worker does it in its next turn, a few milliseconds
+        later. Other workers still receive from the queue; ``pause_queue`` stops them all. A stopped
+        listener stays stopped if the worker is stopped and started again.
+
+        Args:
+            queue: the queue that the listener was declared with; its levels are included.
+
+        Raises:
+            InvalidFormat: the worker has no listener of this queue.
+        """
+        self._check_declared(queue)
+        self._inactive.add(queue)
+        self._apply_switches()
+
+    def _check_declared(self, queue: object) -> None:
+        declared = list(dict.fromkeys(each.declared_queue for each in self._listeners.values()))
+        if queue not in declared:
+            raise InvalidFormat(
+                "queue",
+                value=show(queue),
+                hint=f"This worker has listeners of {', '.join(declared) or 'no queue'}.",
+            )
+
+    def _apply_switches(self) -> None:
+        """Let the loop start and stop listeners, if the worker runs."""
 
     @property
     def _first_client(self) -> RSMQ[Any]:
@@ -251,6 +310,8 @@ class Configuration(Generic[B_co]):
                 crash or hang. The children are new interpreters that import the worker, so it must
                 be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and
                 its process is killed five seconds later.
+            active: False receives nothing before ``start_listener`` is called with this queue. The
+                queue is needed at the start all the same, and the worker is ready without it.
             levels: the numbers, from 1 to 100, of levels of this queue, such as
                 ``{"critical": 10, "high": 6}``. The function is also called with the messages of
                 the queues that ``rsmq.level_queue`` names, ``mail_critical`` for ``mail``, with all
@@ -427,6 +488,8 @@ class Configuration(Generic[B_co]):
                     "the type of the message; handlers() calls all of them.",
                 )
         self._listeners.update((each.queue, each) for each in added)
+        if not new.is_active:
+            self._inactive.add(new.queue)
 
     def webhook(
         self,
@@ -463,10 +526,10 @@ class Configuration(Generic[B_co]):
             allow: ranges of addresses that are not public and may be connected to, as in
                 ``10.0.0.0/8``.
             allow_http: whether the URL may have http instead of https.
-            **options: vt, concurrency, priority, weight, max_retries, backoff, dead_letter_queue
-                and create, see ``listener``. If neither dead_letter_queue nor the queue's own
-                policy names a dead-letter queue, the worker creates and uses the queue's name with
-                ``-dead``.
+            **options: vt, concurrency, priority, weight, max_retries, backoff, dead_letter_queue,
+                create and active, see ``listener``. If neither dead_letter_queue nor the queue's
+                own policy names a dead-letter queue, the worker creates and uses the queue's name
+                with ``-dead``.
 
         Raises:
             The errors of ``listener``.

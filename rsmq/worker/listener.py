@@ -73,6 +73,7 @@ class WebhookOptions(TypedDict, total=False):
     backoff: Backoff | Sequence[float] | float | None
     dead_letter_queue: str | None
     create: bool
+    active: bool
 
 
 class ListenerOptions(WebhookOptions, total=False):
@@ -272,6 +273,7 @@ class Listener:
         weight: its share of the calls, among the queues of its priority that have due messages.
         level_of: the queue whose levels the user named, for this queue and for those of the levels;
             None if the listener has no levels.
+        is_active: whether it receives from the start of the worker on.
     """
 
     queue: str
@@ -290,6 +292,12 @@ class Listener:
     fill_seconds: float | None = None
     weight: int = 1
     level_of: str | None = None
+    is_active: bool = True
+
+    @property
+    def declared_queue(self) -> str:
+        """The queue that the user has named: of a level the queue that has the level."""
+        return self.level_of or self.queue
 
     @property
     def process(self) -> bool:
@@ -407,7 +415,14 @@ def make_listener(
         default_dead_letter_queue,
         fill_seconds,
         check_whole_number("weight", options.get("weight", 1), 1, MAX_WEIGHT),
+        is_active=_check_active(options.get("active", True)),
     )
+
+
+def _check_active(active: object) -> bool:
+    if not isinstance(active, bool):  # the text "false" would count as true
+        raise InvalidFormat("active", value=show(active), hint="It is True or False.")
+    return active
 
 
 def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Listener]:

@@ -223,6 +223,11 @@ class Worker(Configuration[B_co]):
                 self._async_client = AsyncClient(self.rsmq)
             return self._async_client.rsmq
 
+    def _apply_switches(self) -> None:
+        worker_loop = self._worker_loop
+        if worker_loop is not None:
+            worker_loop.apply_switches()
+
     async def _close_async_clients(self) -> None:
         with self._lock:
             client, self._async_client = self._async_client, None
@@ -408,6 +413,7 @@ class Worker(Configuration[B_co]):
             registered_at=registered_at if has_fixed_name else None,
             scheduler=SchedulerThread(self.rsmq),
             is_strict=self.strict_priority,
+            inactive=self._inactive,
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()
@@ -509,8 +515,9 @@ class Worker(Configuration[B_co]):
         released; their receive counts do not change. A second signal ends the process at once.
 
         Args:
-            until_empty: True stops the worker when none of its queues has a message that is due,
-                in flight at this worker, or hidden until a retry that this worker has scheduled.
+            until_empty: True stops the worker when none of its active queues has a message that is
+                due, in flight at this worker, or hidden until a retry that this worker has
+                scheduled.
                 Messages that are delayed, or in flight elsewhere, are not waited for.
             timeout: with until_empty: seconds after which the worker stops and NotEmptyInTime is
                 raised; None waits forever.
@@ -578,7 +585,7 @@ class Worker(Configuration[B_co]):
         failure: BaseException | None = burst.error if burst.stops_at_error else None
         is_done = failure is not None
         try:
-            is_done = is_done or burst.is_done(self.rsmq, str(self.name), self.queues)
+            is_done = is_done or burst.is_done(self.rsmq, str(self.name), self.active_queues)
         except NotEmptyInTime as error:
             failure, is_done = error, True
         except (RedisError, RSMQError, OSError) as error:

@@ -35,6 +35,7 @@ OWNERS = {
     "ready": {"run/run_queue.py"},
     "calls": {"run/run_queue.py"},
     "last_turn": {"run/run_queue.py"},
+    "is_active": {"loop/worker_loop.py"},
     "urgent_count": {"run/run_queue.py"},
     "mean_seconds": set(),
     "slow_seconds": set(),

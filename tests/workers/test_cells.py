@@ -364,6 +364,23 @@ def test_calls_of_all_cells_follow_the_weights(of_test, cells):
     assert 0.70 * 2000 <= begun[:2000].count("q") <= 0.80 * 2000
 
 
+def test_a_listener_starts_and_stops_in_all_cells(of_test, cells):
+    got = []
+    worker = of_test.make_worker()
+    worker.listener("q", active=False)(got.append)
+    of_test.send_to_all()
+    with worker:
+        worker.start_listener("q")
+        wait_until(lambda: len(got) == CELLS)
+        worker.stop_listener("q")
+        of_test.send_to_all()
+        worker.start_listener("q")
+        wait_until(lambda: len(got) == 2 * CELLS)
+        of_test.send_to_all()
+        wait_until(lambda: len(got) == 3 * CELLS)
+    assert of_test.count() == 0
+
+
 def test_async_handlers_have_an_asyncio_client_of_the_set(of_test, cells):
     cells.create_queue("out")
     worker = of_test.make_worker()

@@ -96,7 +96,7 @@ class Burst(Middleware):
             rest = (
                 "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
                 or _describe_in_flight(clients, name)
-                or self._describe_retries(rsmq)
+                or self._describe_retries(rsmq, queues)
             )
         except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
             rest = f"Redis is away, {error}"
@@ -107,8 +107,10 @@ class Burst(Middleware):
             raise NotEmptyInTime(self._timeout, rest)
         return not rest
 
-    def _describe_retries(self, rsmq: RSMQ | Cells) -> str:
+    def _describe_retries(self, rsmq: RSMQ | Cells, queues: Sequence[str]) -> str:
         for (queue, id), receive_count in list(self._retries.items()):
+            if queue not in queues:  # its listener was stopped meanwhile
+                continue
             message = None
             with suppress(RSMQError, redis_errors.ResponseError):
                 message = rsmq.get_message(queue, id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -93,6 +93,7 @@ class WorkerLoop:
         registered_at: float | None,
         scheduler: SchedulerThread,
         is_strict: bool = False,
+        inactive: Collection[str] = (),
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -107,6 +108,8 @@ class WorkerLoop:
             worker: the argument of hooks.
             grace: seconds that running calls have to end when the worker stops by itself.
             is_strict: whether a lower priority gets no call while a higher one has due messages.
+            inactive: the queues of the listeners that do not receive, as they were declared. Its
+                owner changes it, and calls ``apply_switches``.
             registered_at: monotonic seconds at which it was registered under a name that the user
                 chose. Then a successor of this name may take over when this worker seems dead, so
                 no call starts after its sign of life has expired. None if the name was generated.
@@ -142,6 +145,9 @@ class WorkerLoop:
         self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
         for lane in lanes:
             lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
+            lane.is_active = lane.listener.declared_queue not in inactive
+        self._inactive = inactive
+        self._has_switches = False
         self._is_asleep = False
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
@@ -187,6 +193,34 @@ class WorkerLoop:
         """Report that a thread or task has nothing to run."""
         if self._is_asleep:
             self._wake_up.set()
+
+    def apply_switches(self) -> None:
+        """Start and stop listeners in the next turn; from any thread."""
+        self._has_switches = True
+        self._wake_up.set()
+
+    def _apply_switches(self) -> None:
+        self._has_switches = False
+        for lane in self._lanes:
+            is_active = lane.listener.declared_queue not in self._inactive
+            if lane.is_active != is_active:
+                self._switch(lane, is_active=is_active)
+
+    def _switch(self, lane: Lane, *, is_active: bool) -> None:
+        lane.is_active = is_active
+        if is_active:
+            for cell_queue in lane.queues:
+                lane.arrivals.look_at(cell_queue)
+        else:
+            lane.arrivals.stop()
+            self._heartbeat.release_waiting(list(lane.ready))
+            self._quarantine.release_of(lane)
+        _log.info(
+            "worker %s %s from queue %s",
+            self._name,
+            "receives" if is_active else "stops receiving",
+            lane.name,
+        )
 
     def stop(self, grace: float) -> None:
         """
@@ -249,6 +283,8 @@ class WorkerLoop:
         now = self._turn_at = time.monotonic()
         self._collect_finished_jobs()
         self._check_executors()
+        if self._has_switches:
+            self._apply_switches()
         self._access_redis(now)
         self._sleep()
 

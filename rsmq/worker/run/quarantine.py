@@ -27,7 +27,7 @@ from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.settle.settler import Settler
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.lane import Job
+from rsmq.worker.state.lane import Job, Lane
 from rsmq.worker.state.message_state import CALL_WAITING, READY, WITHDRAW_CALL, change_call
 
 _log = get_logger("rsmq.worker")
@@ -197,6 +197,10 @@ class Quarantine:
         self._jobs.clear()
         self._child_jobs.clear()
         self._withdraw(waiting)
+
+    def release_of(self, lane: Lane) -> None:
+        """Release the messages of the calls of a lane that have not started."""
+        self._withdraw([job for job in (*self._jobs, *self._child_jobs) if job.lane is lane])
 
     def release_unstarted(self) -> None:
         """

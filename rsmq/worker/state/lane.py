@@ -203,6 +203,7 @@ class Lane:
         renew_at: a time at or before which none of its messages is to be extended. Written by
             ``CellQueue.add`` and ``plan_renewal``, read by ``Heartbeat``, all in the loop's thread.
         ready: calls that wait for a slot. Written by ``RunQueue``.
+        is_active: whether messages are received for its listener. Written by ``WorkerLoop``.
         calls: running calls of its listener, in the order in which they started: lanes of the
             levels of one listener have one record, because its concurrency limits them together.
             Written by ``RunQueue``.
@@ -230,6 +231,7 @@ class Lane:
     queues: list[CellQueue] = field(default_factory=list)
     queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
     renew_at: float = math.inf
+    is_active: bool = True
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
     last_turn: int = 0
@@ -259,8 +261,8 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing is received from any of its queues."""
-        return all(queue.closed_reason for queue in self.queues)
+        """Return whether nothing is received from any of its queues, or its listener is stopped."""
+        return not self.is_active or all(queue.closed_reason for queue in self.queues)
 
     def state(self, now: float) -> QueueState:
         """
