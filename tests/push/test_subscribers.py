@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from pathlib import Path
 
 import pytest
 import redis
 from standardwebhooks import Webhook
 
 from compat.peers import Node
-from rsmq import Cells
+from rsmq import RSMQ, Cells
 from rsmq.errors import (
     InvalidFormat,
     InvalidValue,
@@ -24,6 +26,7 @@ from rsmq.push.pusher import SubscriberPusher
 from rsmq.push.subscribers import Subscribers
 from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Worker
+from tests.contract.conftest import ADMIN
 from tests.push.conftest import LOCAL, SECRET, wait_until
 from tests.push.receiver import OK, reply
 
@@ -551,3 +554,29 @@ def test_messages_of_node_reach_all_subscribers_or_the_node_consumer_that_was_fa
     assert received
     assert not raw.zcard(f"{ns}:q")
     assert not [field for field in raw.hkeys(f"{ns}:q:Q") if len(field) >= 32]
+
+
+def test_the_rights_of_workers_are_sufficient(server, raw, ns, rsmq, receiver, monkeypatch, caplog):
+    monkeypatch.setattr(pusher, "REFRESH_SECONDS", 0.1)
+    rsmq.create_queue("q")
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    (row,) = re.findall(r"^\| workers, .*?\| (.*) \|$", text, re.MULTILINE)
+    rules = re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))
+    raw.execute_command(
+        "ACL", "SETUSER", ns, "on", ">secret", f"~{ns}:*", "-@all", *ADMIN.split(),
+        "+client|tracking", *rules,
+    )  # fmt: skip
+    url = f"redis://{ns}:secret@127.0.0.1:{server.port}/0"
+    with RSMQ.from_url(url, ns=ns) as client:
+        subscribers = Subscribers(client)
+        subscribers.add("q", "a", receiver.url)
+        with SubscriberPusher(client, **LOCAL):
+            client.send_message("q", "m")
+            wait_until(lambda: bodies(receiver) == [b"m"])
+            client.send_message("q-a", "n")
+            subscribers.remove("q", "a")
+            wait_until(lambda: not raw.exists(f"{ns}:x:subscribers"))
+    raw.execute_command("ACL", "DELUSER", ns)
+
+    assert "NOPERM" not in caplog.text
+    assert "can't run" not in caplog.text

@@ -37,7 +37,7 @@ if not queue(source_hash) then
 end
 local us, field = server_time_us(), source .. '/' .. name
 local stored = redis.call('HGET', subscribers, field)
-local has_queue = queue(hash) or redis.call('EXISTS', hash) == 1
+local has_queue = queue(hash) or redis.call('HLEN', hash) > 0
 has_queue = redis.call('ZCARD', zset) > 0 or has_queue -- fails on a key of another type, before any change
 
 local created = digits(math.floor(us / 1000))
