@@ -169,6 +169,27 @@ _QUEUES = {
         "No client receives them until it continues.",
         "By hand: run it again, with the same --from, --ns and --url; it continues with them.",
     ),
+    "broken-schedule": Fault(
+        "error",
+        "the definition of schedule {detail}",
+        "another program, or a newer version of this library",
+        "Its messages are not sent.",
+        "By hand: add it again with rsmq schedule add, or rsmq schedule remove.",
+    ),
+    "lost-schedule": Fault(
+        "error",
+        "schedule {detail}",
+        "another program that has changed one of the two keys of schedules",
+        "Its messages are not sent.",
+        "By hand: add it again with rsmq schedule add, or rsmq schedule remove.",
+    ),
+    "failing-schedule": Fault(
+        "warning",
+        "schedule {detail}",
+        "its queue is missing, or refuses the message",
+        "Its messages are not sent while this lasts; the tick is kept.",
+        "By hand: create the queue, or correct the schedule; it is tried again by itself.",
+    ),
     "wrong-type": Fault(
         "error",
         "{detail}",

@@ -32,7 +32,9 @@ from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_n
 from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
 from rsmq.errors import QueueNotFound
 from rsmq.operations.cells import CellRecord, claim_cell
+from rsmq.operations.plain import plain_command
 from rsmq.operations.queues import list_queues
+from rsmq.schedules.operations import read_schedules
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
@@ -65,10 +67,11 @@ def examine(
     Other programs may use the queues at the same time. A fault that may be a call in progress of
     another client is reported only if a second check, a quarter of a second later, finds it again.
 
-    Cost, in round trips: one for each 1,000 keys of the database (only without ``queues``), and for
-    each queue one, one for each 100 ids, and one for each 100 fields of its hash (for fewer fields
-    if bodies are large). The cells of a set are examined one after another; each queue costs one
-    more in a cell that lacks it or has faults. Other clients wait for one step at most.
+    Cost, in round trips: one for each 1,000 keys of the database and two for schedules (only
+    without ``queues``), and for each queue one, one for each 100 ids, and one for each 100 fields
+    of its hash (for fewer fields if bodies are large). The cells of a set are examined one after
+    another; each queue costs one more in a cell that lacks it or has faults. Other clients wait for
+    one step at most.
 
     Args:
         rsmq: a client of the namespace, with or without strict_names, or of a set of cells.
@@ -243,6 +246,7 @@ class _CellExamination:
             self.names = [name for name in dict.fromkeys(queues) if self._exists(name)]
             return
         self.findings += self._find_index_faults(index)
+        self.findings += self._find_schedule_faults()
         self.names, aside = self._find_all_names(index)
         self.findings += [make_finding("aside", self._ns, detail=source) for source in aside]
         if index.kind == "set":
@@ -278,6 +282,30 @@ class _CellExamination:
     def forget_facts(self) -> None:
         """Read the facts of queues again when they are needed."""
         self._cached_facts.clear()
+
+    def _find_schedule_faults(self) -> list[Finding]:
+        """Return the faults of schedules; none if this user may not read them."""
+        try:
+            _, records = self._rsmq.run(read_schedules(self._namespace))
+            fields: list[bytes] = self._rsmq.run(plain_command("HKEYS", self._namespace.schedules))
+        except ResponseError:
+            return []
+        faults: list[tuple[str, str]] = []
+        for record in records:
+            schedule = record.to_schedule()
+            if not record.definition:
+                faults.append(("lost-schedule", f"{record.name} has a time, and no definition"))
+            elif schedule.definition is None:
+                reason = str(schedule.failure).partition(": ")[2]
+                faults.append(("broken-schedule", f"{record.name} can't be read: {reason}"))
+            elif schedule.failure is not None:
+                faults.append(("failing-schedule", f"{record.name} fails: {schedule.failure}"))
+        names = {decode_name(field) for field in fields if b":" not in field}
+        faults += [
+            ("lost-schedule", f"{name} has a definition, and no time")
+            for name in sorted(names - {record.name for record in records})
+        ]
+        return [make_finding(code, self._ns, detail=detail) for code, detail in faults]
 
     def _find_all_names(self, index: IndexFacts) -> tuple[list[str], list[str]]:
         """Return the names of all queues, and of sources whose messages are set aside."""

@@ -68,6 +68,15 @@ class ScheduleRecord:
     last: bytes
     failure: bytes
 
+    def start_ms(self, now_ms: int) -> int:
+        """
+        Return the time after which the next tick is: now, or the last tick that was fired.
+
+        The last one is later if the clock of the server was set back.
+        """
+        last = self.last.partition(b" ")[0]
+        return max(now_ms, int(last) if last.isdigit() else 0)
+
     def to_schedule(self) -> StoredSchedule:
         """Return it as the clients return it. Fields that can't be read are None."""
         definition, problem = None, None
@@ -315,7 +324,8 @@ def store_definition(
         chosen = decide_definition(stored, new, keeps_version=keeps_version)
         if chosen is None or (chosen == stored and found[0].attempt_ms is not None):
             return False
-        tick = next_tick(new.rule, find_zone(new.timezone), now_ms)
+        start_ms = found[0].start_ms(now_ms) if found else now_ms
+        tick = next_tick(new.rule, find_zone(new.timezone), start_ms)
         written = encode_definition(chosen)
         result = yield put_schedule(
             namespace,
@@ -349,7 +359,8 @@ def resume_schedule(namespace: Namespace, name: str) -> Steps[bool]:
     while True:
         now_ms, record = yield from read_schedule(namespace, name)
         definition = _decode(record)
-        tick = next_tick(definition.rule, find_zone(definition.timezone), now_ms) or 0
+        start_ms = record.start_ms(now_ms)
+        tick = next_tick(definition.rule, find_zone(definition.timezone), start_ms) or 0
         result = yield pause_schedule(
             namespace, name, record.definition, tick, delayed(definition, tick)
         )

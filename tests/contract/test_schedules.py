@@ -370,3 +370,14 @@ def test_jitter_delays_the_attempt_and_not_the_tick(env, queue):
     state, due = stored(env)
     assert state["a:tick"] == str(tick + 60_000)
     assert tick + 60_000 <= due["a"] <= tick + 90_000
+
+
+def test_after_a_clock_was_set_back_a_resumed_schedule_repeats_no_tick(env, queue):
+    schedules = env.rsmq.schedules
+    schedules.add("a", every=60, queue=queue)
+    last = make_due(env, "a") + 3_600_000
+    env.raw.hset(f"{env.ns}:x:schedules", "a:last", f"{last} {last} -")
+    schedules.pause("a")
+    schedules.resume("a")
+
+    assert stored(env)[1] == {"a": last + 60_000}
