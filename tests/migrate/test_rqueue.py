@@ -169,13 +169,12 @@ def test_a_priority_is_a_queue_of_its_own(rqueue, local, raw, ns):
 
     assert read_bodies(raw, ns, "urgent") == [text(state.urgent)]
     assert next(iter(report.notes)) == (
-        f"the priority 'critical' of {ns!r}: give a worker the queues in the order of their "
-        "priority"
+        f"the priority 'critical' of {ns!r}: pass it in the levels of its listener"
     )
     assert report.notes["its own retryCount"].examples == [state.urgent.id]
     rqueue.prioritize(ns, critical=10, low=1)
     report_notes = move(Rqueue(local), ns, local, "to").notes
-    setting = 'its setting priority: {"critical": 10, "low": 1} (the order of a worker\'s queues)'
+    setting = 'its setting priority: {"critical": 10, "low": 1} (a listener\'s levels)'
     assert setting in report_notes
 
 

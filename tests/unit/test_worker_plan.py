@@ -341,6 +341,15 @@ def test_no_queue_is_asked_that_is_ahead_of_one_with_outcomes_to_write():
     assert without_lanes_ahead([b, c], [a, b, c], shares) == [b, c]
 
 
+def test_a_strict_worker_asks_no_lower_priority_while_a_higher_has_outcomes_to_write():
+    high, low = lane("high", priority=1), lane("low")
+    shares = make_sharing([high, low], is_strict=True)
+
+    assert without_lanes_ahead([low], [high, low], shares, is_strict=True) == []
+    assert without_lanes_ahead([low], [high, low], shares) == [low]
+    assert without_lanes_ahead([high], [high, low], shares, is_strict=True) == [high]
+
+
 def test_threads_leave_a_slot_to_tasks_whose_turn_is_next():
     plain, task = lane("plain", weight=1), lane("task", weight=3, is_async=True)
     jobs = add(plain, 4) + add(task, 4)

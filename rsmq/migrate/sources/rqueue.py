@@ -219,14 +219,14 @@ def _make_notes(queue: str, config: QueueConfig | None) -> tuple[str, ...]:
     notes = []
     if priority := _PRIORITY.fullmatch(queue):
         notes.append(
-            f"the priority {priority[2]!r} of {priority[1]!r}: give a worker the queues in "
-            "the order of their priority"
+            f"the priority {priority[2]!r} of {priority[1]!r}: pass it in the levels of its "
+            "listener"
         )
     if config is not None:
         for name, hint in (
             ("numRetry", "a listener's max_retries"),
             ("concurrency", "a listener's concurrency"),
-            ("priority", "the order of a worker's queues"),
+            ("priority", "a listener's levels"),
         ):
             value = _without_java_class(config.values.get(name))
             if value and value != _NO_CONCURRENCY:

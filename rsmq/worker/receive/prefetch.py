@@ -218,7 +218,9 @@ class Prefetcher:
         open_lanes = [lane for lane in self._lanes if not lane.is_closed and lane.allowance() != 0]
         lanes = [lane for lane in open_lanes if not self._settler.has_backlog(lane)]
         if self._run_queue.shares is not None and len(lanes) < len(open_lanes):
-            lanes = without_lanes_ahead(lanes, open_lanes, self._run_queue.shares)
+            lanes = without_lanes_ahead(
+                lanes, open_lanes, self._run_queue.shares, is_strict=self._run_queue.is_strict
+            )
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
         )

@@ -90,18 +90,31 @@ def order_lanes(
 
 
 def without_lanes_ahead(
-    lanes: Sequence[Lane], open_lanes: Sequence[Lane], shares: Mapping[Lane, Shares[Lane]]
+    lanes: Sequence[Lane],
+    open_lanes: Sequence[Lane],
+    shares: Mapping[Lane, Shares[Lane]],
+    *,
+    is_strict: bool = False,
 ) -> list[Lane]:
     """
     Return those of the lanes that are not ahead of a lane that is left out for a moment.
+
+    In a strict worker all lanes of a lower priority are ahead of it.
 
     Args:
         lanes: the lanes that may be asked.
         open_lanes: these, and those whose outcomes have to be written first.
         shares: by lane, the shares of the lanes of its priority.
+        is_strict: whether a lower priority gets no call while a higher one has due messages.
     """
     late = [each for each in open_lanes if each not in lanes and not each.is_waiting]
-    return [lane for lane in lanes if not any(_is_ahead(lane, each, shares) for each in late)]
+    highest = max((each.listener.priority for each in late), default=-math.inf)
+    return [
+        lane
+        for lane in lanes
+        if not (is_strict and lane.listener.priority < highest)
+        and not any(_is_ahead(lane, each, shares) for each in late)
+    ]
 
 
 def _is_ahead(lane: Lane, other: Lane, shares: Mapping[Lane, Shares[Lane]]) -> bool:
