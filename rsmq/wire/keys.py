@@ -73,6 +73,7 @@ class QueueKeys:
     copied: bytes
     unique: bytes
     finished: bytes
+    locks: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
@@ -88,6 +89,7 @@ class QueueKeys:
             self.copied,
             self.unique,
             self.finished,
+            self.locks,
         )
 
 
@@ -157,6 +159,10 @@ class Namespace:
     def due_schedules(self) -> bytes:
         """Extension data of schedules: a sorted set of their names, by the next attempt."""
         return encode_name(f"{self.name}:x:due")
+
+    def rate(self, name: str, key: str) -> bytes:
+        """Return the key of the extension data of a rate limit, with the key that it is for."""
+        return encode_name(f"{self.name}:x:rate:{name}{f':{key}' if key else ''}")
 
     def aside(self, source: str) -> bytes:
         """
@@ -257,6 +263,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}unique"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}locks"),
     )
 
 

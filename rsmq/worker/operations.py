@@ -296,6 +296,71 @@ def list_finished(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[list[s
     )
 
 
+def take_permits(
+    keys: Sequence[bytes], limit: int, period: float, wanted: Sequence[int]
+) -> Operation[list[tuple[int, float]]]:
+    """
+    Take permits for calls from rate limits.
+
+    Args:
+        keys: the key of each limit.
+        limit: the permits of a period.
+        period: seconds.
+        wanted: the number of permits for each key.
+
+    Returns:
+        For each key the number of permits, and the seconds until the next one is free.
+    """
+    return Operation(
+        load("take_permits"),
+        tuple(keys),
+        (digits(limit), digits(round(period * 1000)), *map(digits, wanted)),
+        lambda reply: [
+            (allowed, ms / 1000) for allowed, ms in zip(reply[::2], reply[1::2], strict=True)
+        ],
+        RetryClass.ONCE,
+    )
+
+
+def lock_keys(queue: QueueKeys, messages: Iterable[tuple[str, int, str]]) -> Operation[list[bool]]:
+    """
+    Lock keys for messages in flight.
+
+    Args:
+        messages: for each message its id, its receive count and its key.
+
+    Returns:
+        For each message whether it has the lock.
+    """
+    return Operation(
+        load("lock_keys"),
+        (queue.hash, queue.zset, queue.locks),
+        _encode_keyed(messages),
+        lambda reply: [digit == ord("1") for digit in reply],
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def unlock_keys(queue: QueueKeys, messages: Iterable[tuple[str, int, str]]) -> Operation[int]:
+    """Unlock keys, if the messages still have the locks. Return how many had."""
+    return Operation(
+        load("unlock_keys"),
+        (queue.locks,),
+        _encode_keyed(messages),
+        int,
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def _encode_keyed(messages: Iterable[tuple[str, int, str]]) -> tuple[bytes, ...]:
+    args: list[bytes] = []
+    for id, count, key in messages:
+        args += encode_name(id), digits(count), key.encode(errors="surrogatepass")
+    return tuple(args)
+
+
 def _split_names(stored: bytes | None) -> list[str]:
     return stored.decode(errors="replace").split(",") if stored else []
 

@@ -73,6 +73,7 @@ UNCHANGING = {
     "lease_messages":
         (["{empty}:Q", "{empty}", LEASES, ACKED],
          ["lease", 1, 0, 9, 9, 9, "", 99_000, "rsmq", "", "", "query", "holder", "1"]),
+    "lock_keys": (["{empty}:Q", "{empty}", "rsmq:q:x:locks"], []),
     "move_from_list": ([H, Z, COPIED, "rsmq:list"], ["queue", "", "", "", "", 9, "left"]),
     "move_from_queue": ([H, Z, COPIED, *DEAD, "rsmq:x:copies"], ["queue", "", "", "", "", 9]),
     "move_from_sorted_set": ([H, Z, COPIED, "rsmq:zset"], ["queue", "", "", "", "", 9]),
@@ -108,9 +109,11 @@ UNCHANGING = {
     "restore_messages": ([H, Z], [1, "", *ROW]),
     "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
     "restore_totals": ([H], [0, 0, ""]),
+    "unlock_keys": (["rsmq:q:x:locks"], [NO_ID, 1, "key"]),
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
+    "take_permits": (["rsmq:x:rate:q"], [9, 9, 0]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
 }  # fmt: skip
 

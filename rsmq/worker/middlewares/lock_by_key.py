@@ -1,0 +1,95 @@
+"""
+A middleware that lets one call run at a time for each key, over all workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rsmq.errors import InvalidFormat, show
+from rsmq.model import get_stored_id
+from rsmq.worker.delivery import Delivery
+from rsmq.worker.middlewares.admission_at_receive import AdmissionAtReceive, KeyOf, NotAdmitted
+from rsmq.worker.operations import lock_keys, unlock_keys
+
+
+class LockByKey(AdmissionAtReceive):
+    """
+    A middleware that lets one message be handled at a time for each key of a queue.
+
+    A lock belongs to a receive of a message, and lasts as long as its visibility timeout, which the
+    worker extends while the handler runs. It ends when the message is deleted, retried, deferred,
+    moved or released, by any client. So a crash leaves no lock behind: it ends with the timeout, or
+    with the takeover by the next worker of the name.
+
+    A message whose key is locked is hidden for ``after`` seconds, which is not an attempt. It may
+    be deferred so often and for so long as ``max_deferrals`` and ``max_deferred_seconds`` of its
+    listener allow. Messages of a key may change their order.
+
+    Locks are decided when messages are received, with one call to Redis for each receive, in the
+    worker's own thread; so a message that waits for a slot has its lock already. A message that is
+    retried or deferred costs one more call. It works for all kinds of handlers. If Redis does not
+    answer, the messages are deferred. Consumers of other clients ignore the locks. In a set of
+    cells, the messages of a key must be in one cell: send them with ``key=``.
+
+    A handler whose lease is lost may still run while the next one of its key begins.
+    """
+
+    def __init__(
+        self, key: KeyOf, *, queues: Iterable[str] | None = None, after: float = 1.0
+    ) -> None:
+        """
+        Make it, for one worker; the locks of several workers are the same.
+
+        Args:
+            key: a function of the message that returns a str of at most 500 characters; None as a
+                result locks nothing. An exception fails the message. It runs in the worker's own
+                thread, so it must be quick.
+            queues: the queues whose messages are locked; None is all queues of the worker. Each
+                queue has locks of its own.
+            after: seconds after which a message whose key is locked is received again, at least
+                0.1.
+
+        Raises:
+            InvalidValue: after is out of range.
+            InvalidFormat: key is not callable.
+        """
+        if not callable(key):
+            raise InvalidFormat(
+                "key", value=show(key), hint="It is a function of the message: a Delivery."
+            )
+        super().__init__(queues, key, after)
+
+    def _admit(
+        self, queue: str, keyed: Sequence[tuple[Delivery, str]]
+    ) -> Sequence[Exception | None]:
+        client = self._client_of(keyed[0][0])
+        are_locked = client.run(
+            lock_keys(
+                client.namespace.queue(queue),
+                [(get_stored_id(each), each.receive_count, key) for each, key in keyed],
+            )
+        )
+        return [
+            None if is_locked else NotAdmitted("another message has the lock", after=self._after)
+            for is_locked in are_locked
+        ]
+
+    def _client_of(self, message: Delivery) -> Any:
+        return self._worker.rsmq.cells[getattr(message, "cell", 0)]
+
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:  # noqa: ARG002 - a hook
+        self._unlock(message, error)
+
+    def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:  # noqa: ARG002 - a hook
+        self._unlock(message, error)
+
+    def _unlock(self, message: Delivery, error: BaseException) -> None:
+        if isinstance(error, NotAdmitted) or not self._covers(message.queue):
+            return
+        key = self._key_of(message)
+        if key is not None:
+            client = self._client_of(message)
+            queue = client.namespace.queue(message.queue)
+            client.run(unlock_keys(queue, [(get_stored_id(message), message.receive_count, key)]))
