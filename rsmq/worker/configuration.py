@@ -275,6 +275,10 @@ class Configuration(Generic[B_co]):
             vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
                 again when it ends. None is the queue's own.
             concurrency: maximum number of concurrent calls of this function; None is the worker's.
+                A pair (minimum, maximum) also keeps ``minimum`` of the worker's slots for this
+                function: no other one uses them, also while its queue is empty. The calls beyond
+                the minimum need slots that no listener keeps. The worker does not start if its
+                concurrency is below the sum of the minima, plus one if a listener has none.
             priority: messages of queues with a higher number always go first. But a queue that has
                 waited for ten seconds gets one call in between, unless the worker was made with
                 ``strict_priority=True``.

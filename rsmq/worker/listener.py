@@ -66,7 +66,7 @@ class WebhookOptions(TypedDict, total=False):
     """The options that ``Worker.webhook`` has in common with ``Worker.listener``."""
 
     vt: float | None
-    concurrency: int | None
+    concurrency: int | tuple[int, int] | None
     priority: int
     weight: int
     max_retries: int | None
@@ -260,6 +260,7 @@ class Listener:
         codec: decodes bodies; None is the client's.
         batch: maximum number of messages of a call; None calls with one message.
         concurrency: maximum number of concurrent calls; None is the worker's.
+        reserved: how many of the worker's slots are kept for its calls.
         priority: messages of queues with a higher number are handled first.
         policy: the rules for messages that fail.
         max_runtime: the longest time a call may take, seconds.
@@ -293,6 +294,7 @@ class Listener:
     weight: int = 1
     level_of: str | None = None
     is_active: bool = True
+    reserved: int = 0
 
     @property
     def declared_queue(self) -> str:
@@ -349,7 +351,8 @@ def make_listener(
         InvalidFormat, InvalidValue: a setting is invalid.
     """
     vt, backoff = options.get("vt"), options.get("backoff")
-    max_retries, concurrency = options.get("max_retries"), options.get("concurrency")
+    max_retries = options.get("max_retries")
+    reserved, concurrency = _check_concurrency(options.get("concurrency"))
     dead_letter_queue, drop = options.get("dead_letter_queue"), options.get("drop", False)
     retry_forever = options.get("retry_forever", False)
     max_deferrals = options.get("max_deferrals", DEFAULT_MAX_DEFERRALS)
@@ -388,8 +391,6 @@ def make_listener(
     size, fill_seconds = _check_batch(batch)
     if size is not None and handlers.route is not None:
         raise InvalidFormat("batch", value=size, hint="A router takes messages one by one.")
-    if concurrency is not None:
-        concurrency = check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     return Listener(
         queue,
         handlers,
@@ -416,6 +417,7 @@ def make_listener(
         fill_seconds,
         check_whole_number("weight", options.get("weight", 1), 1, MAX_WEIGHT),
         is_active=_check_active(options.get("active", True)),
+        reserved=reserved,
     )
 
 
@@ -435,7 +437,7 @@ def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Li
 
     Raises:
         InvalidFormat: the name of a level is invalid, or its queue is another queue of the
-            listener, or it is no dict.
+            listener, or it is no dict, or the listener reserves slots.
         InvalidValue: the number of a level is out of range.
     """
     if levels is None:
@@ -444,6 +446,12 @@ def with_levels(listener: Listener, levels: Mapping[str, int] | None) -> list[Li
     if not isinstance(levels, Mapping) or not levels:
         raise InvalidFormat(
             "levels", value=show(levels), hint="Pass a dict, such as {'critical': 10, 'high': 6}."
+        )
+    if listener.reserved:
+        raise InvalidFormat(
+            "concurrency",
+            value=(listener.reserved, listener.concurrency),
+            hint=f"A listener with levels reserves no slots: pass the maximum for {show(queue)}.",
         )
     expanded = [replace(listener, level_of=queue)]
     for level, number in levels.items():
@@ -497,6 +505,49 @@ def _check_batch(batch: int | tuple[int, float] | None) -> tuple[int | None, flo
             )
         size, seconds = batch[0], check_duration("seconds of batch", batch[1])
     return None if size is None else check_whole_number("batch", size, 1, MAX_BATCH), seconds
+
+
+def _check_concurrency(concurrency: object) -> tuple[int, int | None]:
+    """Return how many slots are reserved, and the maximum number of calls; None is the worker's."""
+    if concurrency is None:
+        return 0, None
+    if not isinstance(concurrency, tuple):
+        return 0, check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if len(concurrency) != 2:  # noqa: PLR2004 - a pair
+        raise InvalidFormat(
+            "concurrency",
+            value=concurrency,
+            hint="It is a number of calls, or (minimum, maximum), as in (2, 5).",
+        )
+    maximum = check_whole_number("maximum of concurrency", concurrency[1], 1, MAX_CONCURRENCY)
+    return check_whole_number("minimum of concurrency", concurrency[0], 1, maximum), maximum
+
+
+def check_reservations(listeners: Iterable[Listener], concurrency: int) -> None:
+    """
+    Check that a worker has the slots that its listeners reserve, and one for the others.
+
+    Args:
+        listeners: the listeners of the worker.
+        concurrency: the worker's maximum number of concurrent calls.
+
+    Raises:
+        InvalidValue: concurrency is too small.
+    """
+    listeners = list(listeners)
+    reserving = [each for each in listeners if each.reserved]
+    needed = sum(each.reserved for each in reserving)
+    if not needed:
+        return
+    total = " + ".join(f"{each.reserved} for {show(each.queue)}" for each in reserving)
+    hint = f"Its listeners reserve {total}"
+    if len(reserving) < len(listeners):
+        needed += 1
+        hint += ", and those that reserve none need a slot"
+    if concurrency < needed:
+        raise InvalidValue(
+            "concurrency of the worker", needed, MAX_CONCURRENCY, value=concurrency, hint=f"{hint}."
+        )
 
 
 def check_vt(vt: object) -> float:

@@ -46,6 +46,7 @@ from rsmq.worker.delivery import delivery_class_of
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
+    check_reservations,
     rank_levels,
 )
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
@@ -285,6 +286,7 @@ class Worker(Configuration[B_co]):
                 'it under if __name__ == "__main__":.',
             )
         self._check()
+        check_reservations(self._listeners.values(), self.concurrency)
         if self.name is None:
             self.name = self._generated_name = _generate_name()
         self._is_starting, self._requested_grace = True, None

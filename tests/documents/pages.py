@@ -25,8 +25,8 @@ TOPICS = (
     "start", "clients", "unique", "workers", "worker-life", "priorities", "handlers", "middleware",
     "processes", "webhooks", "subscribers", "schedules",
     "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing", "types",
-    "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker", "benchmarks", "reference",
-    "faq",
+    "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker",
+    "benchmarks", "reference", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -33,6 +33,7 @@ OWNERS = {
     "lock": {"run/run_queue.py"},
     # Its calls, and what is known of their durations.
     "ready": {"run/run_queue.py"},
+    "limit_now": {"run/run_queue.py"},
     "calls": {"run/run_queue.py"},
     "last_turn": {"run/run_queue.py"},
     "is_active": {"loop/worker_loop.py"},

@@ -555,11 +555,12 @@ class WorkerLoop:
             return 0.0, 1
         pause = min(pause, self._prefetcher.fill_at() - now)
         with self.run_queue.lock:
-            ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots
+            ready = self.run_queue.count_ready()
+            can_start = bool(ready) and self.run_queue.has_startable
         if not ready:
             return pause, 1
         job_count = self._count_jobs_before_wake_up()
-        if not busy:
+        if can_start:
             self._wake_another_if_stuck(now)
             pause = min(pause, _STUCK_SECONDS)
         return min(pause, TARGET_START_SECONDS) if job_count > 1 else pause, job_count

@@ -5,6 +5,9 @@ Queues of a higher priority come first. Among queues of one priority the one com
 asked longest ago, or whose turn is next by their weights. If queues of a higher priority fill all
 slots, the others would starve: so a queue that was not asked for STARVATION_SECONDS comes first,
 for one call, unless the worker is strict.
+
+A lane that may use slots that are reserved for it comes before all others but the starved ones, for
+as many calls. So messages of the others, which can't use these slots, do not delay it.
 """
 
 from __future__ import annotations
@@ -189,7 +192,21 @@ def _share_slots(  # noqa: PLR0917 - called in one place
 
 def _room(lane: Lane) -> int:
     """Return how many more calls a lane may have, beside its running and waiting ones."""
-    return lane.limit - len(lane.calls) - len(lane.ready)
+    return lane.limit_now - len(lane.calls) - len(lane.ready)
+
+
+def _count_open_reserved(lane: Lane) -> int:
+    """Return how many more calls of a lane have a reserved slot; not positive if none has one."""
+    return lane.reserved - len(lane.calls) - len(lane.ready)
+
+
+def _put_reserving_first(ordered: list[tuple[Lane, bool]]) -> list[tuple[Lane, bool]]:
+    if not any(lane.reserved for lane, _ in ordered):
+        return ordered
+    return sorted(
+        ordered,
+        key=lambda each: not each[1] and (each[0].is_waiting or _count_open_reserved(each[0]) <= 0),
+    )
 
 
 def plan_requests(
@@ -219,15 +236,19 @@ def plan_requests(
     requests: list[PlannedRequest] = []
     slots = 0
     highest = max((lane.listener.priority for lane in lanes if not lane.is_waiting), default=0)
-    for lane, starved in order_lanes(lanes, now, shares, is_strict=is_strict):
+    ordered = order_lanes(lanes, now, shares, is_strict=is_strict)
+    for lane, starved in _put_reserving_first(ordered):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
         open_slots = free - sum(
             count for priority_of_ready, count in ready.items() if priority_of_ready >= priority
         )
-        startable = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
+        reserved = _count_open_reserved(lane)
+        open_slots = max(open_slots, reserved)
+        room = lane.limit_now - len(lane.calls) - waiting if reserved <= 0 else reserved
+        startable = max(min(room, open_slots), 0)
         # A prefetched message could start before a later one of a higher priority.
         prefetch = lane.prefetch_limit(now) if priority >= highest else 0
-        if shares is not None and not lane.is_waiting and priority >= highest:
+        if shares is not None and not lane.is_waiting and priority >= highest and reserved <= 0:
             startable, prefetch = _share_slots(
                 lane, lanes, shares[lane], startable, open_slots, prefetch
             )

@@ -3,6 +3,7 @@ The run queue: received messages that wait for a slot.
 
 Lanes of a higher priority go first. Lanes of one priority take turns, within the limits of each: in
 a ``SharingRunQueue`` by their weights.
+If a lane reserves slots, the limits of all depend on the running calls (``state/reservations.py``).
 A call in quarantine starts when all others have ended or run for long; no other call starts before
 it has ended.
 """
@@ -31,6 +32,7 @@ from rsmq.worker.state.message_state import (
     change_call,
     change_message,
 )
+from rsmq.worker.state.reservations import SlotUse, compute_limits
 from rsmq.worker.state.shares import Shares
 
 _lane_of = operator.attrgetter("lane")
@@ -84,6 +86,9 @@ class RunQueue:
         self._lanes_with_ready: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
         self._turns = itertools.count(1)
         self.executors: Mapping[bool, Executor] = {}
+        self._has_reservations = any(lane.reserved for lane in lanes)
+        if self._has_reservations:
+            self._update_limits()
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Add calls that wait for a slot."""
@@ -135,8 +140,8 @@ class RunQueue:
         with_ready = self._lanes_with_ready[is_async]
         if len(with_ready) == 1:
             (lane,) = with_ready
-            return self._start_first(lane, now) if len(lane.calls) < lane.limit else None
-        lanes = [lane for lane in with_ready if len(lane.calls) < lane.limit]
+            return self._start_first(lane, now) if len(lane.calls) < lane.limit_now else None
+        lanes = [lane for lane in with_ready if len(lane.calls) < lane.limit_now]
         if not lanes:
             return None
         return self._start_first(min(lanes, key=self._order), now)
@@ -156,6 +161,8 @@ class RunQueue:
     def _start(self, job: Job, now: float) -> Job:
         job.lane.calls[job] = None
         self.running_count += 1
+        if self._has_reservations:
+            self._update_limits()
         if not job.lane.listener.process:  # else it starts when a child process has received it
             job.started_at = now
         change_call(job, BEGIN_CALL)
@@ -171,8 +178,16 @@ class RunQueue:
         change_call(job, END_CALL)
         del job.lane.calls[job]
         self.running_count -= 1
+        if self._has_reservations:
+            self._update_limits()
         if self.quarantined_job is job:
             self.quarantined_job = None
+
+    def _update_limits(self) -> None:
+        lanes = self._lanes
+        uses = [SlotUse(len(lane.calls), lane.reserved, lane.limit) for lane in lanes]
+        for lane, limit in zip(lanes, compute_limits(self._slots, uses), strict=True):
+            lane.limit_now = limit
 
     def abandon(self, jobs: Iterable[Job]) -> list[Job]:
         """
@@ -194,6 +209,15 @@ class RunQueue:
     def is_full(self) -> bool:
         """Return whether no slot is free."""
         return self.running_count >= self._slots
+
+    @property
+    def has_startable(self) -> bool:
+        """Return whether a call waits that can start, if no call is in quarantine."""
+        return not self.is_full and any(
+            len(lane.calls) < lane.limit_now
+            for with_ready in self._lanes_with_ready.values()
+            for lane in with_ready
+        )
 
     def running_calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
         """Return the running calls."""
@@ -228,7 +252,7 @@ class RunQueue:
             return int(job.lane.is_async == is_async)
         wanted = 0.0
         for lane in self._lanes_with_ready[is_async]:
-            calls = min(len(lane.ready), lane.limit - len(lane.calls))
+            calls = min(len(lane.ready), lane.limit_now - len(lane.calls))
             if calls > 0:
                 mean = lane.mean_seconds
                 soon = (
@@ -274,7 +298,7 @@ class SharingRunQueue(RunQueue):
             lane
             for kind in (is_async, not is_async)
             for lane in kinds[kind]
-            if len(lane.calls) < lane.limit
+            if len(lane.calls) < lane.limit_now
         ]
         if lanes and min(lanes, key=self._order).is_async != is_async:
             self.executors[not is_async].wake(1)

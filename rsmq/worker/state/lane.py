@@ -188,6 +188,9 @@ class Lane:
         vt: its visibility timeout, seconds. A setting.
         codec: decodes bodies. A setting.
         limit: maximum number of concurrent calls. A setting.
+        reserved: how many slots are kept for its calls, at most ``limit``. A setting.
+        limit_now: maximum number of concurrent calls at this moment: fewer than ``limit`` while the
+            slots that others have not reserved are in use. Written by ``RunQueue``.
         policy: its listener's policy, or the queue's own policy where the listener sets neither
             a dead-letter queue nor ``drop``. A setting.
         fill_seconds: for how long a message may wait until its batch is full; None if batches do
@@ -243,9 +246,15 @@ class Lane:
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    reserved: int = field(init=False)
+    limit_now: int = field(init=False)
     _window_calls: int = 0
     _longest: tuple[float, float] = (0.0, 0.0)
     _longest_before: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        self.limit_now = self.limit
+        self.reserved = min(self.listener.reserved, self.limit)
 
     @property
     def name(self) -> str:
