@@ -29,6 +29,7 @@ H, Z = "rsmq:q:Q", "rsmq:q"
 DEAD = ["rsmq:dead:Q", "rsmq:dead"]
 INDEX, RECORD, LEASES, ACKED = "rsmq:QUEUES", "rsmq:x:record", "rsmq:q:x:leases", "rsmq:x:acked"
 SUBSCRIBERS = "rsmq:x:subscribers"
+SCHEDULES = ["rsmq:x:schedules", "rsmq:x:due"]
 HELD, WORKERS, COPIED = "rsmq:x:held:w", "rsmq:x:workers", "rsmq:q:x:copied"
 REFUSED = "command not allowed when used memory"
 NO_ID = "i" * 32
@@ -63,6 +64,7 @@ UNCHANGING = {
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
+    "fire_schedule": ([*SCHEDULES, H, Z], ["no", "definition", 1, 1, 2, 2, 0, ""]),
     "forget_copies": ([H, COPIED], ["", "", "field"]),
     "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),
     "forget_set_aside": (["rsmq:x:aside"], [NO_ID]),
@@ -81,12 +83,15 @@ UNCHANGING = {
     "new_messages": ([H, Z], ["-inf", 0, "+inf", 0, 9]),
     "open_copy": ([H, COPIED], [99_000, "field", "digest"]),
     "pause_queue": ([H], ["1"]),
+    "pause_schedule": (SCHEDULES, ["no", "", 0, 0]),
     "peek_messages": ([H, Z], ["", 0, "", 0, 9, 9]),
     "persist_keys": ([H, Z], []),
     "pop_message": (["{empty}:Q", "{empty}"], ["rsmq"]),
     "pop_messages": (["{empty}:Q", "{empty}"], [9, 9, "rsmq", "1"]),
+    "postpone_schedule": (SCHEDULES, ["no", "definition", 1, 9, "1 reason"]),
     "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
+    "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9]),
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),
@@ -98,6 +103,7 @@ UNCHANGING = {
     "release_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, "query", "holder", ""]),
     "release_messages": ([H, Z], [*NO_RECEIPT, ""]),
     "remove_subscriber": ([SUBSCRIBERS, *DEAD, INDEX, "rsmq:dead:x"], ["q/a", "dead", "drop"]),
+    "remove_schedule": (SCHEDULES, ["no"]),
     "remove_extensions": ([H, Z, "rsmq:q:x:no"], []),
     "remove_ghost_ids": ([H, Z], [NO_ID, "1"]),
     "remove_orphan_fields": ([H, Z], [1, NO_ID]),
@@ -241,6 +247,18 @@ def test_messages_wait_for_subscribers_when_memory_is_full_and_a_subscriber_can_
     assert subscribers.remove("q", "b")
     assert set(raw.hkeys(SUBSCRIBERS)) == {b"", b"q/b"}
     assert b"removed" in raw.hget(SUBSCRIBERS, "q/b")
+
+
+def test_a_schedule_can_be_paused_and_removed_when_memory_is_full(raw, rsmq):
+    rsmq.schedules.add("a", every=60, queue="q")
+    fill(raw)
+
+    with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+        rsmq.schedules.add("b", every=60, queue="q")
+    assert rsmq.schedules.pause("a")
+    assert rsmq.schedules.resume("a")
+    assert rsmq.schedules.remove("a")
+    assert not raw.exists(*SCHEDULES)
 
 
 def test_a_send_with_a_dedup_id_of_a_stored_message_passes_when_memory_is_full(raw, rsmq):
