@@ -90,7 +90,7 @@ def test_data_without_an_equivalent_is_reported(rqueue, local, raw, ns):
     }
     assert queue_notes == [
         "its setting numRetry: 3 (a listener's max_retries)",
-        'its setting concurrency: {"min": 1, "max": 1} (a listener\'s concurrency)',
+        'its setting concurrency: {"min": 1, "max": 1} (a listener\'s concurrency=(min, max))',
         f"its dead-letter queue {ns}-dead (a listener's dead_letter_queue)",
     ]
     assert report.left_out == 2

@@ -225,7 +225,7 @@ def _make_notes(queue: str, config: QueueConfig | None) -> tuple[str, ...]:
     if config is not None:
         for name, hint in (
             ("numRetry", "a listener's max_retries"),
-            ("concurrency", "a listener's concurrency"),
+            ("concurrency", "a listener's concurrency=(min, max)"),
             ("priority", "a listener's levels"),
         ):
             value = _without_java_class(config.values.get(name))
