@@ -19,6 +19,7 @@ from rsmq.worker.receive.prefetch_plan import (
     plan_requests,
     without_lanes_ahead,
 )
+from rsmq.worker.run import run_queue as run_queue_module
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.run.run_queue import make_run_queue as make_run_queue_of
 from rsmq.worker.state.jobs import BatchJob, SingleJob
@@ -367,6 +368,19 @@ def test_threads_leave_a_slot_to_tasks_whose_turn_is_next():
     assert run_queue.start_next(False) is None
     assert woken[-1] == (True, 1)
     assert [run_queue.start_next(True).lane for _ in range(3)] == [task] * 3
+
+
+def test_threads_take_a_slot_that_tasks_leave_unused(monkeypatch):
+    monkeypatch.setattr(run_queue_module, "_MAX_LEFT_SECONDS", 0.0)  # the event loop is blocked
+    plain, task = lane("plain", weight=1), lane("task", weight=3, is_async=True)
+    jobs = add(plain, 4) + add(task, 4)
+    run_queue = make_run_queue_of([plain, task], 8)
+    run_queue.executors = dict.fromkeys((False, True), SimpleNamespace(wake=lambda number: None))
+    for each in (plain, task):
+        each.ready.clear()
+    run_queue.add(jobs)
+
+    assert [run_queue.start_next(False).lane for _ in range(3)] == [plain] * 3
 
 
 # Prefetch.

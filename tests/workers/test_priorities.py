@@ -11,6 +11,7 @@ import pytest
 from rsmq import InvalidFormat, InvalidValue, MissingParameter, level_queue
 from rsmq.worker import event_payload
 from rsmq.worker.receive import prefetch_plan
+from rsmq.worker.run import run_queue
 from tests.workers.polling import loop_of, state_of, wait_until
 
 
@@ -99,6 +100,7 @@ def test_a_strict_worker_begins_nothing_of_a_lower_priority_before_a_higher(
     env, rsmq, monkeypatch, kinds
 ):
     monkeypatch.setattr(prefetch_plan, "STARVATION_SECONDS", 0.0)
+    monkeypatch.setattr(run_queue, "_MAX_LEFT_SECONDS", 60.0)
     begun = []
     env.create_queues("low", "high")
     worker = env.create_worker(concurrency=1, strict_priority=True)

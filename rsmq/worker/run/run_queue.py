@@ -39,6 +39,9 @@ _lane_of = operator.attrgetter("lane")
 
 #: The time within which waiting calls should start.
 TARGET_START_SECONDS = 0.001
+#: For how long threads leave a slot to tasks that do not take it, and the other way round. A
+#: handler may block the event loop.
+_MAX_LEFT_SECONDS = 1.0
 
 
 class RunQueue:
@@ -278,6 +281,8 @@ class SharingRunQueue(RunQueue):
             shares = Shares({lane: lane.listener.weight for lane in of_priority})
             self._shares.update(dict.fromkeys(of_priority, shares))
         self.shares = self._shares
+        #: Monotonic seconds since which a slot is left to calls of the other kind; None if none is.
+        self._left_since: float | None = None
 
     def note_nothing_due(self, lane: Lane) -> None:
         """Note that a lane has nothing due; the lock must not be held."""
@@ -301,8 +306,13 @@ class SharingRunQueue(RunQueue):
             if len(lane.calls) < lane.limit_now
         ]
         if lanes and min(lanes, key=self._order).is_async != is_async:
-            self.executors[not is_async].wake(1)
-            return None
+            now = time.monotonic()
+            self._left_since = now if self._left_since is None else self._left_since
+            if now - self._left_since < _MAX_LEFT_SECONDS:
+                self.executors[not is_async].wake(1)
+                return None
+        else:
+            self._left_since = None
         job = super().start_next(is_async)
         if job is not None and not self.is_full:  # those that have left the slot sleep
             for executor in self.executors.values():
