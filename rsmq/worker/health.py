@@ -44,5 +44,5 @@ class Health:
     @property
     def is_ready(self) -> bool:
         """Return whether the worker receives messages from its queues, and Redis answers."""
-        is_receiving = self.is_running and not self.is_stopping and not self.missing_queues
-        return is_receiving and self.heartbeat_age_seconds < TTL
+        has_ended = self.is_stopping or self.has_failed or not self.is_running
+        return not has_ended and not self.missing_queues and self.heartbeat_age_seconds < TTL
