@@ -130,11 +130,11 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         Part(_CHECK, 60, ["scripts/check"]),
         Part(_PEERS, 60, ["scripts/peers"], is_waiting=True),
         Part(
-            _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
+            _CLASSES, 60, [".venv/bin/python", "-m", "tests.spark.session.class_archive"],
             is_waiting=True,
         ),
         Part(
-            _CLASSES, 30, [".venv/bin/python", "-m", "tests.spark.session.class_archive"],
+            _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
             is_waiting=True,
         ),
         # Tests that wait for servers and processes: more of them run at the same time.
