@@ -37,6 +37,10 @@ class BrokenDefinition(ValueError):
     """A stored definition can't be read; its text says why."""
 
 
+class UnknownZone(BrokenDefinition):
+    """This process has no data of the time zone; another one may have them."""
+
+
 def check_schedule_name(name: object) -> str:
     """
     Check the name of a schedule, and return it.
@@ -329,12 +333,19 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
             raise BrokenDefinition("queue and timezone are texts")
         if definition.tick_field is not None:
             _check_tick_field(definition.tick_field, body)
-        find_zone(definition.timezone)
+        _check_zone(definition.timezone)
     except (KeyError, TypeError, ValueError, AttributeError, RSMQError) as error:
         if isinstance(error, BrokenDefinition):
             raise
         raise BrokenDefinition(f"{type(error).__name__}: {error}") from error
     return definition
+
+
+def _check_zone(timezone: str) -> None:
+    try:
+        find_zone(timezone)
+    except InvalidFormat as error:
+        raise UnknownZone(f"{error}. Install tzdata") from error
 
 
 def _decode_base64(fields: dict[str, Any]) -> bytes:

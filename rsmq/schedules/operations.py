@@ -22,6 +22,7 @@ from rsmq.schedules.definition import (
     BrokenDefinition,
     ScheduleDefinition,
     StoredSchedule,
+    UnknownZone,
     check_schedule_name,
     decide_definition,
     decode_definition,
@@ -436,7 +437,7 @@ class Firing:
         fired: the ids of the messages that were sent, by schedule; empty for skipped ticks.
         failures: why schedules could not be fired.
         others: the number of schedules that another process has fired or changed meanwhile.
-        unable: the schedules that this process can't compute, because a package is missing.
+        unable: the schedules that this process can't compute: a package or time zone is missing.
         has_more: whether there may be more schedules that are due.
         next_in: seconds until the next attempt of those that were not due; infinite without one.
     """
@@ -466,7 +467,7 @@ def fire_due_schedules(namespace: Namespace) -> Steps[Firing]:
         try:
             definition, plan = plan_due(due, now_ms)
             ids = yield fire_schedule(namespace, definition, due, plan)
-        except MissingExtra as error:
+        except (MissingExtra, UnknownZone) as error:
             result.unable[due.name] = str(error)
             continue
         except BrokenDefinition as error:

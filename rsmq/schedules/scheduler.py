@@ -33,8 +33,6 @@ _IDLE_POLL_SECONDS = 10.0
 #: The pause after an error, doubled from the first to the longest.
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 10.0
-#: The pause before this process looks again at schedules that it can't compute.
-_UNABLE_PAUSE_SECONDS = 30.0
 #: A wake-up so short after the last one, for no message, is an error of the server's reply.
 _SUDDEN_SECONDS = 5.0
 
@@ -138,7 +136,8 @@ class Scheduler:
         while not self._is_stopping:
             found: Firing = client.run_steps(fire_due_schedules(client.namespace))
             self._report(found)
-            if not found.has_more:
+            # With a schedule that it can't compute, it looks again to know when the others are due.
+            if not found.has_more and not (found.unable and found.fired):
                 break
         cell.is_due, cell.failures = False, 0
         cell.has_schedules = bool(
@@ -153,7 +152,8 @@ class Scheduler:
             max(found.next_in, 0.0), _POLL_SECONDS if cell.has_schedules else _IDLE_POLL_SECONDS
         )
         if found.unable:
-            cell.retry_at, cell.is_due = now + _UNABLE_PAUSE_SECONDS, True
+            # Its time has come, so the server's reports say nothing about the others: poll.
+            cell.retry_at, cell.is_due = now + min(max(found.next_in, 0.0), _POLL_SECONDS), True
         self._note_look(number, has_fired=bool(found.fired))
 
     def _note_look(self, number: int, *, has_fired: bool) -> None:

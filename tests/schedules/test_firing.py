@@ -256,3 +256,35 @@ def test_one_without_cronsim_leaves_expressions_to_others(rsmq, raw, ns, monkeyp
     assert rsmq.schedules.get("cron").failure is None
     monkeypatch.undo()
     assert Scheduler(rsmq, looks_at_once=True).fire_due() == 1
+
+
+def test_a_schedule_that_a_process_cannot_compute_does_not_hold_up_its_others(
+    rsmq, monkeypatch, raw, ns
+):
+    rsmq.create_queue("q")
+    rsmq.schedules.add("able", every=0.1, queue="q")
+    rsmq.schedules.add("unable", cron="* * * * *", queue="q")
+    raw.zadd(f"{ns}:x:due", {"unable": 1})
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    thread = SchedulerThread(rsmq)
+    thread.start()
+    try:
+        wait_until(lambda: rsmq.get_queue_attributes("q").messages >= 3, seconds=15)
+    finally:
+        thread.stop()
+        thread.join()
+    assert raw.zscore(f"{ns}:x:due", "unable") == 1
+
+
+def test_a_process_without_data_of_the_zone_leaves_the_schedule_to_others(rsmq, raw, ns):
+    rsmq.create_queue("q")
+    rsmq.schedules.add("a", cron="* * * * *", timezone="Europe/Berlin", queue="q")
+    stored = raw.hget(f"{ns}:x:schedules", "a")
+    text = stored if isinstance(stored, str) else stored.decode()
+    raw.hset(f"{ns}:x:schedules", "a", text.replace("Europe/Berlin", "Mars/Base"))
+    raw.zadd(f"{ns}:x:due", {"a": 1})
+
+    Scheduler(rsmq, looks_at_once=True).fire_due(raises=True)
+
+    assert raw.zscore(f"{ns}:x:due", "a") == 1
+    assert not raw.hexists(f"{ns}:x:schedules", "a:failure")
