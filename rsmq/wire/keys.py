@@ -162,7 +162,9 @@ class Namespace:
 
     def rate(self, name: str, key: str) -> bytes:
         """Return the key of the extension data of a rate limit, with the key that it is for."""
-        return encode_name(f"{self.name}:x:rate:{name}{f':{key}' if key else ''}")
+        # A key may come from a body, so it may be a text that is not valid.
+        suffix = f":{key}".encode("utf-8", "surrogatepass") if key else b""
+        return encode_name(f"{self.name}:x:rate:{name}") + suffix
 
     def aside(self, source: str) -> bytes:
         """

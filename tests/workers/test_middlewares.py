@@ -200,6 +200,58 @@ def test_a_retry_and_a_deferral_free_the_key_for_other_messages(env, rsmq):
     assert calls == ["fails", "next"]
 
 
+@pytest.mark.parametrize("is_rate_first", [True, False])
+def test_a_message_over_the_rate_limit_locks_no_key(env, rsmq, is_rate_first):
+    env.create_queues("q")
+    lock = LockByKey(lambda message: "k", after=500)
+    limit = RateLimit(1, 600, name="one")
+    worker = env.create_worker(middleware=[limit, lock] if is_rate_first else [lock, limit])
+    worker.listener("q", retry_forever=True)(lambda body: None)
+    env.raw.hset(f"{env.ns}:x:rate:one", "until", env.raw.time()[0] * 1000 + 600_000)
+    rsmq.send_message("q", "over the limit")
+    worker.start()
+    wait_until(lambda: worker.numbers.deferred == 1)
+    wait_until(lambda: not [f for f in env.raw.hkeys(f"{env.ns}:q:x:locks") if f[:1] == b"="])
+
+
+def test_a_message_with_a_locked_key_uses_no_permit(env, rsmq):
+    env.create_queues("q")
+    lock = LockByKey(lambda message: message.body, after=500)
+    worker = env.create_worker(middleware=[RateLimit(2, 600), lock])
+    handled = []
+    worker.listener("q", retry_forever=True)(handled.append)
+    id = rsmq.send_message("q", "k")
+    rsmq.receive_message("q", vt=600)
+    created = env.raw.hget(f"{env.ns}:q:Q", "created")
+    env.raw.hset(f"{env.ns}:q:x:locks", mapping={"": created, "=k": f"1:{id}"})
+    rsmq.send_messages("q", ["k"] * 5)
+    worker.start()
+    wait_until(lambda: worker.numbers.deferred == 5)
+    rsmq.send_messages("q", ["a", "b"])
+    wait_until(lambda: worker.numbers.handled == 2)
+
+    assert sorted(handled) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["rate", "lock"])
+def test_a_key_may_be_a_text_that_is_not_valid(env, rsmq, kind):
+    """JSON of any producer may have a lone surrogate; it must not stop other messages."""
+    env.create_queues("q")
+
+    def key(message):
+        return "\ud800\udc80" if message.body == "bad" else message.body
+
+    worker = env.create_worker(
+        middleware=[RateLimit(9, 9, key=key) if kind == "rate" else LockByKey(key)]
+    )
+    handled = []
+    worker.listener("q", retry_forever=True)(handled.append)
+    rsmq.send_messages("q", ["bad", "fine"])
+    worker.run(until_empty=True, timeout=30)
+
+    assert sorted(handled) == ["bad", "fine"]
+
+
 def test_a_killed_worker_leaves_no_lock_behind(env, rsmq):
     """Its message is released by the next worker of the name, and so is the lock."""
     env.create_queues("q")

@@ -28,7 +28,14 @@ MAX_KEY_CHARACTERS = 500
 
 
 class NotAdmitted(Defer):
-    """Raised in ``before_handle`` for a message that may not be handled now."""
+    """
+    Raised in ``before_handle`` for a message that may not be handled now.
+
+    Attributes:
+        by: the middleware that has decided so.
+    """
+
+    by: AdmissionAtReceive | None = None
 
 
 class AdmissionAtReceive(Middleware):
@@ -45,12 +52,20 @@ class AdmissionAtReceive(Middleware):
         self._key = key
         self._after = check_duration("after", after, high=MAX_DEFER_SECONDS)
         self._worker: Any = None
+        #: Those of the worker that decide before this one: ``after_`` hooks run in reverse order.
+        self._deciding_before: list[AdmissionAtReceive] = []
         #: By receipt None, or the exception that ``before_handle`` raises.
         self._decisions: OrderedDict[tuple[str, str, int], Exception | None] = OrderedDict()
 
     def before_start(self, worker: Any) -> None:
         self._worker = worker
         self._decisions.clear()
+        ordered = [
+            each
+            for each in worker._middleware  # noqa: SLF001 - a part of the worker
+            if isinstance(each, AdmissionAtReceive)
+        ]
+        self._deciding_before = ordered[ordered.index(self) + 1 :]
 
     def _covers(self, queue: str) -> bool:
         return self._queues is None or queue in self._queues
@@ -77,6 +92,10 @@ class AdmissionAtReceive(Middleware):
             return
         keyed: list[tuple[Delivery, str]] = []
         for message in messages:
+            refusal = self._find_refusal(message)
+            if refusal is not None:  # it uses no permit, and gets no lock
+                self._decide(message, refusal)
+                continue
             try:
                 key = self._key_of(message)
             except Exception as error:  # noqa: BLE001 - the message fails, and no other one
@@ -89,7 +108,18 @@ class AdmissionAtReceive(Middleware):
         if keyed:
             results = self._admit(queue, keyed)
             for (message, _), result in zip(keyed, results, strict=True):
+                if isinstance(result, NotAdmitted):
+                    result.by = self
                 self._decide(message, result)
+
+    def _find_refusal(self, message: Delivery) -> Exception | None:
+        """Return the decision against a message by those that decide before."""
+        receipt = _receipt_of(message)
+        for each in self._deciding_before:
+            refusal = each._decisions.get(receipt)  # noqa: SLF001 - of the same class
+            if refusal is not None:
+                return refusal
+        return None
 
     def _decide(self, message: Delivery, decision: Exception | None) -> None:
         self._decisions[_receipt_of(message)] = decision
@@ -100,6 +130,7 @@ class AdmissionAtReceive(Middleware):
         if not self._covers(message.queue):
             return
         undecided = NotAdmitted("Redis did not answer", after=self._after)
+        undecided.by = self
         decision = self._decisions.pop(_receipt_of(message), undecided)
         if decision is not None:
             raise decision

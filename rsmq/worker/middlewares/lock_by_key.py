@@ -86,8 +86,10 @@ class LockByKey(AdmissionAtReceive):
         self._unlock(message, error)
 
     def _unlock(self, message: Delivery, error: BaseException) -> None:
-        if isinstance(error, NotAdmitted) or not self._covers(message.queue):
+        if not self._covers(message.queue):
             return
+        if isinstance(error, NotAdmitted) and error.by in (self, *self._deciding_before):
+            return  # it got no lock
         key = self._key_of(message)
         if key is not None:
             client = self._client_of(message)
