@@ -452,10 +452,11 @@ def test_invalid_settings_are_refused():
     for make, text in (
         (lambda: RateLimit(0, 1), "calls"),
         (lambda: RateLimit(1, 0), "period"),
-        (lambda: RateLimit(1, 1, name="a:b"), "without a colon"),
+        (lambda: RateLimit(1, 1, name="a:b"), "A-Z a-z 0-9"),
+        (lambda: RateLimit(1, 1, name="\ud800"), "A-Z a-z 0-9"),
         (lambda: RateLimit(1, 1, key="k"), "a function of the message"),
         (lambda: LockByKey(None), "a function of the message"),
-        (lambda: LockByKey(str, after=-1), "after"),
+        (lambda: LockByKey(str, after=0), "after"),
         (lambda: Permission("x"), "a function of the message"),
         (lambda: Permission(bool, otherwise="drop"), "'dead_letter' or 'discard'"),
         (lambda: CallContext(nullcontext()), "a function of the message"),

@@ -9,9 +9,13 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import get_stored_id
+from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middlewares.admission_at_receive import AdmissionAtReceive, KeyOf, NotAdmitted
 from rsmq.worker.operations import lock_keys, unlock_keys
+
+#: Messages whose key is locked are not received more often.
+MIN_AFTER_SECONDS = 0.1
 
 
 class LockByKey(AdmissionAtReceive):
@@ -59,7 +63,7 @@ class LockByKey(AdmissionAtReceive):
             raise InvalidFormat(
                 "key", value=show(key), hint="It is a function of the message: a Delivery."
             )
-        super().__init__(queues, key, after)
+        super().__init__(queues, key, check_duration("after", after, low=MIN_AFTER_SECONDS))
 
     def _admit(
         self, queue: str, keyed: Sequence[tuple[Delivery, str]]

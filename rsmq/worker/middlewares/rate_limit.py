@@ -4,6 +4,7 @@ A middleware that limits how many calls begin in a time, over all workers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rsmq.errors import InvalidFormat, show
@@ -16,6 +17,7 @@ from rsmq.worker.outcome import MAX_DEFER_SECONDS
 MAX_CALLS = 1_000_000
 MAX_PERIOD_SECONDS = 86_400.0
 _UNDECIDED_SECONDS = 1.0
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 
 
 class RateLimit(AdmissionAtReceive):
@@ -65,9 +67,11 @@ class RateLimit(AdmissionAtReceive):
         super().__init__(queues, key, _UNDECIDED_SECONDS)
         self._calls = check_whole_number("calls", calls, 1, MAX_CALLS)
         self._period = check_duration("period", period, low=0.001, high=MAX_PERIOD_SECONDS)
-        if name is not None and (not isinstance(name, str) or not name or ":" in name):
+        if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise InvalidFormat(
-                "name", value=show(name), hint="It is a str without a colon, and not empty."
+                "name",
+                value=show(name),
+                hint="The name of a limit has 1 to 160 characters of A-Z a-z 0-9 _ -",
             )
         self._name = name
 
