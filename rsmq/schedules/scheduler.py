@@ -213,7 +213,8 @@ class Scheduler:
             self._join(groups)
             for watcher, cells in groups:
                 if not watcher.is_tracking:
-                    polls = [self._cells[each] for each in cells]
+                    # Those that are due wait for their retry: their next look is in the past.
+                    polls = [self._cells[each] for each in cells if not self._cells[each].is_due]
                     until = min([until, *(of.next_at for of in polls if of.retry_at < math.inf)])
             self._wake_up.wait(None if math.isinf(until) else max(until - now, 0.0))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -17,6 +19,7 @@ from rsmq.schedules.scheduler import Scheduler, SchedulerThread
 from rsmq.wire.cells import cell_of_key, name_of_cell
 from rsmq.worker import Worker
 from tests.schedules.conftest import wait_until
+from tests.servers import free_port
 
 
 @pytest.fixture
@@ -288,3 +291,31 @@ def test_a_process_without_data_of_the_zone_leaves_the_schedule_to_others(rsmq, 
 
     assert raw.zscore(f"{ns}:x:due", "a") == 1
     assert not raw.hexists(f"{ns}:x:schedules", "a:failure")
+
+
+def test_a_scheduler_sleeps_between_its_attempts_while_redis_is_away(monkeypatch):
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    with RSMQ.from_url(url, retry_deadline=0.01) as away:
+        firing = Scheduler(away, looks_at_once=True)
+        (cell,) = firing._cells
+        cell.next_at = -math.inf  # as long after the last look
+        firing.fire_due()
+        assert cell.failures == 1
+        sleeps = []
+
+        class WakeUp:
+            def clear(self):
+                pass
+
+            def set(self):
+                pass
+
+            def wait(self, seconds):
+                sleeps.append(seconds)
+                firing._is_stopping = True
+
+        monkeypatch.setattr(firing, "_wake_up", WakeUp())
+        cell.retry_at = time.monotonic() + 3600
+        firing._wait()
+
+    assert sleeps[0] > 60  # it sleeps until the next attempt
