@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.scale import scaled
-from tests.workers.processes.conftest import Program, assert_nothing_left, fill, wait_until
+from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
 
 pytestmark = pytest.mark.timeout(scaled(180, 3600))
 
@@ -19,7 +19,7 @@ KILLS = scaled(4, 60)
 OPTIONS = {"vt": 60, "max_retries": 50, "backoff": 0.05, "dead_letter_queue": "dead"}
 
 
-def test_each_handler_finishes_although_workers_are_killed(server, ns, rsmq, raw, tmp_path):
+def test_each_handler_finishes_although_workers_are_killed(ns, rsmq, raw, start_program):
     seed = int(os.environ.get("RSMQ_SEED", time.time_ns() % 10**9))
     print(f"RSMQ_SEED={seed}")
     chance = random.Random(seed)
@@ -32,9 +32,7 @@ def test_each_handler_finishes_although_workers_are_killed(server, ns, rsmq, raw
     programs = []
 
     def start(name):
-        programs.append(
-            Program(tmp_path, server, ns, name, {}, concurrency=4, groups={"q": OPTIONS})
-        )
+        programs.append(start_program(name, {}, concurrency=4, groups={"q": OPTIONS}))
         return programs[-1]
 
     def count_left():
