@@ -128,6 +128,16 @@ class Group(DocumentedCommand, click.Group):
     The error for an unknown command suggests commands with similar names.
     """
 
+    def subcommand(self, name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
+        """Return a decorator that adds a command to this group, as ``command`` makes it."""
+
+        def add(function: Callable[..., Any]) -> Any:
+            made = command(name, *examples)(function)
+            self.add_command(made)
+            return made
+
+        return add
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
 

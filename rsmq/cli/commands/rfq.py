@@ -16,14 +16,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, Decorator, Group, command, complete_queues, yes_option
+from rsmq.cli.app.command import DURATION, Decorator, Group, complete_queues, yes_option
 from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text
@@ -76,16 +76,7 @@ def _list_option() -> Decorator:
     )  # fmt: skip
 
 
-def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
-    def add(function: Callable[..., Any]) -> Any:
-        rfq_command = command(name, *examples)(function)
-        rfq.add_command(rfq_command)
-        return rfq_command
-
-    return add
-
-
-@_rfq_command("version", "rsmq rfq version")
+@rfq.subcommand("version", "rsmq rfq version")
 @click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
@@ -96,7 +87,7 @@ def version(call: Call) -> None:
     )
 
 
-@_rfq_command("info", "rsmq rfq info")
+@rfq.subcommand("info", "rsmq rfq info")
 @click.pass_obj
 def info(call: Call) -> Exit | None:
     """Show the number of messages in the backlog and the nextlog of each topic."""
@@ -129,7 +120,7 @@ def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-@_rfq_command("list-topics", "rsmq rfq list-topics")
+@rfq.subcommand("list-topics", "rsmq rfq list-topics")
 @click.pass_obj
 def list_topics(call: Call) -> None:
     """List the topics: all queues, also those without messages."""
@@ -138,7 +129,9 @@ def list_topics(call: Call) -> None:
     call.out.result(names, map(format_text, names))
 
 
-@_rfq_command("list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog")
+@rfq.subcommand(
+    "list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog"
+)
 @_topic_option()
 @_list_option()
 @click.pass_obj
@@ -149,7 +142,7 @@ def list_queue(call: Call, topic: str, list_name: str) -> None:
             write_texts(ids)
 
 
-@_rfq_command(
+@rfq.subcommand(
     "purge-queue", "rsmq rfq purge-queue -t ndvi", "rsmq rfq purge-queue -t ndvi -q nextlog -y"
 )
 @_topic_option()
@@ -169,7 +162,7 @@ def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
                 write_texts(ids)
 
 
-@_rfq_command(
+@rfq.subcommand(
     "publish", "rsmq rfq publish -t ndvi -m '{\"tile\": 7}'", "rsmq rfq publish -t t -m {} -f"
 )
 @_topic_option()
@@ -202,7 +195,7 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     call.out.result(id, id)
 
 
-@_rfq_command("consume", "rsmq rfq consume -t ndvi", "rsmq rfq consume -t ndvi --keep")
+@rfq.subcommand("consume", "rsmq rfq consume -t ndvi", "rsmq rfq consume -t ndvi --keep")
 @_topic_option()
 @click.option(
     "--keep", is_flag=True, help="Leave the message in the nextlog, and print its id before it."
@@ -241,7 +234,7 @@ def _format_message(raw: bytes) -> str:
         return format_body(raw)
 
 
-@_rfq_command("commit", "rsmq rfq commit -t ndvi -m ID")
+@rfq.subcommand("commit", "rsmq rfq commit -t ndvi -m ID")
 @_topic_option()
 @click.option("--msgid", "-m", "id", required=True, metavar="ID")
 @click.pass_obj
@@ -257,7 +250,7 @@ def commit(call: Call, topic: str, id: str) -> Exit | None:
     return None if deleted else Exit.NOT_ALL
 
 
-@_rfq_command("harvest", "rsmq rfq harvest -t ndvi")
+@rfq.subcommand("harvest", "rsmq rfq harvest -t ndvi")
 @_topic_option()
 @click.pass_obj
 def harvest(call: Call, topic: str) -> None:
@@ -272,7 +265,7 @@ def harvest(call: Call, topic: str) -> None:
             write_texts(ids)
 
 
-@_rfq_command("peek", "rsmq rfq peek -t ndvi -m ID")
+@rfq.subcommand("peek", "rsmq rfq peek -t ndvi -m ID")
 @_topic_option()
 @click.option("--msgid", "-m", "id", required=True, metavar="ID")
 @click.pass_obj
@@ -291,7 +284,7 @@ def peek(call: Call, topic: str, id: str) -> Exit | None:
     return Exit.NOT_ALL if message is None else None
 
 
-@_rfq_command("completions", 'eval "$(rsmq rfq completions bash)"')
+@rfq.subcommand("completions", 'eval "$(rsmq rfq completions bash)"')
 @click.argument("shell", type=click.Choice(["bash"]))
 @click.pass_context
 def completions(ctx: click.Context, shell: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, Decorator, Group, command, queue_argument
+from rsmq.cli.app.command import DURATION, Decorator, Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_table, format_text, to_json_value
 
@@ -38,20 +38,11 @@ one of these must run.
 )
 
 
-def _schedule_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
-    def add(function: Callable[..., Any]) -> Any:
-        added = command(name, *examples)(function)
-        schedule.add_command(added)
-        return added
-
-    return add
-
-
 def _names_argument() -> Decorator:
     return click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
-@_schedule_command(
+@schedule.subcommand(
     "add",
     "rsmq schedule add report reports '{}' --cron '30 2 * * *' --timezone Europe/Berlin",
     "rsmq schedule add ping monitor --every 30s --missed skip",
@@ -106,7 +97,7 @@ def add(
     )
 
 
-@_schedule_command("list", "rsmq schedule list", "rsmq schedule list --json")
+@schedule.subcommand("list", "rsmq schedule list", "rsmq schedule list --json")
 @click.pass_obj
 def list_(call: Call) -> None:
     """
@@ -131,7 +122,7 @@ def list_(call: Call) -> None:
     call.check_cells()
 
 
-@_schedule_command("show", "rsmq schedule show report --next 10")
+@schedule.subcommand("show", "rsmq schedule show report --next 10")
 @click.argument("name")
 @click.option(
     "--next", "number", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N",
@@ -152,7 +143,7 @@ def show(call: Call, name: str, number: int) -> Exit | None:
     return None
 
 
-@_schedule_command("remove", "rsmq schedule remove report")
+@schedule.subcommand("remove", "rsmq schedule remove report")
 @_names_argument()
 @click.pass_obj
 def remove(call: Call, names: tuple[str, ...]) -> Exit | None:
@@ -160,7 +151,7 @@ def remove(call: Call, names: tuple[str, ...]) -> Exit | None:
     return _each(call, names, lambda of: of.remove, "removed", "there is none")
 
 
-@_schedule_command("pause", "rsmq schedule pause report")
+@schedule.subcommand("pause", "rsmq schedule pause report")
 @_names_argument()
 @click.pass_obj
 def pause(call: Call, names: tuple[str, ...]) -> Exit | None:
@@ -168,7 +159,7 @@ def pause(call: Call, names: tuple[str, ...]) -> Exit | None:
     return _each(call, names, lambda of: of.pause, "paused", "was paused already")
 
 
-@_schedule_command("resume", "rsmq schedule resume report")
+@schedule.subcommand("resume", "rsmq schedule resume report")
 @_names_argument()
 @click.pass_obj
 def resume(call: Call, names: tuple[str, ...]) -> Exit | None:
@@ -176,7 +167,7 @@ def resume(call: Call, names: tuple[str, ...]) -> Exit | None:
     return _each(call, names, lambda of: of.resume, "resumed", "was not paused")
 
 
-@_schedule_command("run", "rsmq schedule run report")
+@schedule.subcommand("run", "rsmq schedule run report")
 @click.argument("name")
 @click.pass_obj
 def run(call: Call, name: str) -> None:

@@ -4,14 +4,13 @@ The command group subscribers: add, list and remove the subscribers of queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Group, command, queue_argument
+from rsmq.cli.app.command import Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 
@@ -39,16 +38,7 @@ subscribers = Group(
 )
 
 
-def _subscribers_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
-    def add(function: Callable[..., Any]) -> Any:
-        made = command(name, *examples)(function)
-        subscribers.add_command(made)
-        return made
-
-    return add
-
-
-@_subscribers_command(
+@subscribers.subcommand(
     "add", "rsmq subscribers add orders crm https://example.org/hooks --secret-env CRM_SECRET"
 )
 @queue_argument()
@@ -102,7 +92,7 @@ def add(
     call.check_cells()
 
 
-@_subscribers_command("list", "rsmq subscribers list orders")
+@subscribers.subcommand("list", "rsmq subscribers list orders")
 @queue_argument(required=False, metavar="[QUEUE]")
 @click.pass_obj
 def list_(call: Call, queue: str | None) -> None:
@@ -125,7 +115,7 @@ def list_(call: Call, queue: str | None) -> None:
     call.check_cells()
 
 
-@_subscribers_command(
+@subscribers.subcommand(
     "remove", "rsmq subscribers remove orders crm", "rsmq subscribers remove orders crm --drop"
 )
 @queue_argument()
