@@ -185,6 +185,7 @@ def put_schedule(
     tick_ms: int,
     attempt_ms: int,
     keeps_tick: bool,
+    last: bytes = b"",
 ) -> Operation[int]:
     """
     Store a definition in place of the expected one; the result is as in the script.
@@ -202,6 +203,7 @@ def put_schedule(
             digits(attempt_ms),
             b"1" if keeps_tick else b"",
             digits(MAX_SCHEDULES),
+            last,
         ),
         int,
         RetryClass.ALWAYS,
@@ -336,6 +338,7 @@ def store_definition(
             tick_ms=tick or 0,
             attempt_ms=delayed(new, tick or 0),
             keeps_tick=stored is not None and stored.has_same_times(new),
+            last=found[0].last if found else b"",
         )
         if result == _TOO_MANY:
             raise InvalidValue(
@@ -460,29 +463,40 @@ def fire_due_schedules(namespace: Namespace) -> Steps[Firing]:
     Raises:
         Errors of redis-py, except those of a send to a queue.
     """
-    now_ms, next_ms, found = yield read_due_schedules(namespace)
-    result = Firing(next_in=(next_ms - now_ms) / 1000)
-    for due in random.sample(found, len(found)):
-        reason = ""
-        try:
-            definition, plan = plan_due(due, now_ms)
-            ids = yield fire_schedule(namespace, definition, due, plan)
-        except (MissingExtra, UnknownZone) as error:
-            result.unable[due.name] = str(error)
-            continue
-        except BrokenDefinition as error:
-            reason = f"The definition can't be read: {error}"
-        except (RSMQError, ResponseError) as error:
-            reason = str(error)
-        if reason:
-            if (yield postpone_schedule(namespace, due, reason)) and due.definition:
-                result.failures[due.name] = reason
-        elif ids is None:
+    result = Firing()
+    limit = SCHEDULES_PER_LOOK
+    while True:
+        now_ms, next_ms, found = yield read_due_schedules(namespace, limit)
+        result.next_in = (next_ms - now_ms) / 1000
+        for due in random.sample(found, len(found)):
+            if due.name not in result.unable:
+                yield from _fire(namespace, due, now_ms, result)
+        result.has_more = len(found) == limit
+        if not result.has_more or len(result.unable) < len(found):
+            return result
+        limit *= 4  # those that this process can compute may be behind these
+
+
+def _fire(namespace: Namespace, due: DueSchedule, now_ms: int, result: Firing) -> Steps[None]:
+    """Fire a schedule that is due, and add what has happened to the result."""
+    try:
+        definition, plan = plan_due(due, now_ms)
+        ids = yield fire_schedule(namespace, definition, due, plan)
+    except (MissingExtra, UnknownZone) as error:
+        result.unable[due.name] = str(error)
+        return
+    except BrokenDefinition as error:
+        reason = f"The definition can't be read: {error}"
+    except (RSMQError, ResponseError) as error:
+        reason = str(error)
+    else:
+        if ids is None:
             result.others += 1
         else:
             result.fired[due.name] = ids
-    result.has_more = len(found) == SCHEDULES_PER_LOOK and len(result.unable) < len(found)
-    return result
+        return
+    if (yield postpone_schedule(namespace, due, reason)) and due.definition:
+        result.failures[due.name] = reason
 
 
 def plan_due(due: DueSchedule, now_ms: int) -> tuple[ScheduleDefinition, DueTicks]:

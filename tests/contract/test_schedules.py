@@ -12,6 +12,7 @@ from rsmq.errors import MessageNotString, QueueNotFound
 from rsmq.schedules import operations
 from rsmq.schedules.definition import make_definition
 from rsmq.schedules.operations import (
+    SCHEDULES_PER_LOOK,
     fire_due_schedules,
     fire_schedule,
     plan_due,
@@ -205,7 +206,7 @@ def test_a_body_that_is_too_long_for_the_queue_is_kept(env, queue):
 
 def test_a_full_server_keeps_the_tick_and_says_so(env, queue):
     if env.backend == "memory":
-        pytest.skip("it has no limit")
+        pytest.skip("memory:// has no limit of its memory")
     env.rsmq.schedules.add("a", every=60, queue=queue)
     tick = make_due(env, "a")
     fields = env.fields(queue)
@@ -225,7 +226,8 @@ def test_the_delay_of_the_queue_and_its_notification_are_those_of_a_send(env):
     make_due(env, "a")
     (id,) = fire(env).fired["a"]
 
-    assert env.scores("slow")[id] > env.now_ms() + 50_000 if env.backend != "memory" else True
+    now = env.now_ms() if env.backend != "memory" else int(datetime.now(UTC).timestamp() * 1000)
+    assert env.scores("slow")[id] > now + 50_000
     assert json.loads(stored(env)[0]["a"])["realtime"] is (env.backend != "acl")
 
 
@@ -381,3 +383,34 @@ def test_after_a_clock_was_set_back_a_resumed_schedule_repeats_no_tick(env, queu
     schedules.resume("a")
 
     assert stored(env)[1] == {"a": last + 60_000}
+
+
+def test_a_tick_that_is_fired_while_its_times_are_changed_is_not_stored_again(env, queue):
+    env.rsmq.schedules.add("a", every=60, queue=queue)
+    make_due(env, "a")
+    definition = make_definition(
+        Namespace(env.ns), "a", cron=None, every=30, queue=queue, body=b"", timezone=None,
+        codec=BYTES, missed="once", jitter=0, tick_field=None, realtime=False, version=0,
+        source="call",
+    )  # fmt: skip
+    steps = store_definition(Namespace(env.ns), definition, keeps_version=True)
+    read = env.rsmq.run(next(steps))
+    assert len(fire(env).fired["a"]) == 1
+    before = stored(env)
+    put = steps.send(read)
+    assert env.rsmq.run(put) == 0
+    assert stored(env) == before
+
+
+def test_schedules_that_a_process_cannot_compute_hide_no_others(env, queue):
+    for number in range(SCHEDULES_PER_LOOK + 1):
+        env.rsmq.schedules.add(f"u{number}", cron="* * * * *", timezone="Asia/Tokyo", queue=queue)
+        text = env.raw.hget(f"{env.ns}:x:schedules", f"u{number}")
+        env.raw.hset(f"{env.ns}:x:schedules", f"u{number}", text.replace(b"Tokyo", b"Mars"))
+        make_due(env, f"u{number}", 60_000)
+    env.rsmq.schedules.add("a", every=60, queue=queue)
+    make_due(env, "a")
+
+    found = fire(env)
+    assert (list(found.fired), len(found.unable)) == (["a"], SCHEDULES_PER_LOOK + 1)
+    assert not found.has_more

@@ -91,7 +91,7 @@ UNCHANGING = {
     "postpone_schedule": (SCHEDULES, ["no", "definition", 1, 9, "1 reason"]),
     "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
-    "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9]),
+    "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9, ""]),
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),

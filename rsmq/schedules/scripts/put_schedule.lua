@@ -9,16 +9,18 @@
 -- ARGV[5] at          integer     ms of the attempt for that tick
 -- ARGV[6] keep        string      '1' keeps the stored tick, if there is one
 -- ARGV[7] limit       integer     the largest number of schedules
+-- ARGV[8] last        string      the last tick, as the caller has read it; the next one is later
 --
--- returns 1 it is stored, 0 another one is stored than the expected, 2 there are too many
+-- returns 1 it is stored, 0 it has been changed or fired since the caller has read it, 2 there are too many
 -- errors  none
 -- source  none in Node
 
 local schedules, due = KEYS[1], KEYS[2]
-local name, expected, definition, tick, at, keep, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local name, expected, definition, tick = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local at, keep, limit, last = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
-local stored = redis.call('HMGET', schedules, name, name .. ':tick', name .. ':paused', name .. ':failure')
-if (stored[1] or '') ~= expected then
+local stored = redis.call('HMGET', schedules, name, name .. ':tick', name .. ':paused', name .. ':failure', name .. ':last')
+if (stored[1] or '') ~= expected or stored[1] and (stored[5] or '') ~= last then
   return 0
 end
 local score = redis.call('ZSCORE', due, name)
