@@ -454,7 +454,9 @@ class Configuration(Generic[B_co]):
         self._check_queue(queue)
         check_option_names(self.handlers, options, ListenerOptions)
         handlers = Handlers(process=options.get("process", False), is_group=True)
-        self._add_listener(make_listener(queue, handlers, codec=codec, **options))
+        self._add_listener(
+            make_listener(queue, handlers, codec=codec, **options), options.get("levels")
+        )
         return HandlerGroup(handlers)
 
     def _check_queue(self, queue: object) -> None:

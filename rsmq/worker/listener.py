@@ -492,12 +492,12 @@ def _check_batch(batch: int | tuple[int, float] | None) -> tuple[int | None, flo
     Return the size of a batch, and the seconds for which messages wait until it is full.
 
     Raises:
-        InvalidFormat: it is a tuple that has not two values.
+        InvalidFormat: it is a list, or a tuple that has not two values.
         InvalidValue: a number is out of range.
     """
     size, seconds = batch, None
-    if isinstance(batch, tuple):
-        if len(batch) != 2:  # noqa: PLR2004 - the size and the seconds
+    if isinstance(batch, tuple | list):
+        if isinstance(batch, list) or len(batch) != 2:  # noqa: PLR2004 - the size and the seconds
             raise InvalidFormat(
                 "batch",
                 value=show(batch),
@@ -511,9 +511,9 @@ def _check_concurrency(concurrency: object) -> tuple[int, int | None]:
     """Return how many slots are reserved, and the maximum number of calls; None is the worker's."""
     if concurrency is None:
         return 0, None
-    if not isinstance(concurrency, tuple):
+    if not isinstance(concurrency, tuple | list):
         return 0, check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
-    if len(concurrency) != 2:  # noqa: PLR2004 - a pair
+    if isinstance(concurrency, list) or len(concurrency) != 2:  # noqa: PLR2004 - a pair
         raise InvalidFormat(
             "concurrency",
             value=concurrency,

@@ -181,7 +181,7 @@ def test_a_pair_is_minimum_and_maximum():
         ((6, 5), InvalidValue, r"minimum of concurrency must be between 1 and 5, not 6"),
         ((1, 0), InvalidValue, r"maximum of concurrency must be between 1 and 10000, not 0"),
         ((1, "5"), InvalidValue, r"maximum of concurrency must be between"),
-        ([2, 5], InvalidValue, r"concurrency must be between 1 and 10000, not \[2, 5\]"),
+        ([2, 5], InvalidFormat, r"or \(minimum, maximum\), as in"),
         ("1-5", InvalidValue, "concurrency must be between 1 and 10000, not '1-5'"),
     ],
 )

@@ -186,6 +186,7 @@ def test_a_batch_of_a_set_of_cells_waits_in_each_cell(server):
     [
         ((100,), InvalidFormat, r"\(100, 5\)"),
         ((0, 5), InvalidValue, "batch"),
+        ([100, 5], InvalidFormat, "as in \\(100, 5\\)"),
         ((100, -1), InvalidValue, "seconds of batch"),
         ((100, "soon"), InvalidValue, "seconds of batch"),
         (("many", 5), InvalidValue, "batch"),

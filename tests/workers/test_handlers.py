@@ -375,3 +375,21 @@ def test_a_child_process_that_dies_fails_only_its_handler(env, rsmq, app):
     assert env.is_empty("q")
     assert env.is_empty("dead")
     assert finished(env) == {}
+
+
+def test_all_handlers_are_called_with_the_messages_of_each_level(env, rsmq):
+    env.create_queues("q", "q_high", "dead")
+    worker = env.create_worker()
+
+    def act(name, message):
+        if name == "b" and message.attempt == 1:
+            raise ValueError("boom")
+
+    group = Group(worker, act, levels={"high": 2}, backoff=0.01, dead_letter_queue="dead")
+    rsmq.send_message("q", "x")
+    rsmq.send_message("q_high", "y")
+    worker.run(until_empty=True)
+
+    assert sorted(group.calls) == ["a1", "a1", "b1", "b1", "b2", "b2", "c1", "c1"]
+    assert finished(env) == finished(env, "q_high") == {}
+    assert env.scores("q") == env.scores("q_high") == {}
