@@ -174,7 +174,9 @@ def test_a_failure_is_logged_and_stored_and_tried_again(rsmq, worker, caplog):
     with caplog.at_level(logging.WARNING, "rsmq.schedules"):
         worker.start()
         wait_until(lambda: (found := rsmq.schedules.get("a")).failure and found.failures)
-    assert "schedule a: not sent, and tried again: Queue not found: 'later'" in caplog.text
+        # It is logged after it was stored.
+        text = "schedule a: not sent, and tried again: Queue not found: 'later'"
+        wait_until(lambda: text in caplog.text)
     rsmq.create_queue("later")
     wait_until(lambda: rsmq.get_queue_attributes("later").messages)
 
