@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.spark.pipelines.delayed_signals import delayed_signals
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
@@ -56,8 +57,10 @@ def run_stream(
     trigger = {"processingTime": _FOLLOW_INTERVAL} if follow else {"availableNow": True}
     query = writer.trigger(**trigger).start()
     try:
-        while not query.awaitTermination(_POLL_SECONDS):
-            count.add_batches(_read_progress(query))
+        with delayed_signals() as run_handlers:
+            while not query.awaitTermination(_POLL_SECONDS):
+                count.add_batches(_read_progress(query))
+                run_handlers()
     except KeyboardInterrupt:
         query.stop()
         if not follow:

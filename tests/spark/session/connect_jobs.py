@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from rsmq import RSMQ
@@ -9,6 +10,18 @@ from rsmq.spark import AcknowledgeListener, pipelines
 from rsmq.spark.pipelines.queues import count_partitions
 
 QUEUES = ("jobs", "jobs-dead", "jobs-rest", "jobs-upper", "listened")
+
+
+class Listener(AcknowledgeListener):
+    """A listener that tells that a query has ended, which is Spark's last event of it."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.has_seen_the_end = threading.Event()
+
+    def onQueryTerminated(self, event):
+        super().onQueryTerminated(event)
+        self.has_seen_the_end.set()
 
 
 def run(spark, url, folder):
@@ -56,7 +69,7 @@ def run(spark, url, folder):
         again = pipelines.replay(spark, drained, here, "jobs", where=where, write_id="w")
         assert (again.done_before, count("jobs")) == (True, 4)
 
-        listener = AcknowledgeListener(url=url)
+        listener = Listener(url=url)
         spark.streams.addListener(listener)
         stream = spark.readStream.format("rsmq").options(url=url, queue="listened").load()
         writer = stream.writeStream.format("noop").option("checkpointLocation", f"{folder}/noop")
@@ -65,5 +78,6 @@ def run(spark, url, folder):
             assert query.isActive, query.exception()
             time.sleep(0.1)
         query.stop()
-        spark.streams.removeListener(listener)
+        assert listener.has_seen_the_end.wait(200)
+        spark.streams.removeListener(listener)  # with an event on its way, it hangs: SPARK-59623
     print("all jobs are done", flush=True)

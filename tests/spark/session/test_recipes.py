@@ -117,7 +117,10 @@ spark.stop()
             cwd=tmp_path, start_new_session=True,
         )  # fmt: skip
         try:
-            code = process.wait(400)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(300)
+            process.send_signal(signal.SIGABRT)  # a program that hangs shows where
+            code = process.wait(20)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
