@@ -18,6 +18,7 @@ from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
 
 State = Literal["visible", "in_flight", "retrying", "delayed"]
+Expired = Literal["drop", "dead-letter"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -314,6 +315,9 @@ class QueueAttributes:
         dead_letter_queue: the dead-letter queue of the stored policy; None without a policy.
         max_receives: the limit of the stored policy; None without a policy.
         paused: whether the queue is paused, so that workers don't receive from it.
+        keep: the seconds after its send at which a message expires; None is never.
+        expired: whether expired messages are removed, "drop", or moved to the dead-letter queue of
+            the policy, "dead-letter".
     """
 
     vt: float
@@ -330,6 +334,8 @@ class QueueAttributes:
     dead_letter_queue: str | None
     max_receives: int | None
     paused: bool
+    keep: float | None = None
+    expired: Expired = "drop"
 
 
 @dataclass(frozen=True, slots=True)

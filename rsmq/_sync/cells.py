@@ -45,6 +45,7 @@ from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
     DEFAULT_DELAY,
+    DEFAULT_KEEP,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
     MAX_BATCH,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from redis.cluster import RedisCluster
 
     from rsmq._sync.schedules import Schedules
-    from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.transport.threads.caller import Caller
@@ -240,6 +241,7 @@ class Cells(OnlyWith):
         delay: float | timedelta = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
+        keep: float | timedelta = DEFAULT_KEEP,
     ) -> bool:
         """
         Create a queue in each cell. Repeating the call completes one that was interrupted.
@@ -250,6 +252,7 @@ class Cells(OnlyWith):
             delay: as for ``RSMQ.create_queue``.
             maxsize: as for ``RSMQ.create_queue``.
             exist_ok: as for ``RSMQ.create_queue``.
+            keep: as for ``RSMQ.create_queue``.
 
         Returns:
             True if it was created in a cell; False if it existed in all cells, with exist_ok.
@@ -260,7 +263,7 @@ class Cells(OnlyWith):
         """
         created = self._engine.on_each(
             lambda client: client.create_queue(
-                qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+                qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok, keep=keep
             ),
             ignored=(QueueExists,),
         )
@@ -315,6 +318,8 @@ class Cells(OnlyWith):
         vt: float | timedelta | None = None,
         delay: float | timedelta | None = None,
         maxsize: int | None = None,
+        keep: float | timedelta | None = None,
+        expired: Expired | None = None,
     ) -> QueueAttributes:
         """
         Set attributes of a queue in each cell. Repeating the call completes it.
@@ -324,6 +329,8 @@ class Cells(OnlyWith):
             vt: as for ``RSMQ.set_queue_attributes``.
             delay: as for ``RSMQ.set_queue_attributes``.
             maxsize: as for ``RSMQ.set_queue_attributes``.
+            keep: as for ``RSMQ.set_queue_attributes``.
+            expired: as for ``RSMQ.set_queue_attributes``.
 
         Returns:
             As ``get_queue_attributes``.
@@ -335,7 +342,7 @@ class Cells(OnlyWith):
         return add_attributes(
             self._engine.on_each(
                 lambda client: client.set_queue_attributes(
-                    qname, vt=vt, delay=delay, maxsize=maxsize
+                    qname, vt=vt, delay=delay, maxsize=maxsize, keep=keep, expired=expired
                 )
             )
         )
@@ -402,6 +409,7 @@ class Cells(OnlyWith):
         unique_key: str | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -426,6 +434,7 @@ class Cells(OnlyWith):
                 unique in the queue of all cells, as long as all senders leave out the key.
             replace: as for ``RSMQ.send_message``.
             max_wait: as for ``RSMQ.send_message``.
+            expires: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -451,6 +460,7 @@ class Cells(OnlyWith):
                 unique_key=unique_key,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=codec,
                 confirm=copies,
             ),
@@ -472,6 +482,7 @@ class Cells(OnlyWith):
         unique_keys: Iterable[str | None] | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -494,6 +505,7 @@ class Cells(OnlyWith):
                 must all belong to one cell.
             replace: as for ``RSMQ.send_messages``.
             max_wait: as for ``RSMQ.send_messages``.
+            expires: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -522,6 +534,7 @@ class Cells(OnlyWith):
                 unique_keys=unique_keys,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=codec,
                 confirm=copies,
             ),
@@ -1212,6 +1225,28 @@ class Cells(OnlyWith):
         return self._engine.up_to(
             max_messages,
             lambda client, number: client.sweep_dead_letters(qname, number),
+            join_id,
+        )
+
+    def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Remove visible messages that are expired, or move them to the dead-letter queue.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages in all cells, 1 to 10,000.
+
+        Returns:
+            The ids of the messages that were removed or moved, with the numbers of their cells.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+        return self._engine.up_to(
+            max_messages,
+            lambda client, number: client.sweep_expired(qname, number),
             join_id,
         )
 

@@ -37,6 +37,7 @@ from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
     DEFAULT_DELAY,
+    DEFAULT_KEEP,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
     Seconds,
@@ -52,7 +53,14 @@ if TYPE_CHECKING:
 
     from rsmq._sync.schedules import Schedules
     from rsmq.codecs.formats import TextCodec
-    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.model import (
+        Expired,
+        Message,
+        MessageCounts,
+        QueueAttributes,
+        State,
+        StoredMessage,
+    )
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
@@ -459,6 +467,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         delay: float | timedelta = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
+        keep: float | timedelta = DEFAULT_KEEP,
     ) -> bool:
         """
         Create a queue, or complete one that lacks some of its attributes.
@@ -474,6 +483,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 units if the codec encodes to text, otherwise bytes.
             exist_ok: if True, an existing queue is not an error, and its attributes stay as they
                 are.
+            keep: after how many whole seconds from its send a message expires, 0 to 9,999,999; 0 is
+                never. See ``set_queue_attributes``.
 
         Returns:
             True if the queue was created or completed; False if it existed and exist_ok is True.
@@ -481,7 +492,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            InvalidValue: vt, delay or maxsize is out of range or not whole.
+            InvalidValue: vt, delay, maxsize or keep is out of range or not whole.
             QueueExists: the queue exists, whatever its attributes. If list_queues did not return it
                 before, it does now.
 
@@ -489,7 +500,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self.run(
             queues.create_queue(
-                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+                self._namespace,
+                qname,
+                vt=vt,
+                delay=delay,
+                maxsize=maxsize,
+                exist_ok=exist_ok,
+                keep=keep,
             )
         )
 
@@ -552,23 +569,36 @@ class RSMQ(OnlyWith, Generic[B_co]):
         vt: float | timedelta | None = None,
         delay: float | timedelta | None = None,
         maxsize: int | None = None,
+        keep: float | timedelta | None = None,
+        expired: Expired | None = None,
     ) -> QueueAttributes:
         """
         Change attributes of a queue. Messages that are already hidden keep their visibility time.
+
+        A message expires ``keep`` seconds after its send, the time in its id; one whose id has no
+        such time does not expire. From then on receives, pops, recovers and workers of this library
+        don't deliver it: they remove it, or move it to the dead-letter queue with its counters, at
+        most 1,000 in a call. A message in flight stays until it would be received again. Node and
+        PHP consumers ignore this: see sweep_expired. The counters of the queue don't change.
 
         Args:
             qname: the queue's name.
             vt: whole seconds, 0 to 9,999,999; None does not change it.
             delay: whole seconds, 0 to 9,999,999; None does not change it.
             maxsize: 1024 to 65,536, or -1 for unlimited; None does not change it.
+            keep: whole seconds, 0 to 9,999,999; 0 is without end; None does not change it.
+            expired: "drop" removes expired messages, as by default; "dead-letter" moves them to the
+                dead-letter queue of the policy, and while that can't be written, they don't expire;
+                None does not change it.
 
         Returns:
             All attributes after the change.
 
         Raises:
-            NoAttributeSupplied: vt, delay and maxsize are all None.
+            NoAttributeSupplied: all of them are None.
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters.
+            InvalidFormat: the name has other characters; or expired is another value, or it is
+                "dead-letter" and the queue has no dead-letter policy.
             InvalidValue: a value is out of range or not whole; or another client stored a vt or
                 delay that is not a number, and this call does not replace it.
             QueueNotFound: the queue does not exist.
@@ -576,7 +606,15 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Source: npm rsmq 0.12.4, setQueueAttributes.
         """
         return self.run(
-            queues.set_queue_attributes(self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize)
+            queues.set_queue_attributes(
+                self._namespace,
+                qname,
+                vt=vt,
+                delay=delay,
+                maxsize=maxsize,
+                keep=keep,
+                expired=expired,
+            )
         )
 
     def pause_queue(self, qname: str) -> bool:
@@ -650,6 +688,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         unique_key: str | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -690,6 +729,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
             max_wait: seconds after the first send of a message within which it becomes visible,
                 however often it is replaced with a delay; at least the delay, and at most
                 9,999,999. None puts it off by the delay each time. It needs replace and delay.
+            expires: seconds after this send at which the message expires, more than its delay and
+                at most 9,999,999, fractions to the millisecond; None is never. Then it is not
+                delivered any more, but removed or dead-lettered, see ``set_queue_attributes``; a
+                handler that has it by then keeps it. It counts for a message that is added or
+                replaced. Node and PHP consumers ignore it.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -707,7 +751,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 str of 1 to 128 characters, nor is unique_key; deliver_at is not an aware datetime;
                 more than one of delay, deliver_at and front is set; or replace or max_wait is set
                 without the arguments that it needs.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait or timeout is out of range; or
+            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires or timeout is out of
+                range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
@@ -729,6 +774,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 unique_key=unique_key,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -749,6 +795,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         unique_keys: Iterable[str | None] | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -776,6 +823,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 batch has twice counts as sent before at the second place.
             replace: as for send_message.
             max_wait: as for send_message.
+            expires: as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -794,7 +842,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 or bytes; the numbers of bodies and dedup_ids or unique_keys differ; deliver_at is
                 not an aware datetime; more than one of delay, deliver_at and front is set; or
                 replace or max_wait is set without the arguments that it needs.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait or timeout is out of range; or
+            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires or timeout is out of
+                range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number; or the
                 batch is too large.
             MessageNotString: the codec can't encode a body.
@@ -815,6 +864,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 unique_keys=unique_keys,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -1705,6 +1755,30 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: the queue does not exist.
         """
         return self.run_steps(dead_letters.sweep_dead_letters(self._namespace, qname, max_messages))
+
+    def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Remove visible messages that are expired, or move them to the dead-letter queue.
+
+        For queues whose consumers are Node or PHP programs, which deliver expired messages: call it
+        from time to time. A message in flight is not removed before its visibility timeout ends.
+        Runs in steps of 1,000 messages, each atomic.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages, 1 to 10,000.
+
+        Returns:
+            The ids of the messages that were removed or moved. An empty list if messages of the
+            queue don't expire, or if the dead-letter queue that they go to can't be written.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: max_messages is out of range or not whole.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(dead_letters.sweep_expired(self._namespace, qname, max_messages))
 
     def redrive_messages(
         self,

@@ -44,6 +44,7 @@ from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
     DEFAULT_DELAY,
+    DEFAULT_KEEP,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
     MAX_BATCH,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
-    from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.schedules.asyncio_ import AsyncSchedules
@@ -239,6 +240,7 @@ class AsyncCells(OnlyAsyncWith):
         delay: float | timedelta = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
+        keep: float | timedelta = DEFAULT_KEEP,
     ) -> bool:
         """
         Create a queue in each cell. Repeating the call completes one that was interrupted.
@@ -249,6 +251,7 @@ class AsyncCells(OnlyAsyncWith):
             delay: as for ``AsyncRSMQ.create_queue``.
             maxsize: as for ``AsyncRSMQ.create_queue``.
             exist_ok: as for ``AsyncRSMQ.create_queue``.
+            keep: as for ``AsyncRSMQ.create_queue``.
 
         Returns:
             True if it was created in a cell; False if it existed in all cells, with exist_ok.
@@ -259,7 +262,7 @@ class AsyncCells(OnlyAsyncWith):
         """
         created = await self._engine.on_each(
             lambda client: client.create_queue(
-                qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+                qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok, keep=keep
             ),
             ignored=(QueueExists,),
         )
@@ -316,6 +319,8 @@ class AsyncCells(OnlyAsyncWith):
         vt: float | timedelta | None = None,
         delay: float | timedelta | None = None,
         maxsize: int | None = None,
+        keep: float | timedelta | None = None,
+        expired: Expired | None = None,
     ) -> QueueAttributes:
         """
         Set attributes of a queue in each cell. Repeating the call completes it.
@@ -325,6 +330,8 @@ class AsyncCells(OnlyAsyncWith):
             vt: as for ``AsyncRSMQ.set_queue_attributes``.
             delay: as for ``AsyncRSMQ.set_queue_attributes``.
             maxsize: as for ``AsyncRSMQ.set_queue_attributes``.
+            keep: as for ``AsyncRSMQ.set_queue_attributes``.
+            expired: as for ``AsyncRSMQ.set_queue_attributes``.
 
         Returns:
             As ``get_queue_attributes``.
@@ -336,7 +343,7 @@ class AsyncCells(OnlyAsyncWith):
         return add_attributes(
             await self._engine.on_each(
                 lambda client: client.set_queue_attributes(
-                    qname, vt=vt, delay=delay, maxsize=maxsize
+                    qname, vt=vt, delay=delay, maxsize=maxsize, keep=keep, expired=expired
                 )
             )
         )
@@ -403,6 +410,7 @@ class AsyncCells(OnlyAsyncWith):
         unique_key: str | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -427,6 +435,7 @@ class AsyncCells(OnlyAsyncWith):
                 unique in the queue of all cells, as long as all senders leave out the key.
             replace: as for ``AsyncRSMQ.send_message``.
             max_wait: as for ``AsyncRSMQ.send_message``.
+            expires: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -452,6 +461,7 @@ class AsyncCells(OnlyAsyncWith):
                 unique_key=unique_key,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=codec,
                 confirm=copies,
             ),
@@ -473,6 +483,7 @@ class AsyncCells(OnlyAsyncWith):
         unique_keys: Iterable[str | None] | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -495,6 +506,7 @@ class AsyncCells(OnlyAsyncWith):
                 must all belong to one cell.
             replace: as for ``AsyncRSMQ.send_messages``.
             max_wait: as for ``AsyncRSMQ.send_messages``.
+            expires: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -523,6 +535,7 @@ class AsyncCells(OnlyAsyncWith):
                 unique_keys=unique_keys,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
                 codec=codec,
                 confirm=copies,
             ),
@@ -1217,6 +1230,28 @@ class AsyncCells(OnlyAsyncWith):
         return await self._engine.up_to(
             max_messages,
             lambda client, number: client.sweep_dead_letters(qname, number),
+            join_id,
+        )
+
+    async def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Remove visible messages that are expired, or move them to the dead-letter queue.
+
+        Args:
+            qname: the queue's name.
+            max_messages: the maximum number of messages in all cells, 1 to 10,000.
+
+        Returns:
+            The ids of the messages that were removed or moved, with the numbers of their cells.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+        return await self._engine.up_to(
+            max_messages,
+            lambda client, number: client.sweep_expired(qname, number),
             join_id,
         )
 

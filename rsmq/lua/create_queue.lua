@@ -7,8 +7,9 @@
 -- ARGV[2] vt       integer     seconds
 -- ARGV[3] delay    integer     seconds
 -- ARGV[4] maxsize  integer     UTF-16 code units or bytes, or -1
+-- ARGV[5] keep     integer     seconds after which messages expire; 0 = never
 --
--- returns {1} if it was created or completed, {0, vt, delay, maxsize as stored} if it existed
+-- returns {1} if it was created or completed, {0, vt, delay, maxsize, keep as stored} if it existed
 -- errors  none
 -- source  npm rsmq 0.12.4 createQueue; it also lists a queue that is not listed, and completes a partial one
 -- @include time_us.lua
@@ -16,16 +17,16 @@
 -- @include queue.lua
 
 local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
-local name, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local name, vt, delay, maxsize, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local stored = queue(hash)
+local stored = queue(hash, 'x:keep')
 redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
 if stored then
   redis.pcall('SREM', queues, '') -- no queue has this name: when memory is full, it allows the next
 end
 redis.call('SADD', queues, name)
 if stored then
-  return {0, stored[1], stored[2], stored[3]}
+  return {0, stored[1], stored[2], stored[3], stored[4] or '0'}
 end
 
 local now = digits(math.floor(server_time_us() / 1000000))
@@ -34,4 +35,7 @@ redis.call('HSETNX', hash, 'delay', delay)
 redis.call('HSETNX', hash, 'maxsize', maxsize)
 redis.call('HSETNX', hash, 'created', now)
 redis.call('HSETNX', hash, 'modified', now)
+if keep ~= '0' then
+  redis.call('HSETNX', hash, 'x:keep', keep)
+end
 return {1}

@@ -1,6 +1,6 @@
 -- Receives the message that has been visible the longest, and deletes it. One that was received as
 -- often as the queue's policy allows is moved to the dead-letter queue, whose name is stored in the
--- queue.
+-- queue; an expired one is removed or moved too.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
@@ -15,18 +15,18 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
--- @include dead_letters.lua
+-- @include deliverable.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local namespace = ARGV[1]
 
-local stored = queue(hash, 'x:dlq', 'x:max')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
 if not stored then
   return queue_not_found(hash)
 end
 
 local now = server_time_ms()
-local id, values = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
+local id, values = first_deliverable(zset, hash, now, namespace, unpack(stored, 4, 7))
 if not id then
   return false
 end

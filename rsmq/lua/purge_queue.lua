@@ -16,7 +16,7 @@ if not queue(hash) then
   return queue_not_found(hash)
 end
 local names = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified',
-  'x:dlq', 'x:max', 'x:paused', 'x:divided', 'createdby'}
+  'x:dlq', 'x:max', 'x:paused', 'x:keep', 'x:expired', 'x:divided', 'createdby'}
 local values = redis.call('HMGET', hash, unpack(names))
 local kept = {}
 for at, name in ipairs(names) do

@@ -1,6 +1,6 @@
 -- Receives the message that has been visible the longest, and hides it. One that was received as
 -- often as the queue's policy allows is moved to the dead-letter queue, whose name is stored in the
--- queue.
+-- queue; an expired one is removed or moved too.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
@@ -19,12 +19,13 @@ local vt, namespace = ARGV[1], ARGV[2]
 
 local now = server_time_ms()
 local this_time = digits(now)
-local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:dlq', 'x:max')
+local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:dlq', 'x:max', 'x:keep',
+  'x:limited')
 local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', '0', '1')[1]
 local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 local hidden
 if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
-  and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
+  and not stored[7] and not stored[8] and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
   and #id > 9 and string.byte(id) ~= 120
   and (not stored[5] or stored[6] and usual(stored[6], 7)
   and (values[2] or 0) + 0 < stored[6] + 0)) then
@@ -38,7 +39,10 @@ else -- the slow path for unusual values
   -- @include totals.lua
   -- @include local_keys.lua
   -- @include unbegun.lua
+  -- @include limits.lua
   -- @include dead_letters.lua
+  -- @include expired.lua
+  -- @include deliverable.lua
   if not queue(hash) then
     return queue_not_found(hash)
   end
@@ -46,7 +50,7 @@ else -- the slow path for unusual values
   if not hidden then
     return no_number('vt', stored[1])
   end
-  id, values = first_deliverable(zset, hash, now, namespace, stored[5], stored[6])
+  id, values = first_deliverable(zset, hash, now, namespace, unpack(stored, 5, 8))
   if id then
     allow_when_full(zset)
     stored[4], values[2] = as_integer(stored[4]), as_integer(values[2])

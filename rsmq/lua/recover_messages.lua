@@ -1,6 +1,6 @@
 -- Receives messages again, by their receipts, that were received some time ago and not deleted, and
 -- hides them. Those that were received as often as the queue's policy allows are moved to the
--- dead-letter queue, whose name is stored in the queue. Those that were received or extended since
+-- dead-letter queue, whose name is stored in the queue; expired ones are removed or moved too. Those that were received or extended since
 -- are not changed.
 --
 -- KEYS[1] hash          hash        the queue's attributes, bodies and counters
@@ -22,12 +22,13 @@
 -- @include full.lua
 -- @include totals.lua
 -- @include dead_letters.lua
+-- @include expired.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipts = ARGV
 
-local stored = queue(hash, 'x:dlq', 'x:max')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
 if not stored then
   return queue_not_found(hash)
 end
@@ -36,7 +37,8 @@ if not stored_vt then
   return no_number('vt', stored[1])
 end
 allow_removal(zset, hash)
-local dead = policy(namespace, zset, stored[4], stored[5])
+local dead = policy(namespace, zset, stored[4], stored[5], stored[7])
+local expires = expiry(namespace, zset, hash, stored[6], stored[7])
 if dead then
   require_local_keys(zset, dead)
 end
@@ -51,6 +53,8 @@ for at = 5, #receipts, 2 do
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and is_dead(zset, hash, id, count, dead) then
       transfer(zset, hash, dead, id, digits(now))
+    elseif expires and is_expired(zset, id, now, expires) then
+      expire(zset, hash, id, now, expires)
     elseif #body > left and #recovered > 0 then
       break
     else

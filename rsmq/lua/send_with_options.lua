@@ -5,6 +5,7 @@
 -- KEYS[2] zset         sorted set  the queue's message ids
 -- KEYS[3] records      hash        sends by dedup_id; the queue's hash again = without dedup_ids
 -- KEYS[4] unique       hash        message ids by unique_key; the queue's hash again = without unique_keys
+-- KEYS[5] limits       hash        limits by message id; the queue's hash again = without limits
 -- ARGV[1] largest      integer     size of the largest body, as in send_message.lua
 -- ARGV[2] delay        integer     ms until they are visible, as in send_message.lua
 -- ARGV[3] suffixes     string      the 22 random characters of each id, sorted
@@ -12,21 +13,24 @@
 -- ARGV[5] window       integer     ms for which a second send with a dedup_id adds nothing; '' = without dedup_ids
 -- ARGV[6] replace      integer     1 = replace the message that has the unique_key, unless it was received; 0 = keep it
 -- ARGV[7] max_wait     integer     ms after its first send by which a replaced message is visible; '' = any time
--- ARGV[8...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
+-- ARGV[8] expires      integer     ms after which the messages expire; '' = never
+-- ARGV[9...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include time_us.lua
+-- @include digits.lua
 -- @include sending.lua
 -- @include id.lua
 -- @include storing.lua
 -- @include dedup.lua
 -- @include unique.lua
+-- @include limiting.lua
 
-local hash, zset, records, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hash, zset, records, unique, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local window, replace, max_wait = ARGV[5], ARGV[6], ARGV[7]
+local window, replace, max_wait, expires = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local messages = ARGV
 
 local us = server_time_us()
@@ -34,13 +38,15 @@ local now, time = math.floor(us / 1000), base36(us)
 local stored, wait = sendable(hash, largest, delay, now, 'created')
 if not stored then
   return wait
+elseif expires ~= '' and wait >= tonumber(expires) then
+  return redis.error_reply('INVALIDVALUE expires ' .. expires .. ' ' .. digits(wait))
 end
 
 local score = score_of(zset, delay, now, wait)
 local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
 local earlier_ids, number, is_repeated = {}, 0, false
-for each = 1, (#messages - 7) / 3 do
-  local at = 8 + (each - 1) * 3
+for each = 1, (#messages - 8) / 3 do
+  local at = 9 + (each - 1) * 3
   local body, name, key = messages[at], messages[at + 1], messages[at + 2]
   local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
@@ -66,6 +72,10 @@ if #fields > 0 then -- in the order of send_message.lua
 end
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
+if expires ~= '' then
+  remove_free_limits(limits, #earlier_ids, zset)
+  store_limits(hash, limits, fields, ':' .. digits(now + expires))
+end
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)

@@ -24,11 +24,11 @@
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, most, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local stored = queue(hash, 'x:dlq', 'x:max')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:limited')
 if not stored then
   return queue_not_found(hash)
 end
-local dead = policy(namespace, zset, stored[4], stored[5])
+local dead = policy(namespace, zset, stored[4], stored[5], stored[6])
 if not dead then
   return {false, 0, {}}
 end
@@ -44,7 +44,7 @@ local counts, moved, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
 while passed < #names and #moved < tonumber(most) do
   local id = found[2 * passed + 1]
   local count = whole(counts[passed + 1])
-  if count >= dead.limit and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
+  if (dead.limited or count >= dead.limit) and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
     and is_dead(zset, hash, id, count, dead) then
     transfer(zset, hash, dead, id, now)
     gone[id] = true

@@ -85,15 +85,23 @@ def _check_other_queue(namespace: Namespace, item: str, qname: str, keys: QueueK
 def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
     """Move messages received as often as the policy allows; the result is the ids moved."""
     keys = namespace.queue(qname)
-    return _sweep(keys, check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
+    number = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+    return _sweep("sweep_dead_letters", keys, number)
 
 
-def _sweep(keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
+def sweep_expired(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
+    """Remove expired messages, or move them to the dead-letter queue; the result is their ids."""
+    keys = namespace.queue(qname)
+    number = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+    return _sweep("sweep_expired", keys, number)
+
+
+def _sweep(script: str, keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
     moved: list[str] = []
     position: Position | None = (b"-inf", b"0")
     while position and len(moved) < max_messages:
         reply = yield walk_step(
-            "sweep_dead_letters",
+            script,
             keys,
             position,
             digits(max_messages - len(moved)),

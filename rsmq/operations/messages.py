@@ -60,6 +60,7 @@ def send_message(
     unique_key: str | None = None,
     replace: bool = False,
     max_wait: Seconds | None = None,
+    expires: Seconds | None = None,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -68,7 +69,13 @@ def send_message(
     keys = namespace.queue(qname)
     encoded_delay = encode_delay(delay, deliver_at, front=front)
     channel = keys.channel if realtime else b""
-    if dedup_id is not None or unique_key is not None or replace or max_wait is not None:
+    if (
+        dedup_id is not None
+        or unique_key is not None
+        or replace
+        or max_wait is not None
+        or expires is not None
+    ):
         options = check_options(
             1,
             dedup_ids=None if dedup_id is None else [dedup_id],
@@ -77,6 +84,7 @@ def send_message(
             replace=replace,
             max_wait=max_wait,
             delay=delay,
+            expires=expires,
         )
         if options is not None:
             raw, size = encode_body(body, codec)

@@ -9,17 +9,30 @@ from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.lua.load import load
-from rsmq.model import QueueAttributes
+from rsmq.model import Expired, QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import parse_attributes
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import Seconds, check_maxsize, check_seconds
+from rsmq.wire.limits import (
+    DEFAULT_KEEP,
+    Seconds,
+    check_expired,
+    check_maxsize,
+    check_seconds,
+)
 from rsmq.wire.names import decode_name, encode_name
 
 
 def create_queue(
-    namespace: Namespace, qname: str, *, vt: Seconds, delay: Seconds, maxsize: int, exist_ok: bool
+    namespace: Namespace,
+    qname: str,
+    *,
+    vt: Seconds,
+    delay: Seconds,
+    maxsize: int,
+    exist_ok: bool,
+    keep: Seconds = DEFAULT_KEEP,
 ) -> Operation[bool]:
     """Create a queue, or complete one that lacks attributes; the result is whether it did."""
     keys = namespace.queue(qname)
@@ -27,6 +40,7 @@ def create_queue(
         digits(check_seconds("vt", vt)),
         digits(check_seconds("delay", delay)),
         digits(check_maxsize(maxsize)),
+        digits(check_seconds("keep", keep)),
     )
 
     def parse(reply: Any) -> bool:
@@ -124,19 +138,23 @@ def set_queue_attributes(
     vt: Seconds | None,
     delay: Seconds | None,
     maxsize: int | None,
+    keep: Seconds | None = None,
+    expired: Expired | None = None,
 ) -> Operation[QueueAttributes]:
     """Set attributes of a queue; None does not change an attribute."""
-    if vt is None and delay is None and maxsize is None:
+    if all(each is None for each in (vt, delay, maxsize, keep, expired)):
         raise NoAttributeSupplied
     keys = namespace.queue(qname)
     # In the order of the Node client.
     new_vt = b"" if vt is None else digits(check_seconds("vt", vt))
     new_maxsize = b"" if maxsize is None else digits(check_maxsize(maxsize))
     new_delay = b"" if delay is None else digits(check_seconds("delay", delay))
+    new_keep = b"" if keep is None else digits(check_seconds("keep", keep))
+    new_expired = b"" if expired is None else check_expired(expired).encode()
     return Operation(
         load("set_queue_attributes"),
         (keys.hash, keys.zset),
-        (new_vt, new_delay, new_maxsize),
+        (new_vt, new_delay, new_maxsize, new_keep, new_expired),
         parse_attributes,
         RetryClass.ALWAYS,
         (keys.name,),

@@ -144,7 +144,8 @@ def parse_reason(stored: bytes | None) -> DeadLetterReason | None:
 def parse_attributes(reply: Any) -> QueueAttributes:
     """Return a queue's attributes and counts from the reply of ``describe.lua``."""
     fields, messages, hidden, next_due = reply
-    vt, delay, maxsize, received, sent, created, modified, target, limit, paused = fields
+    vt, delay, maxsize, received, sent, created, modified = fields[:7]
+    target, limit, paused, keep, expired = fields[7:]
     return QueueAttributes(
         vt=parse_seconds(vt),
         delay=parse_seconds(delay),
@@ -160,4 +161,6 @@ def parse_attributes(reply: Any) -> QueueAttributes:
         dead_letter_queue=None if target is None else decode_name(target),
         max_receives=parse_integer(limit),
         paused=paused is not None,
+        keep=None if keep is None else parse_seconds(keep) or None,
+        expired="dead-letter" if expired == b"dead-letter" else "drop",
     )

@@ -25,6 +25,7 @@ class SendOptions:
         unique_keys: the unique_key of each message, as dedup_ids.
         replace: whether a message that waits with the same unique_key is replaced.
         max_wait: ms after its first send by which a replaced message is visible; empty for any.
+        expires: ms after the send at which the messages expire; empty for never.
     """
 
     dedup_ids: list[bytes] | None
@@ -32,6 +33,7 @@ class SendOptions:
     unique_keys: list[bytes] | None
     replace: bool
     max_wait: bytes
+    expires: bytes
 
     @property
     def may_repeat(self) -> bool:
@@ -47,6 +49,7 @@ class SendOptions:
         return (
             queue.hash if self.dedup_ids is None else queue.dedup,
             queue.hash if self.unique_keys is None else queue.unique,
+            queue.limits if self.expires else queue.hash,
         )
 
     def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
@@ -57,6 +60,7 @@ class SendOptions:
             self.window,
             b"1" if self.replace else b"0",
             self.max_wait,
+            self.expires,
             *(value for message in messages for value in message),
         )
 
@@ -70,6 +74,7 @@ def check_options(
     replace: bool,
     max_wait: Seconds | None,
     delay: Seconds | None,
+    expires: Seconds | None,
 ) -> SendOptions | None:
     """
     Return the options of so many messages; None if there are none, for the faster scripts.
@@ -77,7 +82,8 @@ def check_options(
     Raises:
         InvalidFormat: a dedup_id or unique_key is not a str of 1 to 128 characters; there are more
             or fewer than messages; or an option lacks one that it needs.
-        InvalidValue: dedup_window or max_wait is out of range, or max_wait is less than delay.
+        InvalidValue: dedup_window, max_wait or expires is out of range, or max_wait is less than
+            delay, or expires is not greater.
     """
     if not isinstance(replace, bool):
         raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
@@ -88,7 +94,8 @@ def check_options(
             hint="It replaces the message with the same unique_key: pass one.",
         )
     encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
-    if dedup_ids is None and unique_keys is None:
+    encoded_expires = b"" if expires is None else _encode_expires(expires, delay)
+    if dedup_ids is None and unique_keys is None and not encoded_expires:
         return None
     return SendOptions(
         _check_labels("dedup_id", dedup_ids, number),
@@ -96,6 +103,7 @@ def check_options(
         _check_labels("unique_key", unique_keys, number),
         replace,
         encoded_wait,
+        encoded_expires,
     )
 
 
@@ -114,6 +122,20 @@ def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> 
             MAX_SECONDS,
             value=max_wait,
             hint="A message waits at least for its delay.",
+        )
+    return digits(ms)
+
+
+def _encode_expires(expires: Any, delay: Seconds | None) -> bytes:
+    ms = to_milliseconds("expires", expires)
+    least = 0 if delay is None else to_milliseconds("delay", delay)
+    if ms <= least:
+        raise InvalidValue(
+            "expires",
+            (least + 1) / 1000,
+            MAX_SECONDS,
+            value=expires,
+            hint="A message must become visible before it expires.",
         )
     return digits(ms)
 

@@ -55,6 +55,7 @@ def send_messages(
     unique_keys: Iterable[str | None] | None = None,
     replace: bool = False,
     max_wait: Seconds | None = None,
+    expires: Seconds | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -70,6 +71,7 @@ def send_messages(
         replace=replace,
         max_wait=max_wait,
         delay=delay,
+        expires=expires,
     )
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))

@@ -21,6 +21,11 @@ TOTAL_SENT = "totalsent"
 DEAD_LETTER_QUEUE = "x:dlq"
 MAX_RECEIVES = "x:max"
 PAUSED = "x:paused"
+KEEP = "x:keep"
+EXPIRED = "x:expired"
+
+#: Set by the first send with limits: receives then look for the limits of messages.
+LIMITED = "x:limited"
 
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
 DIVIDED = "x:divided"
@@ -37,6 +42,8 @@ ATTRIBUTE_FIELDS = (
     DEAD_LETTER_QUEUE,
     MAX_RECEIVES,
     PAUSED,
+    KEEP,
+    EXPIRED,
 )
 
 #: The prefix of all attributes that belong to extensions.

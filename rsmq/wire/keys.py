@@ -56,6 +56,7 @@ class QueueKeys:
         retrying: extension data of workers: the errors of messages that wait for a retry.
         copied: extension data of migrations: digests of the messages that were copied.
         unique: extension data of sends with a unique_key: the id of the message that has each key.
+        limits: extension data of sends with max_retries or expires: the limits of each message.
     """
 
     name: str
@@ -74,6 +75,7 @@ class QueueKeys:
     unique: bytes
     finished: bytes
     locks: bytes
+    limits: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
@@ -90,6 +92,7 @@ class QueueKeys:
             self.unique,
             self.finished,
             self.locks,
+            self.limits,
         )
 
 
@@ -266,6 +269,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}unique"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}locks"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}limits"),
     )
 
 

@@ -21,6 +21,7 @@ DEFAULT_VT = 30
 DEFAULT_DELAY = 0
 DEFAULT_MAXSIZE = 65536
 DEFAULT_DEDUP_WINDOW = 300
+DEFAULT_KEEP = 0
 
 #: Limits: vt and delay in seconds, maxsize in UTF-16 code units (or bytes).
 MAX_SECONDS = 9_999_999
@@ -67,6 +68,18 @@ def check_seconds(item: str, value: object) -> int:
             hint=f"The {item} of a queue is a whole number of seconds; a call may have fractions.",
         )
     return int(number)
+
+
+def check_expired(value: object) -> str:
+    """
+    Check what happens to expired messages of a queue, and return it.
+
+    Raises:
+        InvalidFormat: it is neither "drop" nor "dead-letter".
+    """
+    if not isinstance(value, str) or value not in {"drop", "dead-letter"}:
+        raise InvalidFormat("expired", value=value, hint="Pass 'drop' or 'dead-letter'.")
+    return value
 
 
 def check_duration(item: str, value: object, low: float = 0, high: float = MAX_SECONDS) -> float:

@@ -26,6 +26,7 @@ QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
 INVALID_VALUE = "INVALIDVALUE"
 DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
+NO_DEAD_LETTER_POLICY = "NODEADLETTERPOLICY"
 WORKER_REPLACED = "WORKERREPLACED"
 BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
 RUN_REPLACED = "RUNREPLACED"
@@ -90,6 +91,15 @@ def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
     )
 
 
+def _no_dead_letter_policy(_: str, queues: tuple[str, ...]) -> RSMQError:
+    return InvalidFormat(
+        "expired",
+        value="dead-letter",
+        hint=f"Queue {show(queues[0])} has no dead-letter queue. Set one with "
+        "set_dead_letter_policy.",
+    )
+
+
 def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
     item, _, stored = detail.partition(" ")
     if item == "deliver_at":
@@ -99,6 +109,15 @@ def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
             MAX_SECONDS,
             value=int(stored) / 1000,
             hint="Pass an earlier time. The clock of the server counts.",
+        )
+    if item == "expires":
+        expires_ms, _, wait_ms = stored.partition(" ")
+        return InvalidValue(
+            "expires",
+            (int(wait_ms) + 1) / 1000,
+            MAX_SECONDS,
+            value=int(expires_ms) / 1000,
+            hint="A message must become visible before it expires.",
         )
     return InvalidValue(
         item,
@@ -115,6 +134,7 @@ _REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
     MESSAGE_TOO_LONG: _message_too_long,
     INVALID_VALUE: _invalid_value,
     DEAD_LETTER_CYCLE: _dead_letter_cycle,
+    NO_DEAD_LETTER_POLICY: _no_dead_letter_policy,
     WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
     BATCH_ACKNOWLEDGED: _batch_acknowledged,
     RUN_REPLACED: lambda key, _: RunReplaced(key),

@@ -622,3 +622,14 @@ def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
     stored = {join_id(0, id) for id in place.bodies("q")[0]}
     assert {new for _, new in caught.value.result} == stored
     assert {cell_of(old) for old, _ in caught.value.result} == {0}
+
+
+def test_expired_messages_are_removed_in_each_cell(place, cells):
+    assert cells.set_queue_attributes("q", keep=60).keep == 60
+    old = "g0000000001234567890123456789ABC"
+    for index in range(6):
+        place.raw.hset(f"{place.cell(index)}:q:Q", old, "m")
+        place.raw.zadd(f"{place.cell(index)}:q", {old: 1})
+    assert len(cells.sweep_expired("q", 2)) == 2
+    assert len(cells.sweep_expired("q")) == 4
+    assert not any(place.bodies("q"))

@@ -223,3 +223,14 @@ def test_question_for_one_message_uses_the_singular(cli, rsmq, processes):
     process.expect_exact("Remove 1 message of one?")
     process.sendline("y")
     process.expect_exact("one: 1 removed")
+
+
+def test_attributes_set_the_retention_and_a_sweep_removes_expired_messages(cli, rsmq, raw, ns):
+    rsmq.create_queue("q")
+    assert cli("attributes", "q", "--keep", "1h", "--json").json["keep"] == 3600
+    old = "g0000000001234567890123456789ABC"
+    raw.hset(f"{ns}:q:Q", old, "m")
+    raw.zadd(f"{ns}:q", {old: 1})
+    assert cli("sweep-expired", "q").lines == [old]
+    assert cli("attributes", "q", "--keep", "0", "--json").json["keep"] is None
+    assert cli("attributes", "q", "--expired", "dead-letter").code == 2

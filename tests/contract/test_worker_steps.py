@@ -355,6 +355,43 @@ def test_nothing_is_received_from_paused_missing_and_incomplete_queues(env, me):
     assert sorted(in_flight(env, me).values()) == ["1:first", "1:last", "1:paused", "mine"]
 
 
+OLD = "g000000000" + "1234567890123456789ABC"
+
+
+def add_old(env, qname):
+    """Add a message that was sent years ago, and received twice."""
+    env.raw.hset(env.hash(qname), mapping={OLD: "old", f"{OLD}:rc": 2, f"{OLD}:fr": 1})
+    env.raw.zadd(env.zset(qname), {OLD: 1})
+
+
+def test_a_worker_receives_no_expired_message(env, queue, me):
+    env.rsmq.set_queue_attributes(queue, keep=60)
+    late = env.rsmq.send_message(queue, "late", expires=60)
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(f"{env.zset(queue)}:x:limits", late, ":1")
+    add_old(env, queue)
+
+    ((state, messages),) = receive(env, me)
+    assert (state, [each[0].decode() for each in messages]) == (".", [id])
+    assert list(env.scores(queue)) == [id]
+    assert not [name for name in env.fields(queue) if name.startswith((OLD, late))]
+    assert in_flight(env, me) == {"": "mine", id: "1:q"}
+    assert env.fields(queue)["totalrecv"] == "1"
+
+
+def test_an_expired_message_of_a_worker_goes_to_the_dead_letter_queue(env, queue, dead, me):
+    env.rsmq.create_queue("other")
+    env.rsmq.set_dead_letter_policy(queue, dead, 9)
+    env.rsmq.set_queue_attributes(queue, keep=60, expired="dead-letter")
+    add_old(env, queue)
+
+    assert receive(env, me, want(env, "other"), want(env)) == [(".", []), (".", [])]
+    assert env.scores(queue) == {}
+    assert list(env.scores(dead)) == [OLD]
+    assert env.fields(dead)[f"{OLD}:rc"] == "2"
+    assert in_flight(env, me) == {"": "mine"}
+
+
 def test_the_keys_of_a_paused_queue_are_not_read(env, queue, me):
     env.rsmq.pause_queue(queue)
     env.raw.hset(env.hash(queue), "totalrecv", "many")

@@ -121,6 +121,7 @@ UNCHANGING = {
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
     "take_permits": (["rsmq:x:rate:q"], [9, 9, 0]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
+    "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),
 }  # fmt: skip
 
 #: Calls that must pass so that consumers can receive and delete: they renew what is stored.

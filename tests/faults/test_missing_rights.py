@@ -27,7 +27,8 @@ COMMANDS = (
     "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 )  # fmt: skip
 
-QUEUES = ("q", "dead", "poisoned", "paused", "large")
+QUEUES = ("q", "dead", "poisoned", "paused", "large", "old")
+OLD_ID = "g0000000001234567890123456789ABC"
 ID_LENGTH = 32
 
 #: ``held`` are two messages in flight in queue q. Another consumer received the second one again.
@@ -44,6 +45,7 @@ CALLS = {
     "send_message, dedup_id": lambda rsmq, held, due: rsmq.send_message("q", "m", dedup_id="one"),
     "send_message, unique_key":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="one"),
+    "send_message, expires": lambda rsmq, held, due: rsmq.send_message("q", "m", expires=9),
     "send_message, replace":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
@@ -76,6 +78,11 @@ CALLS = {
     "set_dead_letter_policy, none":
         lambda rsmq, held, due: rsmq.set_dead_letter_policy("poisoned", None),
     "sweep_dead_letters": lambda rsmq, held, due: rsmq.sweep_dead_letters("poisoned"),
+    "set_queue_attributes, keep":
+        lambda rsmq, held, due: rsmq.set_queue_attributes("old", keep=0, expired="drop"),
+    "sweep_expired": lambda rsmq, held, due: rsmq.sweep_expired("old"),
+    "receive_message, expired": lambda rsmq, held, due: rsmq.receive_message("old"),
+    "pop_messages, expired": lambda rsmq, held, due: rsmq.pop_messages("old", 3),
     "redrive_messages": lambda rsmq, held, due: rsmq.redrive_messages("dead", "q"),
     "move_messages": lambda rsmq, held, due: rsmq.move_messages("q", "dead", due),
     "fan_out": lambda rsmq, held, due:
@@ -94,6 +101,10 @@ def prepare(raw, ns):
         for name in QUEUES:
             rsmq.create_queue(name)
         rsmq.set_dead_letter_policy("poisoned", "dead", 1)
+        rsmq.set_dead_letter_policy("old", "dead", 9)
+        rsmq.set_queue_attributes("old", keep=60, expired="dead-letter")
+        raw.hset(f"{ns}:old:Q", OLD_ID, "m")
+        raw.zadd(f"{ns}:old", {OLD_ID: 1})
         rsmq.send_message("dead", "dead letter")
         rsmq.send_message("poisoned", "poison")
         rsmq.change_message_visibility(rsmq.receive_message("poisoned"), 0)

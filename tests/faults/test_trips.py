@@ -52,6 +52,7 @@ CALLS = {
     "peek": (lambda rsmq: rsmq.peek_messages("q"), 1),
     "count": (lambda rsmq: rsmq.count_messages("q"), 1),
     "sweep": (lambda rsmq: rsmq.sweep_dead_letters("q"), 1),
+    "sweep expired": (lambda rsmq: rsmq.sweep_expired("q"), 1),
     "release all": (lambda rsmq: rsmq.release_all_messages("q"), 1),
     "recover": (lambda rsmq: rsmq.recover_messages("q", 5, idle=999), 1),
     "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),

@@ -31,7 +31,7 @@ from tests.faults.slot_steps import Step
 
 #: The endings of the keys that scripts use without declaring them: users may lack the right to
 #: them.
-UNDECLARED = (":x:unbegun", "-dead:x:unbegun", ":x:retrying", ":x:alone", ":x:reasons")
+UNDECLARED = (":x:unbegun", "-dead:x:unbegun", ":x:retrying", ":x:alone", ":x:reasons", ":x:limits")
 
 REASON = {"queue": "q", "text": "t", "exception": "E: e", "traceback": None}
 REASON |= {"worker": "w", "attempts": 1}
@@ -123,6 +123,26 @@ def dead_letter(client, state):
     return client.run(
         dead_letter_messages(state.worker, state.queue, state.target, [message], quarantined=True)
     )
+
+
+def prepare_expired(name):
+    """Prepare a visible message that is past its own expiry, and one in flight without limits."""
+
+    def prepare(client, stored):
+        client.create_queue(name)
+        client.send_message(name, "another")
+        client.receive_message(name, vt=1000)
+        id = client.send_message(name, "expired")
+        stored.raw.hset(f"{stored.ns}:{name}:Q", "x:limited", "1")
+        stored.raw.hset(f"{stored.ns}:{name}:x:limits", id, ":1")
+        return name
+
+    return prepare
+
+
+def check_expired(queue, result, stored):
+    assert not result
+    assert stored.bodies(queue) == [b"another"]
 
 
 def prepare_return(name):
@@ -351,6 +371,18 @@ STEPS = [
         prepare_in_flight("w-letter", receives=2),
         dead_letter,
         check_dead_letter,
+    ),
+    Step(
+        "receive of an expired message",
+        prepare_expired("expired-one"),
+        lambda c, name: c.receive_message(name),
+        check_expired,
+    ),
+    Step(
+        "sweep of an expired message",
+        prepare_expired("expired-swept"),
+        lambda c, name: c.sweep_expired(name, 1),
+        lambda queue, result, stored: check_expired(queue, result[1:], stored),
     ),
     Step(
         "worker: count receives that began no call",

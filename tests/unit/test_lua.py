@@ -242,7 +242,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     keys = Namespace("ns").queue("q")
     names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions)}
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
-    names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED)}
+    names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED, fields.LIMITED)}
     code = "".join(
         line.partition("--")[0] + "\n"
         for path in PACKAGE.glob("**/*.lua")
@@ -281,4 +281,5 @@ def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
             ":x:retrying",
             ":x:alone",
             ":x:reasons",
+            ":x:limits",
         }  # tests/faults/worker_steps.py

@@ -168,12 +168,12 @@ def test_create_after_an_ambiguous_failure_accepts_the_queue_it_may_have_created
     operation = create()
 
     assert operation.parse([1]) is operation.parse_retried([1]) is True
-    assert operation.parse_retried([0, b"30", b"0", b"65536"]) is True
+    assert operation.parse_retried([0, b"30", b"0", b"65536", b"0"]) is True
     for parse in (operation.parse, operation.parse_retried):
         with refused(QueueExists, "Queue exists"):
             parse([0, b"31", b"0", b"65536"])
     with refused(QueueExists, "Queue exists"):
-        operation.parse([0, b"30", b"0", b"65536"])
+        operation.parse([0, b"30", b"0", b"65536", b"0"])
     assert create(exist_ok=True).parse_retried([0, b"31", b"0", b"65536"]) is False
 
 

@@ -98,6 +98,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.dead_letters:dead_letter",
             "Show, set or remove a queue's dead-letter policy.",
         ),
+        "sweep-expired": Entry(
+            "rsmq.cli.commands.dead_letters:sweep_expired", "Remove messages that are expired."
+        ),
         "sweep": Entry(
             "rsmq.cli.commands.dead_letters:sweep", "Move messages that were received too often."
         ),

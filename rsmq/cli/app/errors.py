@@ -78,6 +78,7 @@ _OPTION_OF_PARAMETER = {
     "max_messages": "-n", "count": "-n", "destination": "--to", "cells": "--cells",
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
     "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
+    "keep": "--keep", "expired": "--expired", "expires": "--expires",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"

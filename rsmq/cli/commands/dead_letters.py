@@ -1,5 +1,5 @@
 """
-The commands dead-letter, sweep, redrive and move.
+The commands dead-letter, sweep, sweep-expired, redrive and move.
 """
 
 from __future__ import annotations
@@ -85,6 +85,26 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
         "one."
     )
     return Exit.NOT_ALL
+
+
+@command("sweep-expired", "rsmq sweep-expired orders")
+@queue_argument()
+@click.option(
+    "--number", "-n", type=int, default=1000, show_default=True, metavar="N",
+    help="The highest number of messages, 1 to 10,000.",
+)  # fmt: skip
+@click.pass_obj
+def sweep_expired(call: Call, queue: str, number: int) -> None:
+    """
+    Remove messages that are expired, or move them to the dead-letter queue.
+
+    Use it for queues whose consumers are Node or PHP programs, which deliver expired messages. It
+    prints the ids of the messages. Messages that are in flight stay.
+    """
+    with call.open_queues() as rsmq:
+        ids = rsmq.sweep_expired(queue, number)
+        _note_cells(call, ids, "removed")
+    call.out.result(ids, map(format_text, ids))
 
 
 @command(

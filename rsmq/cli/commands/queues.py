@@ -23,11 +23,12 @@ from rsmq.cli.app.output import (
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import RSMQError
 from rsmq.printable import format_count
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_KEEP, DEFAULT_MAXSIZE, DEFAULT_VT
 
 if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
+    from rsmq.model import Expired
 
 
 @command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")
@@ -46,16 +47,21 @@ if TYPE_CHECKING:
     "-1 for unlimited.",
 )  # fmt: skip
 @click.option(
+    "--keep", type=DURATION, default=DEFAULT_KEEP, show_default=True, metavar="DURATION",
+    help="How long after its send a message expires, 0 to 9,999,999; 0 is never.",
+)  # fmt: skip
+@click.option(
     "--exist-ok", is_flag=True, help="Succeed if the queue exists; its attributes are not changed."
 )
 @click.pass_obj
 def create(
     call: Call,
     queues: tuple[str, ...],
+    *,
     vt: float,
     delay: float,
     maxsize: int,
-    *,
+    keep: float,
     exist_ok: bool,
 ) -> None:
     """
@@ -68,7 +74,7 @@ def create(
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
             created = rsmq.create_queue(
-                queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+                queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok, keep=keep
             )
             return {"created": created}, "created" if created else "exists"
 
@@ -105,21 +111,38 @@ def list_(call: Call) -> None:
     help="How long a new message is hidden, 0 to 9,999,999.",
 )  # fmt: skip
 @click.option("--maxsize", type=int, metavar="N", help="The largest body, 1024 to 65,536, or -1.")
+@click.option(
+    "--keep", type=DURATION, metavar="DURATION",
+    help="How long after its send a message expires, 0 to 9,999,999; 0 is never.",
+)  # fmt: skip
+@click.option(
+    "--expired", type=click.Choice(["drop", "dead-letter"]),
+    help="What happens to expired messages.",
+)  # fmt: skip
 @click.pass_obj
 def attributes(
-    call: Call, queue: str, vt: float | None, delay: float | None, maxsize: int | None
+    call: Call,
+    queue: str,
+    *,
+    vt: float | None,
+    delay: float | None,
+    maxsize: int | None,
+    keep: float | None,
+    expired: Expired | None,
 ) -> None:
     """
     Show the attributes of a queue, or set them.
 
-    With at least one of --vt, --delay and --maxsize it sets them, and then shows all attributes.
+    With at least one option it sets them, and then shows all attributes.
     The new values do not change when hidden messages become visible.
     """
     with call.open_queues() as rsmq:
-        if (vt, delay, maxsize) == (None, None, None):
+        if all(each is None for each in (vt, delay, maxsize, keep, expired)):
             attributes = rsmq.get_queue_attributes(queue)
         else:
-            attributes = rsmq.set_queue_attributes(queue, vt=vt, delay=delay, maxsize=maxsize)
+            attributes = rsmq.set_queue_attributes(
+                queue, vt=vt, delay=delay, maxsize=maxsize, keep=keep, expired=expired
+            )
     fields = {"queue": queue, **to_json_value(attributes)}
     call.out.result(fields, format_fields(fields))
 

@@ -92,6 +92,10 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     "--max-wait", type=DURATION, metavar="DURATION",
     help="With --replace and --delay: the longest time that sends put off a message.",
 )  # fmt: skip
+@click.option(
+    "--expires", type=DURATION, metavar="DURATION",
+    help="How long after the send the messages expire; longer than the delay.",
+)  # fmt: skip
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,

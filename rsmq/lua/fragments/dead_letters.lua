@@ -2,14 +2,15 @@
 -- call do not count.
 -- @include due.lua
 -- @include full.lua
+-- @include limits.lua
 -- @include queue.lua
 -- @include totals.lua
 -- @include unbegun.lua
 
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The
--- arguments are the namespace, and the fields x:dlq and x:max as stored.
-local function policy(namespace, zset, target, limit)
+-- arguments are the namespace, and the fields x:dlq, x:max and x:limited as stored.
+local function policy(namespace, zset, target, limit, limited)
   limit = target and decimal(limit)
   local to_zset = limit and namespace .. ':' .. target
   if not limit or to_zset == zset then
@@ -27,7 +28,7 @@ local function policy(namespace, zset, target, limit)
     return found
   end)
   if usable and stored or is_elsewhere(stored) then
-    return {zset = to_zset, hash = to_hash, limit = limit}
+    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited}
   end
 end
 
@@ -44,13 +45,16 @@ local function require_local_keys(zset, dead)
   end
 end
 
--- Returns whether a message with this receive count is a dead letter by the policy.
+-- Returns whether a message with this receive count is a dead letter by the policy. Its own number of retries counts
+-- instead of the policy's limit.
 local function is_dead(zset, hash, id, receives, dead)
-  if receives < dead.limit then
+  local retries = dead.limited and limits_of(zset, id)
+  local limit = retries and retries + 1 or dead.limit
+  if receives < limit then
     return false
   end
   require_local_keys(zset, dead)
-  return begun_receives(zset, hash, id, receives) >= dead.limit
+  return begun_receives(zset, hash, id, receives) >= limit
 end
 
 -- Moves a message with its counters to another queue.
@@ -70,24 +74,5 @@ local function transfer(zset, hash, to, id, score)
   end
   if values[2] then
     move_unbegun(zset, to, id)
-  end
-end
-
--- Returns the first visible message that the policy allows to deliver, in the format of first_due.
--- Moves those before it, at most 1,000, to the dead-letter queue.
-local function first_deliverable(zset, hash, now, namespace, target, limit)
-  local id, values = first_due(zset, hash, now)
-  local most, dead = target and decimal(limit), nil
-  for _ = 1, 1000 do
-    if not id or not most or whole(values[2]) < most then
-      return id, values
-    end
-    dead = dead or policy(namespace, zset, target, limit)
-    if not dead or not is_dead(zset, hash, id, whole(values[2]), dead) then
-      return id, values
-    end
-    allow_removal(zset, hash)
-    transfer(zset, hash, dead, id, digits(now))
-    id, values = first_due(zset, hash, now)
   end
 end

@@ -1,5 +1,6 @@
 -- Many visible messages, of one queue or several.
 -- @include dead_letters.lua
+-- @include expired.lua
 -- @include variadic.lua
 
 -- Returns up to `want` visible messages, with bodies of at most `room` bytes in total; if `first`,
@@ -7,9 +8,9 @@
 -- has, for each message that was received before, its index among them, its receive count including
 -- this receive, and the time of its first receive as stored. `cleared` is how many other messages
 -- were moved or removed. The messages are not changed. Ghost ids among them are handled as by
--- first_due, and messages beyond the limit of a policy `dead` are moved. A call moves and removes
--- at most 1,000 other messages.
-local function due_messages(zset, hash, now, want, room, first, dead)
+-- first_due, messages beyond the limit of a policy `dead` are moved, and those that `expires` names are
+-- removed or moved. A call moves and removes at most 1,000 other messages.
+local function due_messages(zset, hash, now, want, room, first, dead, expires)
   local told, again = {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
   local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
@@ -40,6 +41,10 @@ local function due_messages(zset, hash, now, want, room, first, dead)
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
         due.cleared = cleared
+      elseif expires and is_expired(zset, id, now, expires) then
+        expire(zset, hash, id, now, expires)
+        cleared = cleared + 1
+        due.cleared = cleared
       elseif #body > room - due.size and not (first and number == 0) then
         due.size = room -- so that no later message is added
         return due
@@ -68,7 +73,7 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
   local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
     local hash, zset = queues[at], queues[at + 1]
-    local stored = queue(hash, 'x:dlq', 'x:max')
+    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
     if not stored then
       return nil, queue_not_found(hash)
     end
@@ -80,12 +85,13 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
     of.any = redis.call('ZRANGEBYSCORE', zset, '-inf', to, 'LIMIT', '0', '1')[1]
     if of.any then -- most of many queues are empty, and need no check of rights
       allow_removal(zset, hash)
-      of.dead = policy(namespace, zset, stored[4], stored[5])
+      of.dead = policy(namespace, zset, stored[4], stored[5], stored[7])
+      of.expires = expiry(namespace, zset, hash, stored[6], stored[7])
     end
   end
   for _, of in ipairs(found) do
     if of.any and room > 0 then
-      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead)
+      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires)
       most, room = most - of.due.number, room - of.due.size
       first = first and of.due.number == 0
     end

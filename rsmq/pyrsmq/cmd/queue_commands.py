@@ -99,7 +99,7 @@ class SetQueueAttributesCommand(_AttributesCommand):
     """
 
     def _run(self) -> Any:
-        attributes = {
+        attributes: dict[str, Any] = {
             name: _limit_maxsize(value) if name == "maxsize" else _round_up_seconds(name, value)
             for name, value in self._values.items()
             if name in ("vt", "delay", "maxsize")

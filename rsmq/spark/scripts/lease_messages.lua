@@ -36,6 +36,7 @@
 -- @include lifetime.lua
 -- @include highest.lua
 -- @include due_many.lua
+-- @include expired.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -43,7 +44,7 @@ local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local first = ARGV[14]
 
-local stored = queue(hash, 'x:dlq', 'x:max')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
 if not stored then
   return queue_not_found(hash)
 end
@@ -63,14 +64,15 @@ end
 allow_removal(zset, hash)
 local dead
 if target == '' then
-  dead = policy(namespace, zset, stored[4], stored[5])
+  dead = policy(namespace, zset, stored[4], stored[5], stored[7])
 else
   dead = policy(namespace, zset, target, limit)
 end
 
 local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
-local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead)
+local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead,
+  expiry(namespace, zset, hash, stored[6], stored[7]))
 local size = due.size -- also `room`, if the next body does not fit
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed

@@ -25,6 +25,7 @@
 -- @include workers.lua
 -- @include in_flight.lua
 -- @include due_many.lua
+-- @include expired.lua
 -- @include full_batches.lua
 
 local in_flight = KEYS[1]
@@ -32,13 +33,15 @@ local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found, fills = {}, {}, ''
+local states, found, fills, expiries = {}, {}, '', {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:paused')
+  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited')
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
+    expiries[at / 2] = (stored[5] or stored[6])
+      and expiry(namespace_of(zset, requests[5 * at / 2 + 3]), zset, hash, stored[5], stored[6])
   end
 end
 if not has_name(in_flight, token) then
@@ -49,7 +52,8 @@ local left, bytes = tonumber(slots), tonumber(room)
 for at, state in ipairs(states) do
   if state == '-' and bytes > 0 and (left > 0 or not has_found) then
     local size, max_messages, rest = plan_batches(queues[2 * at + 1], now, left, requests, 5 * at)
-    local due = due_messages(queues[2 * at + 1], queues[2 * at], now, max_messages, bytes, not has_found)
+    local due = due_messages(queues[2 * at + 1], queues[2 * at], now, max_messages, bytes, not has_found,
+      nil, expiries[at])
     found[at] = due
     has_found = has_found or due.number > 0
     left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size

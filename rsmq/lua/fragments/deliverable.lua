@@ -1,0 +1,34 @@
+-- The next message to deliver of a queue with limits.
+-- @include dead_letters.lua
+-- @include due.lua
+-- @include expired.lua
+-- @include full.lua
+-- @include totals.lua
+
+-- Returns the first visible message that is no dead letter and is not expired, in the format of first_due. Moves or
+-- removes those before it, at most 1,000. The last arguments are the fields x:dlq, x:max, x:keep and x:limited as
+-- stored.
+local function first_deliverable(zset, hash, now, namespace, target, limit, keep, limited)
+  local id, values = first_due(zset, hash, now)
+  local most, dead = target and decimal(limit), nil
+  local expires = id and expiry(namespace, zset, hash, keep, limited)
+  for _ = 1, 1000 do
+    if not id then
+      return
+    end
+    local receives = whole(values[2])
+    if not dead and most and (limited or receives >= most) then
+      dead = policy(namespace, zset, target, limit, limited)
+    end
+    if dead and is_dead(zset, hash, id, receives, dead) then
+      allow_removal(zset, hash)
+      transfer(zset, hash, dead, id, digits(now))
+    elseif expires and is_expired(zset, id, now, expires) then
+      allow_removal(zset, hash)
+      expire(zset, hash, id, now, expires)
+    else
+      return id, values
+    end
+    id, values = first_due(zset, hash, now)
+  end
+end

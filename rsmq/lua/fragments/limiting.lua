@@ -1,0 +1,22 @@
+-- Sends of messages with limits, whose records limits.lua describes.
+
+-- Before records are stored, removes those of messages that have left the queue: it reads twice as many as the batch
+-- has messages, chosen at random. The first command fails, before any change, if the user lacks the right.
+local function remove_free_limits(limits, messages, zset)
+  redis.call('HDEL', limits, '') -- Redis then allows the rest if memory is full
+  for _, id in ipairs(redis.call('HRANDFIELD', limits, 2 * messages + 10) or {}) do
+    if not redis.call('ZSCORE', zset, id) then
+      redis.call('HDEL', limits, id)
+    end
+  end
+end
+
+-- Stores the limits of the messages that are in `fields`, pairs of id and body.
+local function store_limits(hash, limits, fields, record)
+  if #fields > 0 then
+    redis.call('HSET', hash, 'x:limited', '1')
+  end
+  for at = 1, #fields, 2 do
+    redis.call('HSET', limits, fields[at], record)
+  end
+end
