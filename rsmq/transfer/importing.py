@@ -22,7 +22,7 @@ from rsmq.transfer.exporting import look_up
 from rsmq.wire.fields import MESSAGE_SUFFIXES
 from rsmq.wire.ids import check_id
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.limits import MAX_MAXSIZE, MIN_MAXSIZE, UNLIMITED
+from rsmq.wire.limits import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, UNLIMITED
 from rsmq.wire.names import encode_name
 
 #: The number of messages that are added at a time, and the bytes of their bodies after which a page
@@ -35,7 +35,10 @@ _PAGE_BYTES = 1024 * 1024
 _LARGEST_NUMBER = 2**53
 
 #: The attributes that an existing queue keeps. Differences from the export are noted.
-_COMPARED_ATTRIBUTES = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused")
+_COMPARED_ATTRIBUTES = (
+    "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused",
+    "keep", "expired",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +292,10 @@ class _Importer:
         maxsize = exported.maxsize
         if maxsize != UNLIMITED:
             maxsize = min(max(maxsize, MIN_MAXSIZE), MAX_MAXSIZE)
-        created = self._rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True)
+        keep = min(math.ceil(exported.keep or 0), MAX_SECONDS)
+        created = self._rsmq.create_queue(
+            name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True, keep=keep
+        )
         if created:
             for attribute, value in (("vt", vt), ("delay", delay), ("maxsize", maxsize)):
                 old_value = getattr(exported, attribute)
@@ -332,6 +338,8 @@ class _Importer:
                 self._rsmq.set_dead_letter_policy(
                     target.keys.name, exported.dead_letter_queue, exported.max_receives
                 )
+                if exported.expired != "drop":
+                    self._rsmq.set_queue_attributes(target.keys.name, expired=exported.expired)
             except QueueNotFound:
                 self._without_policy.append(target)
             except RSMQError as error:

@@ -36,6 +36,8 @@ def make_queue_record(name: str, attributes: QueueAttributes) -> dict[str, Any]:
         "dead_letter_queue": attributes.dead_letter_queue,
         "max_receives": attributes.max_receives,
         "paused": attributes.paused,
+        "keep": attributes.keep,
+        "expired": attributes.expired,
         "messages": attributes.messages,
     }
 
@@ -113,6 +115,8 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
         else _parse_text(line, record, "dead_letter_queue"),
         max_receives=_parse_number(line, record, "max_receives", high=_LARGEST_NUMBER),
         paused=record.get("paused") is True,
+        keep=number("keep") or None,
+        expired="dead-letter" if record.get("expired") == "dead-letter" else "drop",
     )
 
 

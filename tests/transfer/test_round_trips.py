@@ -29,6 +29,7 @@ def test_attributes_totals_policy_and_messages_are_restored(
     rsmq.create_queue("orders", vt=60, delay=5, maxsize=2048)
     rsmq.create_queue("empty", vt=0)
     rsmq.set_dead_letter_policy("orders", "dead", 3)
+    rsmq.set_queue_attributes("orders", keep=86_400, expired="dead-letter")
     source.raw.hset(f"{source.ns}:orders:Q", mapping={"created": 1_600_000_000, "totalrecv": 99})
     rsmq.send_messages("orders", [f"grüße {n}" for n in range(5)], delay=0)
     rsmq.send_message("orders", b"\xff\x00", codec=BYTES, delay=3600)
