@@ -99,7 +99,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "Show, set or remove a queue's dead-letter policy.",
         ),
         "sweep-expired": Entry(
-            "rsmq.cli.commands.dead_letters:sweep_expired", "Remove messages that are expired."
+            "rsmq.cli.commands.dead_letters:sweep_expired",
+            "Remove messages that are expired, or move them to a dead-letter queue.",
         ),
         "sweep": Entry(
             "rsmq.cli.commands.dead_letters:sweep", "Move messages that were received too often."

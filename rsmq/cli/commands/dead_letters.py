@@ -96,7 +96,7 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
 @click.pass_obj
 def sweep_expired(call: Call, queue: str, number: int) -> None:
     """
-    Remove messages that are expired, or move them to the dead-letter queue.
+    Remove messages that are expired, or move them to a dead-letter queue.
 
     Use it for queues whose consumers are Node or PHP programs, which deliver expired messages. It
     prints the ids of the messages. Messages that are in flight stay.
