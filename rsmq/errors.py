@@ -137,7 +137,8 @@ class NoAttributeSupplied(RSMQError):
 
     def __init__(self) -> None:
         super().__init__(
-            "No attribute was supplied", hint="Pass at least one of vt, delay and maxsize."
+            "No attribute was supplied",
+            hint="Pass at least one of vt, delay, maxsize, keep and expired.",
         )
 
 

@@ -16,6 +16,7 @@
 -- @include reserved.lua
 -- @include full.lua
 -- @include local_keys.lua
+-- @include limits.lua
 -- @include dead_letters.lua
 -- @include receipts.lua
 
@@ -23,12 +24,14 @@ local to_hash, to_zset = KEYS[1], KEYS[2]
 local queues = KEYS
 local messages = ARGV
 
-if not queue(to_hash) then
+local stored = queue(to_hash, 'x:limited')
+if not stored then
   return queue_not_found(to_hash)
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
 redis.call('ZADD', to_zset, 'XX', '0', '')
 require_local_beside(to_zset, ':x:unbegun')
+require_local_limits(to_zset, stored[4])
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
     return queue_not_found(queues[at])
@@ -38,7 +41,7 @@ for at = 3, #queues, 2 do
 end
 
 local now = digits(server_time_ms())
-local to = {hash = to_hash, zset = to_zset}
+local to = {hash = to_hash, zset = to_zset, has_limits = stored[4]}
 local answers, from = {}, 1
 for at = 3, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]

@@ -35,12 +35,13 @@ local messages = ARGV
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
-local stored, wait = sendable(hash, largest, delay, now, 'created')
+local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited')
 if not stored then
   return wait
 elseif expires ~= '' and wait >= tonumber(expires) then
   return redis.error_reply('INVALIDVALUE expires ' .. expires .. ' ' .. digits(wait))
 end
+local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
 
 local score = score_of(zset, delay, now, wait)
 local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
@@ -72,9 +73,11 @@ if #fields > 0 then -- in the order of send_message.lua
 end
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
-if expires ~= '' then
+if limits ~= hash then
   remove_free_limits(limits, #earlier_ids, zset)
   store_limits(hash, limits, fields, ':' .. digits(now + expires))
+elseif drops_limits then
+  drop_limits(zset, fields)
 end
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)

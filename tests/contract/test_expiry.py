@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rsmq import InvalidFormat, InvalidValue, NoAttributeSupplied, QueueNotFound
+from rsmq.operations.restore import RestoredMessage, restore_messages
 from rsmq.wire.ids import make_id_suffix
+from rsmq.wire.keys import Namespace
 
 DAY_MS = 86_400_000
 
@@ -264,6 +266,63 @@ def test_a_replaced_message_gets_the_new_expiry(env, queue):
     assert int(limits_of(env, queue)[id][1:]) >= int(before[1:]) + 30_000
     assert env.rsmq.send_message(queue, "3", unique_key="k", expires=900) == id
     assert int(limits_of(env, queue)[id][1:]) < int(before[1:]) + 100_000
+
+
+def test_a_message_that_is_replaced_without_an_expiry_has_none_any_more(env, queue):
+    other = env.rsmq.send_message(queue, "other", expires=60)
+    id = env.rsmq.send_message(queue, "1", unique_key="k", expires=60)
+    assert env.rsmq.send_message(queue, "2", unique_key="k", replace=True) == id
+    assert limits_of(env, queue).keys() == {other}
+
+
+def restore(env, queue, id):
+    """Delete the message as another client does, and restore it as an import does."""
+    score, body = env.raw.zscore(env.zset(queue), id), env.raw.hget(env.hash(queue), id)
+    env.raw.zrem(env.zset(queue), id)
+    env.raw.hdel(env.hash(queue), id)
+    row = RestoredMessage(id, body, int(score), 0, None)
+    keys = Namespace(env.ns).queue(queue)
+    assert env.rsmq.run(restore_messages(keys, [row], largest=1, realtime=False)) == 1
+
+
+def test_a_message_that_is_moved_back_has_no_limits_any_more(env, queue):
+    env.rsmq.create_queue("other")
+    id = env.rsmq.send_message(queue, "m", expires=60)
+    expire(env, queue, id)
+    env.rsmq.move_messages(queue, "other", [id])
+    env.rsmq.move_messages("other", queue, [id])
+    assert limits_of(env, queue) == {}
+    assert receive(env, queue).id == id
+
+
+def test_a_dead_letter_that_is_moved_back_has_no_limits_any_more(env, queue):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 5)
+    env.rsmq.set_queue_attributes(queue, expired="dead-letter")
+    id = env.rsmq.send_message(queue, "m", expires=60)
+    expire(env, queue, id)
+    assert receive(env, queue) is None
+    env.rsmq.move_messages("dead", queue, [id])
+    assert receive(env, queue).id == id
+
+
+def test_a_dead_letter_queue_with_limits_forgets_those_of_an_id_that_arrives(env, queue):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 1)
+    id = add(env, queue, 0, receives=1)
+    env.raw.hset(env.hash("dead"), "x:limited", "1")
+    expire(env, "dead", id)
+    assert env.rsmq.sweep_dead_letters(queue) == [id]
+    assert limits_of(env, "dead") == {}
+    assert receive(env, "dead").id == id
+
+
+def test_a_restored_message_has_no_limits_any_more(env, queue):
+    id = env.rsmq.send_message(queue, "m", expires=60)
+    expire(env, queue, id)
+    restore(env, queue, id)
+    assert limits_of(env, queue) == {}
+    assert receive(env, queue).id == id
 
 
 def test_a_purge_removes_the_limits(env, queue):

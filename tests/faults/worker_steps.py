@@ -145,6 +145,44 @@ def check_expired(queue, result, stored):
     assert stored.bodies(queue) == [b"another"]
 
 
+def prepare_old_limits(name):
+    """Prepare a message whose record of limits in another queue is from an earlier stay there."""
+
+    def prepare(client, stored):
+        for each in (name, f"{name}-to"):
+            client.create_queue(each)
+            client.send_message(each, "another")
+        id = client.send_message(name, "moved", unique_key="k")
+        stored.raw.hset(f"{stored.ns}:{name}-to:Q", "x:limited", "1")
+        stored.raw.hset(f"{stored.ns}:{name}-to:x:limits", id, ":1")
+        return name, id
+
+    return prepare
+
+
+def check_moved(state, result, stored):
+    name, id = state
+    assert result == [id]
+    assert stored.raw.hget(f"{stored.ns}:{name}-to:x:limits", id) is None
+    assert stored.field(f"{name}-to", id) == b"moved"
+
+
+def prepare_replaced(name):
+    def prepare(client, stored):
+        client.create_queue(name)
+        client.send_message(name, "another")
+        return name, client.send_message(name, "m", unique_key="k", expires=60)
+
+    return prepare
+
+
+def check_replaced(state, result, stored):
+    name, id = state
+    assert result == id
+    assert stored.raw.hget(f"{stored.ns}:{name}:x:limits", id) is None
+    assert stored.field(name, id) == b"new"
+
+
 def prepare_return(name):
     prepare_dead_letter = prepare_visible(name, has_reason=True)
 
@@ -383,6 +421,18 @@ STEPS = [
         prepare_expired("expired-swept"),
         lambda c, name: c.sweep_expired(name, 1),
         lambda queue, result, stored: check_expired(queue, result[1:], stored),
+    ),
+    Step(
+        "move to a queue with limits",
+        prepare_old_limits("limits-moved"),
+        lambda c, state: c.move_messages(state[0], f"{state[0]}-to", [state[1]]),
+        check_moved,
+    ),
+    Step(
+        "replace without limits",
+        prepare_replaced("limits-replaced"),
+        lambda c, state: c.send_message(state[0], "new", unique_key="k", replace=True),
+        check_replaced,
     ),
     Step(
         "worker: count receives that began no call",

@@ -20,7 +20,7 @@ URL = "redis://127.0.0.1:6379/0"
 TEXTS = [
     (
         errors.NoAttributeSupplied(),
-        "No attribute was supplied. Pass at least one of vt, delay and maxsize",
+        "No attribute was supplied. Pass at least one of vt, delay, maxsize, keep and expired",
     ),
     (
         errors.MissingParameter("id", value="", hint="Pass an id."),

@@ -18,7 +18,7 @@ local function policy(namespace, zset, target, limit, limited)
   end
   local to_hash = to_zset .. ':Q'
   local usable, stored = pcall(function()
-    local found = queue(to_hash)
+    local found = queue(to_hash, 'x:limited')
     if found then -- these change nothing, but fail if the commands that move a message would fail
       allow_removal(to_zset, to_hash)
       redis.call('ZADD', to_zset, 'XX', '0', '')
@@ -28,7 +28,7 @@ local function policy(namespace, zset, target, limit, limited)
     return found
   end)
   if usable and stored or is_elsewhere(stored) then
-    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited}
+    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited, has_limits = usable and stored[4]}
   end
 end
 
@@ -41,6 +41,7 @@ local function require_local_keys(zset, dead)
     require_local('ZADD', dead.zset, 'XX', '0', '')
     require_local_beside(zset, ':x:unbegun')
     require_local_beside(dead.zset, ':x:unbegun')
+    require_local_limits(dead.zset, dead.has_limits)
     dead.is_local = true
   end
 end
@@ -57,7 +58,8 @@ local function is_dead(zset, hash, id, receives, dead)
   return begun_receives(zset, hash, id, receives) >= limit
 end
 
--- Moves a message with its counters to another queue.
+-- Moves a message with its counters to another queue, and without its limits: also without those that it had there
+-- before, if `to.has_limits`, the field x:limited of that queue.
 local function transfer(zset, hash, to, id, score)
   local names = {id, id .. ':rc', id .. ':fr', id .. ':meta'}
   local values = redis.call('HMGET', hash, unpack(names))
@@ -66,6 +68,9 @@ local function transfer(zset, hash, to, id, score)
     if values[at] then
       redis.call('HSET', to.hash, name, values[at])
     end
+  end
+  if to.has_limits then
+    forget_limits(to.zset, id)
   end
   redis.call('ZADD', to.zset, score, id)
   remove_message(zset, hash, id)

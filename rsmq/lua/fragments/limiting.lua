@@ -1,4 +1,16 @@
 -- Sends of messages with limits, whose records limits.lua describes.
+-- @include limits.lua
+
+-- Returns whether messages with limits may be replaced by a send without any. Fails, before any change, without the right
+-- to remove their limits.
+local function may_drop_limits(limits, hash, zset, replace, limited)
+  local drops = limits == hash and replace == '1' and limited
+  if drops then
+    redis.call('HDEL', zset .. ':x:limits', '')
+    require_local_limits(zset, limited)
+  end
+  return drops
+end
 
 -- Before records are stored, removes those of messages that have left the queue: it reads twice as many as the batch
 -- has messages, chosen at random. The first command fails, before any change, if the user lacks the right.
@@ -18,5 +30,12 @@ local function store_limits(hash, limits, fields, record)
   end
   for at = 1, #fields, 2 do
     redis.call('HSET', limits, fields[at], record)
+  end
+end
+
+-- Removes the limits of the messages in `fields`.
+local function drop_limits(zset, fields)
+  for at = 1, #fields, 2 do
+    forget_limits(zset, fields[at])
   end
 end

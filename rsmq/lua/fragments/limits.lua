@@ -13,3 +13,16 @@ local function limits_of(zset, id)
   local retries, ends = string.match(record, '^(%d*):(%d*)$')
   return tonumber(retries), tonumber(ends)
 end
+
+-- Fails if the limits of a queue with x:limited are on another node of a cluster.
+local function require_local_limits(zset, limited)
+  if limited then
+    require_local_beside(zset, ':x:limits')
+  end
+end
+
+-- Removes the record of a message that comes back to the queue with its old id, or that is replaced. The script has
+-- called require_local_limits.
+local function forget_limits(zset, id)
+  redis.pcall('HDEL', zset .. ':x:limits', id)
+end

@@ -1,11 +1,12 @@
 -- Messages that are added as they were, in rows of id, body, score, receive count and time of the
 -- first receive. An empty score means now; an empty count or time means none.
+-- @include limits.lua
 -- @include reserved.lua
 -- @include totals.lua
 -- @include variadic.lua
 
--- Adds the messages whose ids are not in the queue, of `rows` from index `at` on. Returns
--- how many.
+-- Adds the messages whose ids are not in the queue, of `rows` from index `at` on, without the limits that they had
+-- there before. Returns how many.
 local function restore(hash, zset, rows, at, now)
   local fields, members, number = {}, {}, 0
   for row = at, #rows, 5 do
@@ -23,7 +24,12 @@ local function restore(hash, zset, rows, at, now)
     end
   end
   if number > 0 then
+    local limited = redis.call('HGET', hash, 'x:limited')
+    require_local_limits(zset, limited)
     redis.call('ZADD', zset, 'XX', '0', '')
+    for at = 2, limited and #members or 0, 2 do
+      forget_limits(zset, members[at])
+    end
     add_to(hash, 'totalsent', number)
     variadic('HSET', hash, fields)
     variadic('ZADD', zset, members)

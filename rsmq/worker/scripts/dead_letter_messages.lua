@@ -24,6 +24,7 @@
 -- @include reserved.lua
 -- @include full.lua
 -- @include local_keys.lua
+-- @include limits.lua
 -- @include dead_letters.lua
 -- @include lifetime.lua
 -- @include reasons.lua
@@ -35,7 +36,8 @@ local hash, zset = KEYS[5], KEYS[6]
 local token, name, bound, lifetime, quarantined = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local messages = ARGV
 
-if not queue(to_hash) then
+local stored = queue(to_hash, 'x:limited')
+if not stored then
   return queue_not_found(to_hash)
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
@@ -43,6 +45,8 @@ redis.call('ZADD', to_zset, 'XX', '0', '')
 allow_removal(zset, hash)
 require_local_beside(zset, ':x:unbegun')
 require_local_beside(to_zset, ':x:unbegun')
+require_local_limits(to_zset, stored[4])
+local to = {zset = to_zset, hash = to_hash, has_limits = stored[4]}
 if quarantined == '1' then
   require_local_beside(zset, ':x:alone')
 end
@@ -59,7 +63,7 @@ for at = 6, #messages, 3 do
   if result[1] == '1' and not is_complete then
     result[1] = '0'
   elseif result[1] == '1' then
-    transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
+    transfer(zset, hash, to, id, now)
     if quarantined == '1' then
       delete_records(zset, {id}, false)
     end
