@@ -410,6 +410,7 @@ class Cells(OnlyWith):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -435,6 +436,7 @@ class Cells(OnlyWith):
             replace: as for ``RSMQ.send_message``.
             max_wait: as for ``RSMQ.send_message``.
             expires: as for ``RSMQ.send_message``.
+            max_retries: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -461,6 +463,7 @@ class Cells(OnlyWith):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),
@@ -483,6 +486,7 @@ class Cells(OnlyWith):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -506,6 +510,7 @@ class Cells(OnlyWith):
             replace: as for ``RSMQ.send_messages``.
             max_wait: as for ``RSMQ.send_messages``.
             expires: as for ``RSMQ.send_messages``.
+            max_retries: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -535,6 +540,7 @@ class Cells(OnlyWith):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),

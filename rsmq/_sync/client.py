@@ -689,6 +689,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -734,6 +735,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 delivered any more, but removed or dead-lettered, see ``set_queue_attributes``; a
                 handler that has it by then keeps it. It counts for a message that is added or
                 replaced. Node and PHP consumers ignore it.
+            max_retries: how often the message is tried again after its first attempt, 0 to
+                1,000,000, instead of the number of its worker's listener or of the queue's
+                dead-letter policy; 0 is a single attempt. It has no effect where there is neither
+                a dead-letter queue nor ``drop``. It counts for a message that is added or replaced.
+                Node and PHP consumers ignore it.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -751,8 +757,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 str of 1 to 128 characters, nor is unique_key; deliver_at is not an aware datetime;
                 more than one of delay, deliver_at and front is set; or replace or max_wait is set
                 without the arguments that it needs.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires or timeout is out of
-                range; the message would expire before it is visible; or
+            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
+                is out of range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
@@ -775,6 +781,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -796,6 +803,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -824,6 +832,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             replace: as for send_message.
             max_wait: as for send_message.
             expires: as for send_message.
+            max_retries: as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -842,8 +851,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 or bytes; the numbers of bodies and dedup_ids or unique_keys differ; deliver_at is
                 not an aware datetime; more than one of delay, deliver_at and front is set; or
                 replace or max_wait is set without the arguments that it needs.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires or timeout is out of
-                range; the message would expire before it is visible; or
+            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
+                is out of range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number; or the
                 batch is too large.
             MessageNotString: the codec can't encode a body.
@@ -865,6 +874,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),

@@ -411,6 +411,7 @@ class AsyncCells(OnlyAsyncWith):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -436,6 +437,7 @@ class AsyncCells(OnlyAsyncWith):
             replace: as for ``AsyncRSMQ.send_message``.
             max_wait: as for ``AsyncRSMQ.send_message``.
             expires: as for ``AsyncRSMQ.send_message``.
+            max_retries: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -462,6 +464,7 @@ class AsyncCells(OnlyAsyncWith):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),
@@ -484,6 +487,7 @@ class AsyncCells(OnlyAsyncWith):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -507,6 +511,7 @@ class AsyncCells(OnlyAsyncWith):
             replace: as for ``AsyncRSMQ.send_messages``.
             max_wait: as for ``AsyncRSMQ.send_messages``.
             expires: as for ``AsyncRSMQ.send_messages``.
+            max_retries: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -536,6 +541,7 @@ class AsyncCells(OnlyAsyncWith):
                 replace=replace,
                 max_wait=max_wait,
                 expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),

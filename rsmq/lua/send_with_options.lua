@@ -14,7 +14,8 @@
 -- ARGV[6] replace      integer     1 = replace the message that has the unique_key, unless it was received; 0 = keep it
 -- ARGV[7] max_wait     integer     ms after its first send by which a replaced message is visible; '' = any time
 -- ARGV[8] expires      integer     ms after which the messages expire; '' = never
--- ARGV[9...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
+-- ARGV[9] retries      integer     their own number of retries; '' = that of the policy
+-- ARGV[10...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -30,7 +31,7 @@
 
 local hash, zset, records, unique, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local window, replace, max_wait, expires = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local window, replace, max_wait, expires, retries = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local messages = ARGV
 
 local us = server_time_us()
@@ -46,8 +47,8 @@ local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
 local score = score_of(zset, delay, now, wait)
 local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
 local earlier_ids, number, is_repeated = {}, 0, false
-for each = 1, (#messages - 8) / 3 do
-  local at = 9 + (each - 1) * 3
+for each = 1, (#messages - 9) / 3 do
+  local at = 10 + (each - 1) * 3
   local body, name, key = messages[at], messages[at + 1], messages[at + 2]
   local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
@@ -75,7 +76,7 @@ forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
 if limits ~= hash then
   remove_free_limits(limits, #earlier_ids, zset)
-  store_limits(hash, limits, fields, ':' .. digits(now + expires))
+  store_limits(hash, limits, fields, retries .. ':' .. (expires ~= '' and digits(now + expires) or ''))
 elseif drops_limits then
   drop_limits(zset, fields)
 end

@@ -61,6 +61,7 @@ def send_message(
     replace: bool = False,
     max_wait: Seconds | None = None,
     expires: Seconds | None = None,
+    max_retries: int | None = None,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -75,6 +76,7 @@ def send_message(
         or replace
         or max_wait is not None
         or expires is not None
+        or max_retries is not None
     ):
         options = check_options(
             1,
@@ -85,6 +87,7 @@ def send_message(
             max_wait=max_wait,
             delay=delay,
             expires=expires,
+            max_retries=max_retries,
         )
         if options is not None:
             raw, size = encode_body(body, codec)

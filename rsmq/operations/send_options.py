@@ -11,7 +11,14 @@ from typing import Any
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.limits import MAX_SECONDS, Seconds, check_label, to_milliseconds
+from rsmq.wire.limits import (
+    MAX_RECEIVES,
+    MAX_SECONDS,
+    Seconds,
+    check_label,
+    check_whole_number,
+    to_milliseconds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,7 @@ class SendOptions:
         replace: whether a message that waits with the same unique_key is replaced.
         max_wait: ms after its first send by which a replaced message is visible; empty for any.
         expires: ms after the send at which the messages expire; empty for never.
+        max_retries: how often they may be tried again; empty for the number of the policy.
     """
 
     dedup_ids: list[bytes] | None
@@ -34,6 +42,7 @@ class SendOptions:
     replace: bool
     max_wait: bytes
     expires: bytes
+    max_retries: bytes
 
     @property
     def may_repeat(self) -> bool:
@@ -49,7 +58,7 @@ class SendOptions:
         return (
             queue.hash if self.dedup_ids is None else queue.dedup,
             queue.hash if self.unique_keys is None else queue.unique,
-            queue.limits if self.expires else queue.hash,
+            queue.limits if self.expires or self.max_retries else queue.hash,
         )
 
     def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
@@ -61,6 +70,7 @@ class SendOptions:
             b"1" if self.replace else b"0",
             self.max_wait,
             self.expires,
+            self.max_retries,
             *(value for message in messages for value in message),
         )
 
@@ -75,6 +85,7 @@ def check_options(
     max_wait: Seconds | None,
     delay: Seconds | None,
     expires: Seconds | None,
+    max_retries: int | None,
 ) -> SendOptions | None:
     """
     Return the options of so many messages; None if there are none, for the faster scripts.
@@ -82,8 +93,8 @@ def check_options(
     Raises:
         InvalidFormat: a dedup_id or unique_key is not a str of 1 to 128 characters; there are more
             or fewer than messages; or an option lacks one that it needs.
-        InvalidValue: dedup_window, max_wait or expires is out of range, or max_wait is less than
-            delay, or expires is not greater.
+        InvalidValue: dedup_window, max_wait, expires or max_retries is out of range, or max_wait is
+            less than delay, or expires is not greater.
     """
     if not isinstance(replace, bool):
         raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
@@ -95,7 +106,8 @@ def check_options(
         )
     encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
     encoded_expires = b"" if expires is None else _encode_expires(expires, delay)
-    if dedup_ids is None and unique_keys is None and not encoded_expires:
+    retries = b"" if max_retries is None else _encode_max_retries(max_retries)
+    if dedup_ids is None and unique_keys is None and not encoded_expires and not retries:
         return None
     return SendOptions(
         _check_labels("dedup_id", dedup_ids, number),
@@ -104,6 +116,7 @@ def check_options(
         replace,
         encoded_wait,
         encoded_expires,
+        retries,
     )
 
 
@@ -138,6 +151,10 @@ def _encode_expires(expires: Any, delay: Seconds | None) -> bytes:
             hint="A message must become visible before it expires.",
         )
     return digits(ms)
+
+
+def _encode_max_retries(max_retries: Any) -> bytes:
+    return digits(check_whole_number("max_retries", max_retries, 0, MAX_RECEIVES))
 
 
 def _check_labels(

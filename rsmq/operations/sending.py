@@ -56,6 +56,7 @@ def send_messages(
     replace: bool = False,
     max_wait: Seconds | None = None,
     expires: Seconds | None = None,
+    max_retries: int | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -72,6 +73,7 @@ def send_messages(
         max_wait=max_wait,
         delay=delay,
         expires=expires,
+        max_retries=max_retries,
     )
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))

@@ -57,6 +57,7 @@ class ReceiveResult:
             count, Unix ms of the first receive (None if another client stored none), and how many
             of the earlier receives began no handler call.
         fill_ms: for state ``f``, ms until the batch is received though it is not full; else 0.
+        max_retries: the messages that were sent with their own number of retries, by their index.
         finished: of messages with several handlers, by their index, the names of those that have
             finished in earlier attempts.
     """
@@ -67,6 +68,7 @@ class ReceiveResult:
     now_ms: int
     redelivered: dict[int, tuple[int, int | None, int]]
     fill_ms: int = 0
+    max_retries: Mapping[int, int] = field(default_factory=dict)
     finished: Mapping[int, list[str]] = field(default_factory=dict)
 
 
@@ -167,9 +169,10 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
                 )
             },
             int(next(next_fill)) if state == "f" else 0,
+            {place - 1: number for place, number in zip(own[::2], own[1::2], strict=True)},
         )
-        for state, bodies, redelivered, unbegun in zip(
-            states, results, results, results, strict=True
+        for state, bodies, redelivered, unbegun, own in zip(
+            states, results, results, results, results, strict=True
         )
     ]
 

@@ -7,7 +7,7 @@ The loop only carries out the outcome. No I/O and no clock; only the back-off is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, InvalidValue, show
@@ -236,6 +236,19 @@ class Policy:
     drop: bool = False
     max_deferrals: int = DEFAULT_MAX_DEFERRALS
     max_deferred_seconds: float = DEFAULT_MAX_DEFERRED_SECONDS
+
+    def of_message(self, max_retries: int | None) -> Policy:
+        """
+        Return the policy for a message that was sent with its own number of retries.
+
+        The number has no effect if messages are tried again forever: where should this one go?
+
+        Args:
+            max_retries: its number; None is that of this policy.
+        """
+        if max_retries is None or self.max_retries is None:
+            return self
+        return replace(self, max_retries=max_retries)
 
     def may_defer(self, times: int, seconds: float, *, free: int = 1) -> bool:
         """

@@ -132,6 +132,18 @@ def test_unique_message_is_replaced_and_put_off(cli, raw, ns, q):
     assert "--delay" in cli("send", q, "a", "--unique-key", "k", "--max-wait", "5").stderr
 
 
+def test_limits_of_messages_are_those_of_all_that_are_sent(cli, raw, ns, q):
+    cli("send", q, "a", "b", "--max-retries", "0", "--expires", "1h")
+    found = raw.hgetall(f"{ns}:{q}:x:limits")
+    assert found == {
+        id: b"0:%d" % (int(id[:10], 36) // 1000 + 3_600_000)
+        for id in raw.zrange(f"{ns}:{q}", 0, -1)
+    }
+    assert cli("send", q, "-", "--max-retries", "-1", stdin=b"c").code == 2
+    cli("send", q, "-", "--max-retries", "7", stdin=b"c\nd")
+    assert sorted(raw.hvals(f"{ns}:{q}:x:limits"))[2:] == [b"7:", b"7:"]
+
+
 def test_maxsize_counts_utf_16_code_units_of_text(cli, raw, ns, rsmq):
     rsmq.create_queue("small", maxsize=1024)
 

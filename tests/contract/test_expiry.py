@@ -343,6 +343,52 @@ def test_an_expiry_that_is_not_after_the_delay_is_refused(env, queue):
     assert env.state() == before
 
 
+def test_a_send_stores_how_often_its_message_may_be_tried_again(env, queue):
+    few = env.rsmq.send_message(queue, "m", max_retries=0)
+    assert limits_of(env, queue) == {few: "0:"}
+    assert env.fields(queue)["x:limited"] == "1"
+    both = env.rsmq.send_message(queue, "m", max_retries=3, expires=1.5)
+    ids = env.rsmq.send_messages(queue, ["a", "b"], max_retries=1_000_000)
+    assert limits_of(env, queue) == {
+        few: "0:",
+        both: f"3:{int(both[:10], 36) // 1000 + 1500}",
+        **dict.fromkeys(ids, "1000000:"),
+    }
+
+
+def test_a_replaced_message_has_the_retries_of_its_newest_send(env, queue):
+    id = env.rsmq.send_message(queue, "1", unique_key="k", max_retries=2, expires=60)
+    assert env.rsmq.send_message(queue, "2", unique_key="k", max_retries=3) == id
+    assert limits_of(env, queue)[id].startswith("2:")
+    env.rsmq.send_message(queue, "3", unique_key="k", max_retries=3, replace=True)
+    assert limits_of(env, queue) == {id: "3:"}
+
+
+@pytest.mark.parametrize("number", [-1, 1_000_001, 0.5, "2", True])
+def test_a_bad_number_of_retries_is_refused(env, queue, number):
+    before = env.state()
+    with pytest.raises(InvalidValue, match="max_retries"):
+        env.rsmq.send_message(queue, "m", max_retries=number)
+    with pytest.raises(InvalidValue, match="max_retries"):
+        env.rsmq.send_messages(queue, ["m"], max_retries=number)
+    assert env.state() == before
+
+
+@pytest.mark.parametrize("receive", RECEIVES[:2])
+def test_a_consumer_moves_a_message_after_its_own_number_of_attempts(env, queue, receive):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 3)
+    for number, attempts in ((0, 1), (1, 2), (None, 3), (4, 5)):
+        id = env.rsmq.send_message(queue, "m", max_retries=number)
+        for _ in range(attempts):
+            message = receive(env, queue)
+            assert message.id == id
+            env.rsmq.change_message_visibility(message, 0)
+        assert receive(env, queue) is None
+        assert id in env.scores("dead")
+        assert env.scores(queue) == {}
+
+
 def test_a_number_of_retries_counts_instead_of_the_limit_of_the_policy(env, queue):
     env.rsmq.create_queue("dead")
     env.rsmq.set_dead_letter_policy(queue, "dead", 2)

@@ -28,6 +28,7 @@ OPTIONS = {
     "deliver_at": {"deliver_at": AT},
     "front": {"front": True},
     "expires": {"expires": 9_000_000},
+    "max_retries": {"max_retries": 2},
 }
 
 #: The pairs that are refused, and the argument that the error names.
@@ -125,11 +126,13 @@ def check_time(id, score, options):
         assert score == sent_ms(id)
 
 
-def check_expiry(place, id, options):
+def check_limits(place, id, options):
     limits = [place.raw.hgetall(f"{ns}:q:x:limits") for ns in place.ns]
     flags = [place.raw.hget(f"{ns}:q:Q", "x:limited") for ns in place.ns]
-    if "expires" in options:
-        assert {id.encode(): b":%d" % (sent_ms(id) + 9_000_000_000)} in limits
+    ends = b"%d" % (sent_ms(id) + 9_000_000_000) if "expires" in options else b""
+    retries = b"2" if "max_retries" in options else b""
+    if ends or retries:
+        assert {id.encode(): retries + b":" + ends} in limits
         assert flags.count(b"1") == 1
     else:
         assert not any(limits)
@@ -151,7 +154,7 @@ def test_two_options_do_what_both_do_or_are_refused(place, call, pair):
     ((id, (score, body)),) = messages(place).items()
     assert (id, body) == (first, "1")
     check_time(id, score, options)
-    check_expiry(place, id, options)
+    check_limits(place, id, options)
 
     second = place.local(call(place, "2", options))
     stored = messages(place)
@@ -179,7 +182,7 @@ def test_an_option_that_lacks_another_one_is_refused(place, call, options, item)
 
 
 @pytest.mark.parametrize(
-    "option", ["dedup_id", "unique_key", "replace", "max_wait", "front", "expires"]
+    "option", ["dedup_id", "unique_key", "replace", "max_wait", "front", "expires", "max_retries"]
 )
 def test_publish_has_none_of_the_options_that_look_for_an_earlier_message(place, option):
     with pytest.raises(TypeError):

@@ -379,6 +379,23 @@ def test_a_worker_receives_no_expired_message(env, queue, me):
     assert env.fields(queue)["totalrecv"] == "1"
 
 
+def test_a_worker_receives_the_retries_that_messages_were_sent_with(env, queue, me):
+    env.rsmq.create_queue("other")
+    env.rsmq.send_message("other", "m")
+    env.rsmq.send_message(queue, "m")
+    ids = env.rsmq.send_messages(queue, ["a", "b"], max_retries=0, dedup_ids=["a", "b"])
+    last = env.rsmq.send_message(queue, "c", max_retries=7, expires=60)
+    env.rsmq.send_message(queue, "d", expires=60)
+
+    wants = [want(env, "other"), want(env)]
+    plain, limited = env.rsmq.run(receive_for_worker(me, wants, 10_000))
+    assert plain.max_retries == {}
+    assert {limited.ids[place]: number for place, number in limited.max_retries.items()} == {
+        **dict.fromkeys(ids, 0),
+        last: 7,
+    }
+
+
 def test_an_expired_message_of_a_worker_goes_to_the_dead_letter_queue(env, queue, dead, me):
     env.rsmq.create_queue("other")
     env.rsmq.set_dead_letter_policy(queue, dead, 9)

@@ -45,6 +45,8 @@ CALLS = {
     "send_message, dedup_id": lambda rsmq, held, due: rsmq.send_message("q", "m", dedup_id="one"),
     "send_message, unique_key":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="one"),
+    "send_message, max_retries":
+        lambda rsmq, held, due: rsmq.send_message("q", "m", max_retries=9),
     "send_message, expires": lambda rsmq, held, due: rsmq.send_message("q", "m", expires=9),
     "send_message, replace":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),

@@ -167,6 +167,23 @@ def check_moved(state, result, stored):
     assert stored.field(f"{name}-to", id) == b"moved"
 
 
+def prepare_limited(name):
+    """Prepare a visible message that was sent with its own number of retries."""
+
+    def prepare(client, stored):
+        state = prepare_visible(name)(client, stored)
+        stored.raw.hset(f"{stored.ns}:{name}:Q", "x:limited", "1")
+        stored.raw.hset(f"{stored.ns}:{name}:x:limits", state.id, "2:")
+        return state
+
+    return prepare
+
+
+def check_limited(state, result, stored):
+    check_receive(state, result, stored)
+    assert result[0].max_retries == {0: 2}
+
+
 def prepare_replaced(name):
     def prepare(client, stored):
         client.create_queue(name)
@@ -422,6 +439,7 @@ STEPS = [
         lambda c, name: c.sweep_expired(name, 1),
         lambda queue, result, stored: check_expired(queue, result[1:], stored),
     ),
+    Step("worker: receive with limits", prepare_limited("w-limits"), receive, check_limited),
     Step(
         "move to a queue with limits",
         prepare_old_limits("limits-moved"),

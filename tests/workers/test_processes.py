@@ -87,6 +87,16 @@ def is_process(pid):
     return Path(f"/proc/{pid}").exists()
 
 
+def test_a_message_in_a_child_is_tried_as_often_as_its_sender_says(env, app):
+    app.module.rsmq.send_message("q", "raise", max_retries=0)
+    app.module.rsmq.send_message("batches", "raise", max_retries=2)
+    app.worker.run(until_empty=True, timeout=60)
+
+    assert app.dead_letters()["raise"][0] == "ValueError on attempt 3, the last"
+    assert [details for _, *details in app.events("call")] == [["raise", "1"]]
+    assert sorted(each.reason.attempts for each in env.rsmq.peek_messages("dead")) == [1, 3]
+
+
 def test_calls_run_in_child_processes_that_are_used_again(env, app):
     app.module.rsmq.send_messages("q", [1, 2, 3])
     app.worker.run(until_empty=True, timeout=60)

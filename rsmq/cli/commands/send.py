@@ -96,6 +96,10 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     "--expires", type=DURATION, metavar="DURATION",
     help="How long after the send the messages expire; longer than the delay.",
 )  # fmt: skip
+@click.option(
+    "--max-retries", type=int, metavar="N",
+    help="How often they are tried again, instead of the number of the worker or the policy.",
+)  # fmt: skip
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,

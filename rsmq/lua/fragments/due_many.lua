@@ -65,6 +65,15 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires)
   return due
 end
 
+-- Returns the ids of those of these messages that were received before.
+local function received_before(due)
+  local ids = {}
+  for each = 1, #due.again, 3 do
+    ids[#ids + 1] = due.told[2 * due.again[each] - 1]
+  end
+  return ids
+end
+
 -- Returns a list with the keys, the stored vt and the visible messages of each queue, with priority
 -- in the order of the queues; or nil and the refusal. It receives nothing. Commands that might fail
 -- later are tried first. `first` is whether the first body may be larger than the room, `by_vt`

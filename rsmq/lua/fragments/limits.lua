@@ -14,6 +14,19 @@ local function limits_of(zset, id)
   return tonumber(retries), tonumber(ends)
 end
 
+-- Returns {place, number of retries, place ...} of those messages that have a number of their own. The arguments are
+-- the field x:limited as stored, and {id, body, id ...}.
+local function own_retries(zset, limited, told)
+  local found = {}
+  for at = 1, limited and #told or 0, 2 do
+    local retries = limits_of(zset, told[at])
+    if retries then
+      found[#found + 1], found[#found + 2] = (at + 1) / 2, retries
+    end
+  end
+  return found
+end
+
 -- Fails if the limits of a queue with x:limited are on another node of a cluster.
 local function require_local_limits(zset, limited)
   if limited then

@@ -66,7 +66,7 @@ local dead
 if target == '' then
   dead = policy(namespace, zset, stored[4], stored[5], stored[7])
 else
-  dead = policy(namespace, zset, target, limit)
+  dead = policy(namespace, zset, target, limit, stored[7])
 end
 
 local now = server_time_ms()

@@ -197,7 +197,7 @@ class Heartbeat:
                 self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
                 continue
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
-            outcome = decide(failure, lease.attempt, lane.policy)
+            outcome = decide(failure, lease.attempt, lease.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
             self._settler.add_decision(job.cell_queue, lease, outcome, failure)

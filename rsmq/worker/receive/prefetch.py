@@ -325,10 +325,12 @@ class Prefetcher:
             make_job(queue, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
         ]
+        for place, number in result.max_retries.items():
+            singles[place].max_retries = number
         for place, (count, first, unbegun) in result.redelivered.items():
             single = singles[place]
             single.count, single.first_received_ms, single.unbegun = count, first, unbegun
-            single.is_quarantined = lane.policy.is_suspected_poison(single.attempt)
+            single.is_quarantined = single.policy.is_suspected_poison(single.attempt)
         for place, names in result.finished.items():
             singles[place].progress.recall(names)  # type: ignore[attr-defined]
         return singles

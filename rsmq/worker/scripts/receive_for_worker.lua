@@ -13,7 +13,7 @@
 --
 -- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue {id, body, id ...}, {place, receive
 --         count, first-received ms, place ...} of those that were received before, and for each of these
---         how many of its earlier receives began no call}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
+--         how many of its earlier receives began no call}, {place, own number of retries, place ...}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
 --         m missing, - not read, f further messages are due, and wait so many ms until their call is full
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
@@ -25,6 +25,7 @@
 -- @include workers.lua
 -- @include in_flight.lua
 -- @include due_many.lua
+-- @include limits.lua
 -- @include expired.lua
 -- @include full_batches.lua
 
@@ -33,10 +34,11 @@ local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found, fills, expiries = {}, {}, '', {}
+local states, found, fills, expiries, limited = {}, {}, '', {}, {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited')
+  limited[at / 2] = stored and stored[6]
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
@@ -64,14 +66,11 @@ for at, state in ipairs(states) do
   end
 end
 
-local unbegun = {}
+local unbegun, retries = {}, {}
 for at, due in pairs(found) do -- before the first delivery, which may not be repeated
-  local received_before = {}
-  for each = 1, #due.again, 3 do
-    received_before[#received_before + 1] = due.told[2 * due.again[each] - 1]
-  end
-  unbegun[at] = #received_before > 0
-    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before)
+  unbegun[at] = #due.again > 0
+    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before(due))
+  retries[at] = own_retries(queues[2 * at + 1], limited[at], due.told)
 end
 
 local this_time = digits(now)
@@ -84,6 +83,6 @@ for at in ipairs(states) do
     record_in_flight(in_flight, due, name)
   end
   answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
-  answer[#answer + 1] = unbegun[at] or {}
+  answer[#answer + 1], answer[#answer + 2] = unbegun[at] or {}, retries[at] or {}
 end
 return answer

@@ -160,7 +160,7 @@ class Settler:
         if change_message(lease, DECIDE):
             if failure.kind == "defer":
                 failure = _limit_deferrals(queue, lease, failure)
-            outcome = decide(failure, lease.attempt, queue.lane.policy, unbegun=lease.unbegun)
+            outcome = decide(failure, lease.attempt, lease.policy, unbegun=lease.unbegun)
             self.add_decision(queue, lease, outcome, failure)
 
     def add_decision(
@@ -480,7 +480,7 @@ class Settler:
         for decision in decisions:
             queue, lease, failure = decision.queue, decision.lease, decision.failure
             without_queue = replace(
-                queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
+                lease.policy, dead_letter_queue=None, unroutable=None, drop=False
             )
             outcome = decide(failure, lease.attempt, without_queue)
             if isinstance(outcome, Retried):

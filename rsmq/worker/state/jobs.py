@@ -12,6 +12,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.outcome import Policy
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.lane import CellQueue, Lease
@@ -38,6 +39,11 @@ class _Deliverable:
     def attempt(self: Lease) -> int:
         """The number of the attempt, from 1: its receives without those that began no call."""
         return max(self.count - self.unbegun, 1)
+
+    @property
+    def policy(self: Lease) -> Policy:
+        """See ``Lease``."""
+        return self.job.lane.policy.of_message(self.max_retries)
 
     @property
     def requested_at(self: Lease) -> float:
@@ -92,6 +98,7 @@ class SingleJob(_Deliverable):
         "is_timed_out",
         "is_urgent",
         "lane",
+        "max_retries",
         "raw",
         "received_at",
         "renew_at",
@@ -120,6 +127,7 @@ class SingleJob(_Deliverable):
         self.renew_at = received_at + lane.vt / 3
         self.expires_at = received_at + lane.vt
         self.unbegun = 0
+        self.max_retries: int | None = None
         self.state = READY
         self.call_state = CALL_WAITING
         self.is_quarantined = self.is_urgent = self.is_timed_out = False
@@ -166,6 +174,7 @@ class BatchMessage(_Deliverable):
         "failure",
         "first_received_ms",
         "id",
+        "max_retries",
         "raw",
         "renew_at",
         "state",
@@ -182,6 +191,7 @@ class BatchMessage(_Deliverable):
         self.renew_at = single.renew_at
         self.expires_at = single.expires_at
         self.unbegun = single.unbegun
+        self.max_retries = single.max_retries
         self.state = READY
         self.failure: HandlerFailure | None = None
 

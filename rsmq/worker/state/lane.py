@@ -416,15 +416,22 @@ class Lease(DeliveredLease, Protocol):
     Attributes:
         shown_id: its id as its consumer sees it.
         unbegun: how many of its earlier receives began no handler call.
+        max_retries: the number of retries that it was sent with; None if it has none.
+        policy: the policy of its listener, with this number.
         renew_at: when its visibility timeout is to be extended.
         expires_at: when its visibility timeout ends if it is not extended.
         job: the call that it is for.
     """
 
     unbegun: int
+    max_retries: int | None
     renew_at: float
     expires_at: float
     state: MessageState
+
+    @property
+    def policy(self) -> Policy:
+        """See the attributes."""
 
     @property
     def job(self) -> Job:
