@@ -12,9 +12,11 @@ A middleware overrides the hooks that it needs; the other hooks cost nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rsmq.errors import InvalidFormat
 from rsmq.guarded_log import get_logger
 from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
@@ -125,6 +127,31 @@ class Middleware:
 
     def after_stop(self, worker: Any) -> None:
         """Run when all threads have ended, or the worker no longer waits for them."""
+
+
+class MiddlewareOfOneWorker(Middleware):
+    """The base of middleware with a state that belongs to one running worker."""
+
+    _owner: Any = None
+    _claiming = threading.Lock()
+
+    def claim(self, worker: Any) -> None:
+        """
+        Let it belong to a worker that starts.
+
+        Raises:
+            InvalidFormat: it belongs to another worker that has not ended.
+        """
+        with self._claiming:
+            owner = self._owner
+            if owner is not None and owner is not worker and owner.is_using_middleware:
+                raise InvalidFormat(
+                    "middleware",
+                    value=type(self).__name__,
+                    hint="This object is used by another worker that is running. Make one for each "
+                    "worker; their limits and locks are shared through Redis.",
+                )
+            self._owner = worker
 
 
 #: The hooks that run in the worker's own process.

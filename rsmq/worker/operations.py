@@ -312,7 +312,8 @@ def take_permits(
         wanted: the number of permits for each key.
 
     Returns:
-        For each key the number of permits, and the seconds until the next one is free.
+        For each key the number of permits, and the seconds until the first of the others has its
+        turn. Each later one has its turn ``period / limit`` seconds later.
     """
     return Operation(
         load("take_permits"),
@@ -325,12 +326,15 @@ def take_permits(
     )
 
 
-def lock_keys(queue: QueueKeys, messages: Iterable[tuple[str, int, str]]) -> Operation[list[bool]]:
+def lock_keys(
+    queue: QueueKeys, messages: Iterable[tuple[str, int, str]], *, name: str = ""
+) -> Operation[list[bool]]:
     """
     Lock keys for messages in flight.
 
     Args:
         messages: for each message its id, its receive count and its key.
+        name: the name of the locks; keys of different names have nothing in common.
 
     Returns:
         For each message whether it has the lock.
@@ -338,29 +342,32 @@ def lock_keys(queue: QueueKeys, messages: Iterable[tuple[str, int, str]]) -> Ope
     return Operation(
         load("lock_keys"),
         (queue.hash, queue.zset, queue.locks),
-        _encode_keyed(messages),
+        _encode_keyed(messages, name),
         lambda reply: [digit == ord("1") for digit in reply],
         RetryClass.ALWAYS,
         (queue.name,),
     )
 
 
-def unlock_keys(queue: QueueKeys, messages: Iterable[tuple[str, int, str]]) -> Operation[int]:
+def unlock_keys(
+    queue: QueueKeys, messages: Iterable[tuple[str, int, str]], *, name: str = ""
+) -> Operation[int]:
     """Unlock keys, if the messages still have the locks. Return how many had."""
     return Operation(
         load("unlock_keys"),
         (queue.locks,),
-        _encode_keyed(messages),
+        _encode_keyed(messages, name),
         int,
         RetryClass.ALWAYS,
         (queue.name,),
     )
 
 
-def _encode_keyed(messages: Iterable[tuple[str, int, str]]) -> tuple[bytes, ...]:
+def _encode_keyed(messages: Iterable[tuple[str, int, str]], name: str) -> tuple[bytes, ...]:
     args: list[bytes] = []
     for id, count, key in messages:
-        args += encode_name(id), digits(count), key.encode(errors="surrogatepass")
+        field = f"{name}={key}".encode(errors="surrogatepass")
+        args += encode_name(id), digits(count), field
     return tuple(args)
 
 

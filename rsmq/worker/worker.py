@@ -52,7 +52,7 @@ from rsmq.worker.listener import (
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
 from rsmq.worker.loop.worker_loop import WorkerLoop
-from rsmq.worker.middleware import Hooks, Middleware
+from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfOneWorker
 from rsmq.worker.operations import Identity, unregister_worker
 from rsmq.worker.places.async_client import AsyncClient
 from rsmq.worker.places.cell_access import CellAccess
@@ -196,6 +196,11 @@ class Worker(Configuration[B_co]):
     def _is_running(self) -> bool:
         return self._worker_loop is not None and not self._worker_loop.finished.is_set()
 
+    @property
+    def is_using_middleware(self) -> bool:
+        """Whether it starts or runs, in this process."""
+        return self._pid == os.getpid() and (self._is_starting or self._is_running)
+
     def _check(self) -> None:
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
         check_duration("grace", self.grace)
@@ -262,7 +267,8 @@ class Worker(Configuration[B_co]):
         Raises:
             QueueNotFound: a queue is missing that is not to be created.
             InvalidFormat: there are no listeners, or the worker runs already; or it is strict, and
-                a listener retries forever without ``retry_forever=True``.
+                a listener retries forever without ``retry_forever=True``; or a ready-made
+                middleware is used by another running worker.
             InvalidValue: concurrency or grace is out of range, or a queue's own vt is too short.
             WorkerExists: another worker of the name is alive. A killed worker counts as alive for
                 five seconds if its process can't be checked; this method waits for that.
@@ -292,6 +298,9 @@ class Worker(Configuration[B_co]):
         self._is_starting, self._requested_grace = True, None
         children: ChildProcesses | None = None
         try:
+            for each in self._middleware:
+                if isinstance(each, MiddlewareOfOneWorker):
+                    each.claim(self)
             children = self._start_children()
             self._register(loop, children)
         except BaseException:

@@ -37,7 +37,37 @@ def test_permits_of_a_period_are_given_once(env):
     assert 50 < free_in <= 60
     [(allowed, free_in)] = take(env, 1)
     assert allowed == 0
-    assert 50 < free_in <= 60
+    assert 290 < free_in <= 300, "four messages have the turns before it"
+    now, turn = env.now_ms(), float(env.raw.hget(env.rate, "turn"))
+    assert now + 290_000 < turn <= now + 300_000
+
+
+def test_a_key_lives_until_its_last_turn(env):
+    take(env, 25)
+
+    assert 14 * 60_000 < env.raw.pttl(env.rate) <= 15 * 60_000 + 1000
+
+
+def test_a_turn_is_a_week_away_at_most(env):
+    take(env, 11, limit=1, period=86_400)
+    assert (
+        7 * DAY - 5000 < float(env.raw.hget(env.rate, "turn")) - env.now_ms() - 3 * DAY <= 7 * DAY
+    )
+    [(_, free_in)] = take(env, 1, limit=1, period=86_400)
+
+    assert 7 * DAY < free_in * 1000 + 5000 <= 8 * DAY + 5000
+
+
+@pytest.mark.parametrize(("idle", "is_void"), [(110_000, False), (140_000, True)])
+def test_turns_that_nobody_takes_are_void(env, idle, is_void):
+    """Their messages were deleted: two permits and ten seconds are left unused."""
+    take(env, 100)
+    now = env.now_ms()
+    env.raw.hset(env.rate, "until", now + 600_000 - idle)
+    [(allowed, free_in)] = take(env, 10)
+
+    assert allowed == idle // 60_000
+    assert free_in < 60 if is_void else free_in > 5000
 
 
 def test_permits_become_free_one_after_the_other(env):
@@ -87,6 +117,15 @@ def test_one_message_in_flight_has_the_lock_of_a_key(env):
     assert env.raw.hget(env.keys.locks, "") == env.raw.hget(env.keys.hash, "created")
     assert 7 * DAY - 5000 < env.raw.pttl(env.keys.locks) <= 7 * DAY
     assert lock(env, (first, 1, "k")) == [True]  # a repetition of the call
+
+
+def test_locks_of_different_names_have_nothing_in_common(env):
+    first, second = receive(env), receive(env)
+    lock(env, (first, 1, "k"))
+
+    assert env.rsmq.run(lock_keys(env.keys, [(second, 1, "k")], name="n")) == [True]
+    assert locks(env) == {b"=k": f"1:{first}".encode(), b"n=k": f"1:{second}".encode()}
+    assert env.rsmq.run(unlock_keys(env.keys, [(second, 1, "k")], name="n")) == 1
 
 
 @pytest.mark.parametrize("end", ["delete", "release", "receive", "expire"])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
+from collections import Counter
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
-from rsmq import InvalidFormat, InvalidValue
+from rsmq import JSON, InvalidFormat, InvalidValue
+from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext, LockByKey, Permission, RateLimit, SlowCalls
+from tests.sets import SetOfCells, set_of_cells
+from tests.workers import limited_app
 from tests.workers.polling import wait_until
 
 
@@ -64,6 +70,103 @@ def test_calls_over_the_rate_limit_come_back_without_an_attempt(env, rsmq, kind)
     assert attempts == [1] * 5
     assert env.is_empty("q")
     assert env.is_empty("dead")
+
+
+class CountReceives(Middleware):
+    """Counts how often each message was received."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    def after_receive(self, queue, messages):
+        self.counts.update(message.body for message in messages)
+
+
+@pytest.mark.parametrize("backend", ["memory"])
+def test_a_backlog_over_the_rate_limit_is_received_twice(env, rsmq):
+    """Each message gets a turn of its own; time passes in steps of one interval."""
+    env.create_queues("q")
+    receives = CountReceives()
+    worker = env.create_worker(middleware=[RateLimit(10, 1000), receives])
+    handled = []
+    worker.listener("q", retry_forever=True)(handled.append)
+    bodies = [str(number) for number in range(80)]
+    rsmq.send_messages("q", bodies)
+    worker.start()
+    wait_until(lambda: len(handled) == 10 and worker.numbers.deferred == 70)
+    dues = sorted(env.due_in("q", id) for id in env.scores("q"))
+    assert [round(due / 100) for due in dues] == list(range(1, 71))
+
+    def has_settled(number):
+        settled = worker.numbers.handled + worker.numbers.deferred
+        return worker.numbers.handled >= number and settled == receives.counts.total()
+
+    rate = f"{env.ns}:x:rate:q"
+    for step in range(1, 76):
+        for field in ("until", "turn"):
+            env.raw.hincrbyfloat(rate, field, -100_000)
+        env.advance_time("q", 100)
+        if step == 30:  # new messages take permits of others, which come back behind the last
+            rsmq.send_messages("q", ["new"] * 5)
+            wait_until(lambda: worker.numbers.deferred >= 75)
+        wait_until(lambda step=step: has_settled(10 + step))
+    worker.stop()
+
+    assert Counter(handled) == dict.fromkeys(bodies, 1) | {"new": 5}
+    assert receives.counts.total() <= 2 * 85
+    assert env.is_empty("q")
+
+
+@pytest.mark.parametrize("make", [
+    lambda: RateLimit(9, 9), lambda: LockByKey(lambda message: "k"), lambda: SlowCalls(9),
+])  # fmt: skip
+@pytest.mark.parametrize("backend", ["memory"])
+def test_an_object_is_for_one_running_worker(env, rsmq, make):
+    env.create_queues("q")
+    middleware = make()
+    first = env.create_worker(middleware=[middleware])
+    second = env.create_worker(middleware=[middleware])
+    for each in (first, second):
+        each.listener("q", retry_forever=True)(lambda body: None)
+    first.start()
+    with pytest.raises(InvalidFormat, match=r"another worker that is running. Make one for each"):
+        second.start()
+    first.stop()
+    rsmq.send_message("q", "x")
+    second.start()
+    wait_until(lambda: second.numbers.handled == 1)
+
+
+@pytest.mark.parametrize("backend", ["memory"])
+def test_two_locks_of_a_queue_need_names_of_their_own(env, rsmq):
+    env.create_queues("q")
+
+    def start(**options):
+        locks = [
+            LockByKey(lambda message: message.body["to"], after=500),
+            LockByKey(lambda message: message.body["by"], after=500, **options),
+        ]
+        worker = env.create_worker(middleware=locks)
+        worker.listener("q", codec=JSON, retry_forever=True)(lambda body: None)
+        worker.start()
+        return worker
+
+    for options in ({}, {"queues": ["q"]}):
+        with pytest.raises(InvalidFormat, match="Give one of them another name="):
+            start(**options)
+    id = rsmq.send_message("q", "{}")
+    rsmq.receive_message("q", vt=600)
+    created = env.raw.hget(f"{env.ns}:q:Q", "created")
+    env.raw.hset(f"{env.ns}:q:x:locks", mapping={"": created, "by=b": f"1:{id}"})
+    worker = start(name="by")
+    rsmq.send_messages("q", ['{"to": "b", "by": "a"}', '{"to": "a", "by": "b"}'])
+    wait_until(lambda: worker.numbers.handled == 1 and worker.numbers.deferred == 1)
+
+    def locks():
+        return {f for f in env.raw.hkeys(f"{env.ns}:q:x:locks") if b"=" in f}
+
+    # The message that waits for one lock has given the other one back.
+    wait_until(lambda: locks() == {b"=b", b"by=a", b"by=b"})
 
 
 def test_workers_and_queues_share_a_limit_by_its_name(env, rsmq):
@@ -272,6 +375,54 @@ def test_a_killed_worker_leaves_no_lock_behind(env, rsmq):
     assert sorted(handled) == ["next", "of a dead worker"]
 
 
+@pytest.mark.parametrize("backend", ["redis"])
+def test_limits_hold_for_handlers_in_child_processes(env, rsmq, monkeypatch, tmp_path):
+    monkeypatch.setenv("LIMITED_APP_URL", env.url)
+    monkeypatch.setenv("LIMITED_APP_NS", env.ns)
+    monkeypatch.setenv("LIMITED_APP_EVENTS", str(tmp_path / "events"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    env.create_queues("q")
+    app = importlib.reload(limited_app)
+    try:
+        rsmq.send_messages("q", ["x!", "k1", "k2", "k3"])
+        app.worker.start()
+        wait_until(lambda: app.worker.numbers.handled == 3 and app.worker.numbers.dropped == 1)
+        rsmq.send_message("q", "k4")
+        wait_until(lambda: [due for id in env.scores("q") if (due := env.due_in("q", id)) > 100])
+    finally:
+        app.worker.stop(0)
+        app.rsmq.close()
+
+    events = app.EVENTS.read_text().splitlines()
+    assert sorted(events[::2]) == ["begin k1 1", "begin k2 1", "begin k3 1"]
+    assert [event.replace("begin", "end") for event in events[::2]] == events[1::2]
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_cells_share_a_rate_limit_and_have_locks_of_their_own(env):
+    with set_of_cells(SetOfCells, env.url, env.raw, env.ns) as of_cells:
+        of_cells.client.create_queue("q")
+        limit = RateLimit(4, 600, name="all")
+        lock = LockByKey(lambda message: "k" if message.body.endswith("0") else None, after=500)
+        worker = env.create_worker(rsmq=of_cells.client, middleware=[limit, lock])
+        handled = []
+        worker.listener("q", retry_forever=True)(handled.append)
+        ids = of_cells.send(each=2)
+        worker.start()
+        wait_until(lambda: worker.numbers.handled == 4 and worker.numbers.deferred == 2)
+        worker.stop()
+
+        first = of_cells.names[0]
+        assert [key.decode() for key in of_cells.all_keys() if b":x:rate:" in key] == [
+            f"{first}:x:rate:all"
+        ]
+        locked = [of_cells.raw.hget(f"{name}:q:x:locks", "=k") for name in of_cells.names]
+        begun = {body[0] for body in handled if body.endswith("0")}
+        for cell, receipt in enumerate(locked):
+            id = ids[2 * cell].partition("-")[2]
+            assert receipt == (f"1:{id}".encode() if str(cell) in begun else None)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("otherwise", ["dead_letter", "discard"])
 def test_messages_without_permission_reach_no_handler(env, rsmq, kind, otherwise):
@@ -457,6 +608,7 @@ def test_invalid_settings_are_refused():
         (lambda: RateLimit(1, 1, key="k"), "a function of the message"),
         (lambda: LockByKey(None), "a function of the message"),
         (lambda: LockByKey(str, after=0), "after"),
+        (lambda: LockByKey(str, name="a=b"), "A-Z a-z 0-9"),
         (lambda: Permission("x"), "a function of the message"),
         (lambda: Permission(bool, otherwise="drop"), "'dead_letter' or 'discard'"),
         (lambda: CallContext(nullcontext()), "a function of the message"),

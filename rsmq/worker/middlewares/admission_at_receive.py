@@ -8,6 +8,7 @@ deferred when their handlers would be called.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 from rsmq.errors import InvalidFormat, show
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middleware import Middleware
+from rsmq.worker.middleware import MiddlewareOfOneWorker
 from rsmq.worker.outcome import MAX_DEFER_SECONDS, Defer
 
 #: Returns the key of a message; None if it has none, and so no limit.
@@ -25,6 +26,7 @@ KeyOf: TypeAlias = Callable[[Delivery[Any]], str | None]
 #: Decisions about messages that were released before their call are forgotten beyond this number.
 _MAX_DECISIONS = 100_000
 MAX_KEY_CHARACTERS = 500
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 
 
 class NotAdmitted(Defer):
@@ -38,7 +40,7 @@ class NotAdmitted(Defer):
     by: AdmissionAtReceive | None = None
 
 
-class AdmissionAtReceive(Middleware):
+class AdmissionAtReceive(MiddlewareOfOneWorker):
     """The base of middleware that defers messages by a decision of Redis."""
 
     def __init__(self, queues: Iterable[str] | None, key: KeyOf | None, after: float) -> None:
@@ -134,6 +136,20 @@ class AdmissionAtReceive(Middleware):
         decision = self._decisions.pop(_receipt_of(message), undecided)
         if decision is not None:
             raise decision
+
+
+def check_name(name: str | None) -> str | None:
+    """
+    Check the name of a limit or of locks, and return it.
+
+    Raises:
+        InvalidFormat: it is neither None nor a valid name.
+    """
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise InvalidFormat(
+            "name", value=show(name), hint="It has 1 to 160 characters of A-Z a-z 0-9 _ -"
+        )
+    return name
 
 
 def _receipt_of(message: Delivery) -> tuple[str, str, int]:

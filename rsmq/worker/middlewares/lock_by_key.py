@@ -11,7 +11,12 @@ from rsmq.errors import InvalidFormat, show
 from rsmq.model import get_stored_id
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middlewares.admission_at_receive import AdmissionAtReceive, KeyOf, NotAdmitted
+from rsmq.worker.middlewares.admission_at_receive import (
+    AdmissionAtReceive,
+    KeyOf,
+    NotAdmitted,
+    check_name,
+)
 from rsmq.worker.operations import lock_keys, unlock_keys
 
 #: Messages whose key is locked are not received more often.
@@ -41,7 +46,12 @@ class LockByKey(AdmissionAtReceive):
     """
 
     def __init__(
-        self, key: KeyOf, *, queues: Iterable[str] | None = None, after: float = 1.0
+        self,
+        key: KeyOf,
+        *,
+        queues: Iterable[str] | None = None,
+        after: float = 1.0,
+        name: str | None = None,
     ) -> None:
         """
         Make it, for one worker; the locks of several workers are the same.
@@ -54,16 +64,36 @@ class LockByKey(AdmissionAtReceive):
                 queue has locks of its own.
             after: seconds after which a message whose key is locked is received again, at least
                 0.1.
+            name: the name of these locks, by the rules of queues. Locks of different names have
+                nothing in common, so a worker may have several for a queue: a message then needs
+                all its locks. None is a name of its own.
 
         Raises:
             InvalidValue: after is out of range.
-            InvalidFormat: key is not callable.
+            InvalidFormat: key is not callable, or the name is invalid.
         """
         if not callable(key):
             raise InvalidFormat(
                 "key", value=show(key), hint="It is a function of the message: a Delivery."
             )
         super().__init__(queues, key, check_duration("after", after, low=MIN_AFTER_SECONDS))
+        self._name = check_name(name) or ""
+
+    def claim(self, worker: Any) -> None:
+        for each in worker._middleware:  # noqa: SLF001 - a part of the worker
+            if each is not self and isinstance(each, LockByKey) and self._has_locks_of(each):
+                raise InvalidFormat(
+                    "middleware",
+                    value=f"LockByKey(name={self._name or None!r})",
+                    hint="Two of a worker have the same locks of a queue. Give one of them another "
+                    "name=, or other queues=.",
+                )
+        super().claim(worker)
+
+    def _has_locks_of(self, other: LockByKey) -> bool:
+        if self._name != other._name:
+            return False
+        return self._queues is None or other._queues is None or bool(self._queues & other._queues)
 
     def _admit(
         self, queue: str, keyed: Sequence[tuple[Delivery, str]]
@@ -73,6 +103,7 @@ class LockByKey(AdmissionAtReceive):
             lock_keys(
                 client.namespace.queue(queue),
                 [(get_stored_id(each), each.receive_count, key) for each, key in keyed],
+                name=self._name,
             )
         )
         return [
@@ -98,4 +129,5 @@ class LockByKey(AdmissionAtReceive):
         if key is not None:
             client = self._client_of(message)
             queue = client.namespace.queue(message.queue)
-            client.run(unlock_keys(queue, [(get_stored_id(message), message.receive_count, key)]))
+            receipt = get_stored_id(message), message.receive_count, key
+            client.run(unlock_keys(queue, [receipt], name=self._name))

@@ -4,20 +4,22 @@ A middleware that limits how many calls begin in a time, over all workers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
-from rsmq.errors import InvalidFormat, show
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middlewares.admission_at_receive import AdmissionAtReceive, KeyOf, NotAdmitted
+from rsmq.worker.middlewares.admission_at_receive import (
+    AdmissionAtReceive,
+    KeyOf,
+    NotAdmitted,
+    check_name,
+)
 from rsmq.worker.operations import take_permits
 from rsmq.worker.outcome import MAX_DEFER_SECONDS
 
 MAX_CALLS = 1_000_000
 MAX_PERIOD_SECONDS = 86_400.0
 _UNDECIDED_SECONDS = 1.0
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 
 
 class RateLimit(AdmissionAtReceive):
@@ -28,9 +30,11 @@ class RateLimit(AdmissionAtReceive):
     each becomes free again after ``period / calls`` seconds. So in one period after a pause up to
     twice as many may begin. Retries count too.
 
-    A message beyond the limit is hidden until its turn is expected, which is not an attempt. It may
-    be deferred so often and for so long as ``max_deferrals`` and ``max_deferred_seconds`` of its
-    listener allow. Messages may change their order.
+    A message beyond the limit is hidden until its turn, which is not an attempt. Each one gets the
+    turn after the last one that was given, so a backlog is spread: each of its messages is received
+    about twice. If another message takes the permit, it gets a new turn. A turn is a week away at
+    most. A message may be deferred so often and for so long as ``max_deferrals`` and
+    ``max_deferred_seconds`` of its listener allow. Messages may change their order.
 
     The limit is decided when messages are received, with one call to Redis for each receive, in the
     worker's own thread. It works for all kinds of handlers. If Redis does not answer, the messages
@@ -67,13 +71,7 @@ class RateLimit(AdmissionAtReceive):
         super().__init__(queues, key, _UNDECIDED_SECONDS)
         self._calls = check_whole_number("calls", calls, 1, MAX_CALLS)
         self._period = check_duration("period", period, low=0.001, high=MAX_PERIOD_SECONDS)
-        if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            raise InvalidFormat(
-                "name",
-                value=show(name),
-                hint="The name of a limit has 1 to 160 characters of A-Z a-z 0-9 _ -",
-            )
-        self._name = name
+        self._name = check_name(name)
 
     def _admit(
         self, queue: str, keyed: Sequence[tuple[Delivery, str]]
@@ -96,5 +94,5 @@ class RateLimit(AdmissionAtReceive):
             else:
                 after = min(permit[1], MAX_DEFER_SECONDS)
                 refusals.append(NotAdmitted("rate limit", after=after))
-                permit[1] += interval  # the next one comes back when its turn is expected
+                permit[1] += interval
         return refusals

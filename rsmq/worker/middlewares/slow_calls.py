@@ -18,7 +18,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.logging import message_fields
-from rsmq.worker.middleware import Middleware
+from rsmq.worker.middleware import MiddlewareOfOneWorker
 
 _log = get_logger("rsmq.worker")
 
@@ -36,7 +36,7 @@ class _WatchedCall:
     is_reported: bool = False
 
 
-class SlowCalls(Middleware):
+class SlowCalls(MiddlewareOfOneWorker):
     """
     A middleware that logs a warning with the stack of each call that runs for too long.
 

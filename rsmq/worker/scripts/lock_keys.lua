@@ -2,9 +2,9 @@
 --
 -- KEYS[1] hash          hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset          sorted set  the queue's message ids
--- KEYS[3] locks         hash        the receipt 'receive count:id' that has the lock, by '=' and the key; under '' and
---                                   ':' as in fragments/unbegun.lua; it expires after seven days
--- ARGV[1...] messages   strings     for each message its id, its receive count and its key
+-- KEYS[3] locks         hash        the receipt 'receive count:id' that has the lock, by the name of the locks, '=' and
+--                                   the key; under '' and ':' as in fragments/unbegun.lua; it expires after seven days
+-- ARGV[1...] messages   strings     for each message its id, its receive count and the field of its lock
 --
 -- returns a digit for each message: 1 it has the lock, 0 another message has it
 -- errors  none
@@ -28,7 +28,7 @@ if redis.call('HGET', locks, '') ~= created then
   redis.call('HSET', locks, '', created)
 end
 for at = 1, #messages, 3 do
-  local receipt, field = messages[at + 1] .. ':' .. messages[at], '=' .. messages[at + 2]
+  local receipt, field = messages[at + 1] .. ':' .. messages[at], messages[at + 2]
   local owner = redis.call('HGET', locks, field)
   if owner and owner ~= receipt and is_valid(owner) then
     answer[#answer + 1] = '0'
@@ -40,7 +40,7 @@ end
 if redis.call('HLEN', locks) > 10000 then -- clear a part of those that are void
   local found = redis.call('HSCAN', locks, redis.call('HGET', locks, ':') or '0', 'COUNT', '1000')
   for at = 1, #found[2], 2 do
-    if string.find(found[2][at], '^=') and not is_valid(found[2][at + 1]) then
+    if string.find(found[2][at], '=', 1, true) and not is_valid(found[2][at + 1]) then
       redis.call('HDEL', locks, found[2][at])
     end
   end
