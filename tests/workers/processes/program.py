@@ -33,6 +33,7 @@ from functools import partial
 from rsmq import JSON, RSMQ
 from rsmq.errors import WorkerExists, WorkerReplaced
 from rsmq.worker import Middleware, Worker
+from rsmq.worker.middlewares import LockByKey, RateLimit
 
 #: Exit codes, besides 0 and those of signals.
 REPLACED, EXISTS, POISONED = 3, 4, 5
@@ -132,6 +133,13 @@ class Handlers:
         return action, time.monotonic() + seconds
 
 
+def _make_limits(rate=None, locks=False):
+    if rate is not None:
+        yield RateLimit(*rate)
+    if locks:
+        yield LockByKey(lambda message: message.body["key"], after=0.1)
+
+
 def main():
     settings = json.loads(sys.argv[1])
     logging.basicConfig(
@@ -146,7 +154,7 @@ def main():
         name=settings["name"],
         concurrency=settings.get("concurrency", 8),
         grace=settings.get("grace", 10),
-        middleware=[event_log],
+        middleware=[event_log, *_make_limits(**settings.get("limits", {}))],
     )
     handlers = Handlers(event_log, settings["name"])
     for queue, options in settings.get("groups", {}).items():
