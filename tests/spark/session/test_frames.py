@@ -20,9 +20,11 @@ def test_format_is_found_without_register_and_in_sql(spark, rsmq, connection):
     rsmq.create_queue("q")
     rsmq.send_message("q", "hello")
     options = ", ".join(f"{name} '{value}'" for name, value in connection.items())
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING rsmq OPTIONS ({options}, queue 'q')")
-
-    assert spark.sql("SELECT message FROM v").collect() == [("hello",)]
+    spark.sql(f"CREATE TEMPORARY VIEW v USING rsmq OPTIONS ({options}, queue 'q')")
+    try:
+        assert spark.sql("SELECT message FROM v").collect() == [("hello",)]
+    finally:
+        spark.sql("DROP VIEW v")  # the session is that of other tests, too
 
 
 def test_register_adds_the_format(spark, rsmq, connection):
