@@ -757,9 +757,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters, nor is unique_key; deliver_at is not an aware datetime;
-                more than one of delay, deliver_at and front is set; or replace or max_wait is set
-                without the arguments that it needs.
+                str of 1 to 128 characters, nor is unique_key; or deliver_at is not an aware
+                datetime.
+            InvalidCombination: more than one of delay, deliver_at and front is set; or replace or
+                max_wait is set without the arguments that it needs. It is an InvalidFormat and an
+                InvalidValue.
             InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
                 is out of range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number.
@@ -851,9 +853,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
                 str of 1 to 128 characters, or a unique_key; bodies is not an iterable, or is a str
-                or bytes; the numbers of bodies and dedup_ids or unique_keys differ; deliver_at is
-                not an aware datetime; more than one of delay, deliver_at and front is set; or
-                replace or max_wait is set without the arguments that it needs.
+                or bytes; the numbers of bodies and dedup_ids or unique_keys differ; or deliver_at
+                is not an aware datetime.
+            InvalidCombination: more than one of delay, deliver_at and front is set; or replace or
+                max_wait is set without the arguments that it needs. It is an InvalidFormat and an
+                InvalidValue.
             InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
                 is out of range; the message would expire before it is visible; or
                 there is neither delay nor deliver_at, and the queue's delay is not a number; or the
@@ -892,6 +896,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         *,
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -908,6 +914,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, as for send_message; None uses each queue's delay.
             deliver_at: when it becomes visible, as for send_message.
+            expires: as for send_message.
+            max_retries: as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -919,10 +927,12 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotReplicated: it has run, and too few replicas have confirmed it in time.
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: a name is None or empty, or qnames is empty.
-            InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
-                aware datetime, or both delay and deliver_at are set.
-            InvalidValue: delay, deliver_at or timeout is out of range; or another client stored a
-                delay that is not a number.
+            InvalidFormat: a name has other characters, codec is not a codec, or deliver_at is not an
+                aware datetime.
+            InvalidCombination: both delay and deliver_at are set.
+            InvalidValue: delay, deliver_at, expires, max_retries or timeout is out of range; the
+                message would expire before it is visible in one of the queues; or another client
+                stored a delay that is not a number.
             MessageNotString: the codec can't encode the body.
             MessageTooLong: the body is larger than a queue's maxsize, or than the server's
                 proto-max-bulk-len.
@@ -935,6 +945,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 body,
                 delay=delay,
                 deliver_at=deliver_at,
+                expires=expires,
+                max_retries=max_retries,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),

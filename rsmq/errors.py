@@ -6,6 +6,7 @@ The exceptions of this library.
     ├── MissingParameter      missingParameter
     ├── InvalidFormat         invalidFormat
     ├── InvalidValue          invalidValue
+    │   └── InvalidCombination invalidFormat
     ├── MessageNotString      messageNotString
     ├── MessageTooLong        messageTooLong
     ├── QueueNotFound         queueNotFound
@@ -36,6 +37,7 @@ The exceptions of this library.
     ├── ExecutorEnded         executorEnded
     └── NotEmptyInTime        notEmptyInTime
 
+An InvalidCombination is both an InvalidValue and an InvalidFormat.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
@@ -181,6 +183,15 @@ class InvalidValue(RSMQError):
         got = "" if value is _NO_VALUE else f", not {show(value)}"
         text = f"{item} must be between {low} and {high}"
         super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
+
+
+class InvalidCombination(InvalidFormat, InvalidValue):
+    """Arguments of a call that exclude each other, or one that lacks another."""
+
+    def __init__(self, item: str, *, value: object, hint: str) -> None:
+        # Neither constructor of the base classes calls the other.
+        text = f"Invalid {item} format"
+        RSMQError.__init__(self, text, value=value, hint=hint, summary=f"{text}: {show(value)}")
 
 
 def _or_none(value: object) -> object:

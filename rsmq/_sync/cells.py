@@ -556,6 +556,8 @@ class Cells(OnlyWith):
         key: str | None = None,
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -570,6 +572,8 @@ class Cells(OnlyWith):
             key: as for ``send_message``.
             delay: as for ``RSMQ.publish``.
             deliver_at: as for ``RSMQ.publish``.
+            expires: as for ``RSMQ.publish``.
+            max_retries: as for ``RSMQ.publish``.
             codec: as for ``RSMQ.publish``.
             confirm: as for ``RSMQ.publish``.
             timeout: as for ``RSMQ.publish``.
@@ -590,6 +594,8 @@ class Cells(OnlyWith):
                 body,
                 delay=delay,
                 deliver_at=deliver_at,
+                expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),

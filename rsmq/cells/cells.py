@@ -557,6 +557,8 @@ class AsyncCells(OnlyAsyncWith):
         key: str | None = None,
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -571,6 +573,8 @@ class AsyncCells(OnlyAsyncWith):
             key: as for ``send_message``.
             delay: as for ``AsyncRSMQ.publish``.
             deliver_at: as for ``AsyncRSMQ.publish``.
+            expires: as for ``AsyncRSMQ.publish``.
+            max_retries: as for ``AsyncRSMQ.publish``.
             codec: as for ``AsyncRSMQ.publish``.
             confirm: as for ``AsyncRSMQ.publish``.
             timeout: as for ``AsyncRSMQ.publish``.
@@ -591,6 +595,8 @@ class AsyncCells(OnlyAsyncWith):
                 body,
                 delay=delay,
                 deliver_at=deliver_at,
+                expires=expires,
+                max_retries=max_retries,
                 codec=codec,
                 confirm=copies,
             ),

@@ -4,7 +4,9 @@
 -- ARGV[1] body         bytes             the message
 -- ARGV[2] size         integer           its size in UTF-16 code units of text or bytes of bytes
 -- ARGV[3] delay        integer           ms until it is visible, as in send_message.lua, but not 'front'
--- ARGV[4...] messages  strings           for each queue the 22 random characters of the id, and the
+-- ARGV[4] expires      integer           ms after which the messages expire; '' = never
+-- ARGV[5] retries      integer           their own number of retries; '' = that of the policy
+-- ARGV[6...] messages  strings           for each queue the 22 random characters of the id, and the
 --                                        channel for the number of messages; '' = none
 --
 -- returns {ids}
@@ -14,25 +16,33 @@
 -- @include digits.lua
 -- @include id.lua
 -- @include sending.lua
+-- @include limits.lua
+-- @include limiting.lua
 -- @include totals.lua
 
 local queues = KEYS
-local body, size, delay = ARGV[1], ARGV[2], ARGV[3]
+local body, size, delay, expires, retries = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local messages = ARGV
 
 local us = server_time_us()
 local now, waits, ids = math.floor(us / 1000), {}, {}
+local record = (expires ~= '' or retries ~= '') and limits_record(retries, expires, now)
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local found, wait = sendable(hash, size, delay, now)
-  if not found then
-    return wait
+  local refusal = not found and wait or refusal_of_expiry(wait, expires)
+  if refusal then
+    return refusal
   end
+  require_local_limits(zset, record)
   redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
+  if record then
+    remove_free_limits(zset .. ':x:limits', 1, zset)
+  end
   waits[at] = wait
 end
 for at = 1, #queues, 2 do
-  local channel = messages[at + 4]
+  local channel = messages[at + 6]
   if channel ~= '' then -- first, since the user may lack the right
     redis.call('PUBLISH', channel, redis.call('ZCARD', queues[at + 1]) + 1)
   end
@@ -40,9 +50,12 @@ end
 
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local id = base36(us) .. messages[at + 3]
+  local id = base36(us) .. messages[at + 5]
   ids[#ids + 1] = id
   add_to(hash, 'totalsent', 1)
+  if record then
+    store_limits(hash, zset .. ':x:limits', {id, body}, record)
+  end
   redis.call('HSET', hash, id, body)
   redis.call('ZADD', zset, digits(now + waits[at]), id)
 end

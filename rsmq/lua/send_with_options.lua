@@ -21,7 +21,6 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include time_us.lua
--- @include digits.lua
 -- @include sending.lua
 -- @include id.lua
 -- @include storing.lua
@@ -37,10 +36,9 @@ local messages = ARGV
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited')
-if not stored then
-  return wait
-elseif expires ~= '' and wait >= tonumber(expires) then
-  return redis.error_reply('INVALIDVALUE expires ' .. expires .. ' ' .. digits(wait))
+local refusal = not stored and wait or refusal_of_expiry(wait, expires)
+if refusal then
+  return refusal
 end
 local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
 
@@ -76,7 +74,7 @@ forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
 if limits ~= hash then
   remove_free_limits(limits, #earlier_ids, zset)
-  store_limits(hash, limits, fields, retries .. ':' .. (expires ~= '' and digits(now + expires) or ''))
+  store_limits(hash, limits, fields, limits_record(retries, expires, now))
 elseif drops_limits then
   drop_limits(zset, fields)
 end

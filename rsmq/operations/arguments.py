@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from rsmq.codecs import CannotEncode, Codec
 from rsmq.errors import (
+    InvalidCombination,
     InvalidFormat,
     InvalidValue,
     MessageNotString,
@@ -45,13 +46,14 @@ def encode_delay(delay: Seconds | None, deliver_at: datetime | None, *, front: b
 
     Raises:
         InvalidValue: delay is out of range.
-        InvalidFormat: deliver_at is not an aware datetime, or more than one of delay, deliver_at
-            and front is set; a delay of 0 may be combined with front.
+        InvalidFormat: deliver_at is not an aware datetime.
+        InvalidCombination: more than one of delay, deliver_at and front is set; a delay of 0 may be
+            combined with front.
     """
     if deliver_at is not None:
         if delay is not None or front:
             other = "front=True" if delay is None else "delay"
-            raise InvalidFormat(
+            raise InvalidCombination(
                 "deliver_at", value=deliver_at, hint=f"Use either deliver_at or {other}."
             )
         return _encode_time(deliver_at)
@@ -59,7 +61,7 @@ def encode_delay(delay: Seconds | None, deliver_at: datetime | None, *, front: b
     if not front:
         return encoded
     if encoded.strip(b"0"):
-        raise InvalidFormat(
+        raise InvalidCombination(
             "delay",
             value=delay,
             hint="front=True sends before all messages that wait now, and a delay sends later. Use "

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.errors import InvalidFormat, InvalidValue, show
+from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
@@ -92,21 +92,21 @@ def check_options(
 
     Raises:
         InvalidFormat: a dedup_id or unique_key is not a str of 1 to 128 characters; there are more
-            or fewer than messages; or an option lacks one that it needs.
+            or fewer than messages.
+        InvalidCombination: an option lacks one that it needs.
         InvalidValue: dedup_window, max_wait, expires or max_retries is out of range, or max_wait is
             less than delay, or expires is not greater.
     """
     if not isinstance(replace, bool):
         raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
     if replace and unique_keys is None:
-        raise InvalidFormat(
+        raise InvalidCombination(
             "replace",
             value=replace,
             hint="It replaces the message with the same unique_key: pass one.",
         )
     encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
-    encoded_expires = b"" if expires is None else _encode_expires(expires, delay)
-    retries = b"" if max_retries is None else _encode_max_retries(max_retries)
+    encoded_expires, retries = encode_limits(expires, max_retries, delay)
     if dedup_ids is None and unique_keys is None and not encoded_expires and not retries:
         return None
     return SendOptions(
@@ -122,7 +122,7 @@ def check_options(
 
 def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> bytes:
     if not replace or delay is None:
-        raise InvalidFormat(
+        raise InvalidCombination(
             "max_wait",
             value=max_wait,
             hint="It limits how long replace=True can put off a message by its delay: pass both.",
@@ -137,6 +137,21 @@ def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> 
             hint="A message waits at least for its delay.",
         )
     return digits(ms)
+
+
+def encode_limits(
+    expires: Seconds | None, max_retries: int | None, delay: Seconds | None
+) -> tuple[bytes, bytes]:
+    """
+    Return the limits of messages, as ``SendOptions`` has them.
+
+    Raises:
+        InvalidValue: one is out of range, or expires is not greater than delay.
+    """
+    return (
+        b"" if expires is None else _encode_expires(expires, delay),
+        b"" if max_retries is None else _encode_max_retries(max_retries),
+    )
 
 
 def _encode_expires(expires: Any, delay: Seconds | None) -> bytes:

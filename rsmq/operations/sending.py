@@ -21,7 +21,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.send_options import SendOptions, check_options
+from rsmq.operations.send_options import SendOptions, check_options, encode_limits
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -113,12 +113,15 @@ def publish(
     deliver_at: datetime | None,
     codec: Codec,
     realtime: bool,
+    expires: Seconds | None = None,
+    max_retries: int | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[dict[str, str]]:
     """Add a message to each of several queues, or to none; the result is the ids by queue."""
     queues = resolve_queues(namespace, qnames)
     encoded_delay = encode_delay(delay, deliver_at, front=False)
+    limits = encode_limits(expires, max_retries, delay)
     raw, size = encode_body(body, codec)
     messages = (
         part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
@@ -126,7 +129,7 @@ def publish(
     return Operation(
         load("publish"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (raw, digits(size), encoded_delay, *messages),
+        (raw, digits(size), encoded_delay, *limits, *messages),
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         RetryClass.NEVER,
         tuple(keys.name for keys in queues),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rsmq import AsyncCells, Cells, InvalidFormat
+from rsmq import AsyncCells, Cells, InvalidCombination, InvalidFormat, InvalidValue
 from rsmq.wire.cells import name_of_cell
 from tests.blocking import Blocking
 
@@ -101,12 +101,12 @@ def send_batch(place, body, options):
     return id
 
 
-def messages(place):
+def messages(place, queue="q"):
     """Return the score and the body of each message by id, of all cells."""
     return {
-        id.decode(): (score, place.raw.hget(f"{ns}:q:Q", id).decode())
+        id.decode(): (score, place.raw.hget(f"{ns}:{queue}:Q", id).decode())
         for ns in place.ns
-        for id, score in place.raw.zrange(f"{ns}:q", 0, -1, withscores=True)
+        for id, score in place.raw.zrange(f"{ns}:{queue}", 0, -1, withscores=True)
     }
 
 
@@ -126,9 +126,9 @@ def check_time(id, score, options):
         assert score == sent_ms(id)
 
 
-def check_limits(place, id, options):
-    limits = [place.raw.hgetall(f"{ns}:q:x:limits") for ns in place.ns]
-    flags = [place.raw.hget(f"{ns}:q:Q", "x:limited") for ns in place.ns]
+def check_limits(place, id, options, queue="q"):
+    limits = [place.raw.hgetall(f"{ns}:{queue}:x:limits") for ns in place.ns]
+    flags = [place.raw.hget(f"{ns}:{queue}:Q", "x:limited") for ns in place.ns]
     ends = b"%d" % (sent_ms(id) + 9_000_000_000) if "expires" in options else b""
     retries = b"2" if "max_retries" in options else b""
     if ends or retries:
@@ -144,8 +144,10 @@ def check_limits(place, id, options):
 def test_two_options_do_what_both_do_or_are_refused(place, call, pair):
     options = {**OPTIONS[pair[0]], **OPTIONS[pair[1]]}
     if pair in REFUSED:
-        with pytest.raises(InvalidFormat) as caught:
+        with pytest.raises(InvalidCombination) as caught:
             call(place, "1", options)
+        assert isinstance(caught.value, InvalidValue)
+        assert isinstance(caught.value, InvalidFormat)
         assert caught.value.text == f"Invalid {REFUSED[pair]} format"
         assert messages(place) == {}
         return
@@ -174,17 +176,45 @@ def test_two_options_do_what_both_do_or_are_refused(place, call, pair):
 @pytest.mark.parametrize("call", [send, send_batch])
 @pytest.mark.parametrize(("options", "item"), INCOMPLETE)
 def test_an_option_that_lacks_another_one_is_refused(place, call, options, item):
-    with pytest.raises(InvalidFormat) as caught:
+    kind = InvalidCombination if isinstance(options.get("replace", True), bool) else InvalidFormat
+    with pytest.raises(kind) as caught:
         call(place, "1", options)
     assert caught.value.text == f"Invalid {item} format"
     assert caught.value.hint
     assert messages(place) == {}
 
 
-@pytest.mark.parametrize(
-    "option", ["dedup_id", "unique_key", "replace", "max_wait", "front", "expires", "max_retries"]
-)
+@pytest.mark.parametrize("option", ["dedup_id", "unique_key", "replace", "max_wait", "front"])
 def test_publish_has_none_of_the_options_that_look_for_an_earlier_message(place, option):
     with pytest.raises(TypeError):
         place.client.publish(["q"], "1", **OPTIONS[option])
     assert messages(place) == {}
+
+
+#: The options of ``publish``.
+PUBLISHED = ("plain", "delay", "deliver_at", "expires", "max_retries")
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(PUBLISHED, 2)), ids=" and ".join)
+def test_publish_does_what_two_options_do_in_each_queue(place, pair):
+    options = {**OPTIONS[pair[0]], **OPTIONS[pair[1]]}
+    place.client.create_queue("other")
+    if pair in REFUSED:
+        with pytest.raises(InvalidCombination):
+            place.client.publish(["q", "other"], "1", **options)
+        assert messages(place) == messages(place, "other") == {}
+        return
+
+    ids = place.client.publish(["q", "other"], "1", **options)
+    for queue, id in ids.items():
+        ((stored, (score, body)),) = messages(place, queue).items()
+        assert (stored, body) == (place.local(id), "1")
+        check_time(stored, score, options)
+        check_limits(place, stored, options, queue)
+
+
+def test_publish_adds_nothing_if_the_message_would_expire_too_early_in_one_queue(place):
+    place.client.create_queue("late", delay=60)
+    with pytest.raises(InvalidValue, match="expires"):
+        place.client.publish(["q", "late"], "1", expires=60)
+    assert messages(place) == messages(place, "late") == {}

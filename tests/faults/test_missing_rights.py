@@ -52,6 +52,7 @@ CALLS = {
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
     "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
+    "publish, expires": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m", expires=9),
     "publish": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m"),
     "receive_message": lambda rsmq, held, due: rsmq.receive_message("q"),
     "receive_message, policy": lambda rsmq, held, due: rsmq.receive_message("poisoned"),

@@ -36,6 +36,10 @@ TEXTS = [
         "vt must be between 0 and 9, not None. Pass a number",
     ),
     (
+        errors.InvalidCombination("replace", value=True, hint="Pass a unique_key."),
+        "Invalid replace format: True. Pass a unique_key",
+    ),
+    (
         errors.MessageNotString(value="body", summary="TEXT can't encode int", hint="Pass a str."),
         "TEXT can't encode int. Pass a str",
     ),

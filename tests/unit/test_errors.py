@@ -14,6 +14,11 @@ EXAMPLES = [
     (errors.MissingParameter("qname"), "missingParameter", "No qname supplied"),
     (errors.InvalidFormat("id", hint="h"), "invalidFormat", "Invalid id format"),
     (errors.InvalidValue("vt", 0, 9999999), "invalidValue", "vt must be between 0 and 9999999"),
+    (
+        errors.InvalidCombination("replace", value=True, hint="h"),
+        "invalidFormat",
+        "Invalid replace format",
+    ),
     (errors.MessageNotString(value=3), "messageNotString", "Message must be a string"),
     (errors.MessageTooLong(value=3), "messageTooLong", "Message too long"),
     (errors.QueueNotFound("q"), "queueNotFound", "Queue not found"),

@@ -39,6 +39,20 @@ def _delay_option() -> Decorator:
     )  # fmt: skip
 
 
+def _expires_option() -> Decorator:
+    return click.option(
+        "--expires", type=DURATION, metavar="DURATION",
+        help="How long after the send the messages expire; longer than the delay.",
+    )  # fmt: skip
+
+
+def _max_retries_option() -> Decorator:
+    return click.option(
+        "--max-retries", type=int, metavar="N",
+        help="How often they are tried again, instead of the number of the worker or the policy.",
+    )  # fmt: skip
+
+
 def _key_option() -> Decorator:
     return click.option(
         "--key", metavar="TEXT",
@@ -92,14 +106,8 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     "--max-wait", type=DURATION, metavar="DURATION",
     help="With --replace and --delay: the longest time that sends put off a message.",
 )  # fmt: skip
-@click.option(
-    "--expires", type=DURATION, metavar="DURATION",
-    help="How long after the send the messages expire; longer than the delay.",
-)  # fmt: skip
-@click.option(
-    "--max-retries", type=int, metavar="N",
-    help="How often they are tried again, instead of the number of the worker or the policy.",
-)  # fmt: skip
+@_expires_option()
+@_max_retries_option()
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
@@ -258,11 +266,13 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @click.option("--body", metavar="BODY", help="The body of the message.")
 @_file_option("Send the whole file as the message; - is the standard input.")
 @_delay_option()
+@_expires_option()
+@_max_retries_option()
 @_key_option()
 @click.pass_obj
 def publish(
-    call: Call, queues: tuple[str, ...], body: str | None, path: str | None, delay: float | None,
-    *, key: str | None,
+    call: Call, queues: tuple[str, ...], body: str | None, path: str | None,
+    *, key: str | None, **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send a message to several queues, all or none.
@@ -276,7 +286,7 @@ def publish(
         raw = _read_file(path)
     else:
         raise click.UsageError("Give --body or --file, one of them.")
-    to_cell: dict[str, Any] = _key_argument(call, key)
+    send_options |= _key_argument(call, key)
     with call.open_queues() as rsmq:
-        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, delay=delay, **to_cell)
+        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, **send_options)
     call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

@@ -1,5 +1,18 @@
 -- Sends of messages with limits, whose records limits.lua describes.
+-- @include digits.lua
 -- @include limits.lua
+
+-- Returns the record of messages that are sent now. The arguments are as in send_with_options.lua.
+local function limits_record(retries, expires, now)
+  return retries .. ':' .. (expires ~= '' and digits(now + expires) or '')
+end
+
+-- Returns the refusal of messages that would expire before they are visible, or nothing.
+local function refusal_of_expiry(wait, expires)
+  if expires ~= '' and wait >= tonumber(expires) then
+    return redis.error_reply('INVALIDVALUE expires ' .. expires .. ' ' .. digits(wait))
+  end
+end
 
 -- Returns whether messages with limits may be replaced by a send without any. Fails, before any change, without the right
 -- to remove their limits.
