@@ -927,8 +927,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotReplicated: it has run, and too few replicas have confirmed it in time.
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: a name is None or empty, or qnames is empty.
-            InvalidFormat: a name has other characters, codec is not a codec, or deliver_at is not an
-                aware datetime.
+            InvalidFormat: a name has other characters, codec is not a codec, or deliver_at is not
+                an aware datetime.
             InvalidCombination: both delay and deliver_at are set.
             InvalidValue: delay, deliver_at, expires, max_retries or timeout is out of range; the
                 message would expire before it is visible in one of the queues; or another client
