@@ -271,7 +271,7 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @_key_option()
 @click.pass_obj
 def publish(
-    call: Call, queues: tuple[str, ...], body: str | None, path: str | None,
+    call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,
     *, key: str | None, **send_options: Any,
 ) -> None:  # fmt: skip
     """
