@@ -29,7 +29,7 @@ local now, waits, ids = math.floor(us / 1000), {}, {}
 local record = (expires ~= '' or retries ~= '') and limits_record(retries, expires, now)
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local found, wait = sendable(hash, size, delay, now)
+  local found, wait = sendable(hash, size, delay, now, 'x:limited')
   local refusal = not found and wait or refusal_of_expiry(wait, expires)
   if refusal then
     return refusal
@@ -37,7 +37,7 @@ for at = 1, #queues, 2 do
   require_local_limits(zset, record)
   redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
   if record then
-    remove_free_limits(zset .. ':x:limits', 1, zset)
+    remove_free_limits(zset .. ':x:limits', 1, zset, found[4])
   end
   waits[at] = wait
 end

@@ -73,7 +73,7 @@ end
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
 if limits ~= hash then
-  remove_free_limits(limits, #earlier_ids, zset)
+  remove_free_limits(limits, #earlier_ids, zset, stored[5])
   store_limits(hash, limits, fields, limits_record(retries, expires, now))
 elseif drops_limits then
   drop_limits(zset, fields)

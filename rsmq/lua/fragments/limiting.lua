@@ -26,11 +26,13 @@ local function may_drop_limits(limits, hash, zset, replace, limited)
 end
 
 -- Before records are stored, removes those of messages that have left the queue: it reads twice as many as the batch
--- has messages, chosen at random. The first command fails, before any change, if the user lacks the right.
-local function remove_free_limits(limits, messages, zset)
+-- has messages, chosen at random. Without x:limited, the records are those of an earlier queue with this name, and it
+-- removes up to 100,000. The first command fails, before any change, if the user lacks the right.
+local function remove_free_limits(limits, messages, zset, limited)
   redis.call('HDEL', limits, '') -- Redis then allows the rest if memory is full
-  for _, id in ipairs(redis.call('HRANDFIELD', limits, 2 * messages + 10) or {}) do
-    if not redis.call('ZSCORE', zset, id) then
+  local most = limited and 2 * messages + 10 or 100000
+  for _, id in ipairs(redis.call('HRANDFIELD', limits, most) or {}) do
+    if not limited or not redis.call('ZSCORE', zset, id) then
       redis.call('HDEL', limits, id)
     end
   end
