@@ -12,11 +12,11 @@ from rsmq.migrate.report import MigrationReport as Report
 from rsmq.migrate.report import Note
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
-from rsmq.migrate.sources.item import Found, Item
+from rsmq.migrate.sources.item import Found, Item, PeriodicMessage
 from rsmq.migrate.sources.lists import Lists
 from rsmq.migrate.sources.redisrq import RedisRQ
 from rsmq.migrate.sources.rfq import RFQ
-from rsmq.migrate.sources.rqueue import PeriodicMessage, Rqueue
+from rsmq.migrate.sources.rqueue import Rqueue
 from rsmq.migrate.sources.rsmq import RsmqQueues as Queues
 from rsmq.migrate.target import Progress
 from rsmq.migrate.verification import verify

@@ -15,6 +15,7 @@ from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
 from rsmq.migrate.operations import ADDED, NO_CLAIM, IncomingMessage, RunClaim, open_copy
 from rsmq.migrate.report import MigrationReport, add_progress, display_name
+from rsmq.migrate.schedules import look
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
@@ -153,6 +154,8 @@ class Copier:
         converter = CopyConverter(self._source.kind, self._open_copy()[0])
         for items in self._read_items():
             self._count(items)
+            if report.way == "verify":
+                look(self._target, report, items)
             messages = [
                 each
                 for each in converter.convert(items, self._target.now_us())

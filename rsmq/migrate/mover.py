@@ -31,6 +31,7 @@ from rsmq.migrate.operations import (
 )
 from rsmq.migrate.preview import preview_move
 from rsmq.migrate.report import MigrationReport, add_progress
+from rsmq.migrate.schedules import take_over
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
@@ -105,7 +106,8 @@ def move(
             report.left = mover.skipped + source.number_in_flight(queue)
             report.found["in_flight"] += report.left
         target_queue.finish(target, to, found)
-        report.verified = report.missing == 0 and not mover.has_messages_aside()
+        is_complete = report.missing == 0 and report.has_all_schedules
+        report.verified = is_complete and not mover.has_messages_aside()
     report.seconds = time.monotonic() - began
     return report
 
@@ -369,6 +371,7 @@ class Mover:
         batch = list(zip(movable, messages_to_add, strict=True))
         watermark = order.watermark()
         self._separate_orders()
+        take_over(self._target, report, movable)
         outcomes = self._source.take(place, batch, self._destination(watermark)) if batch else b""
         if CHANGED in outcomes:
             self._read_watermarks()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from rsmq.errors import NotPossible
 from rsmq.lua.load import Script, loader_of
@@ -54,14 +55,17 @@ class IncomingMessage:
             does.
         message: the message as the queue stores it; None if nothing is stored, and the element is
             only removed from the source.
+        unique_key: the unique key that the message gets, if it is free; empty for none.
     """
 
     digest: bytes
     message: RestoredMessage | None
+    unique_key: bytes = b""
 
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
-        return self.digest, *(_NO_MESSAGE if self.message is None else self.message.row())
+        message = _NO_MESSAGE if self.message is None else self.message.row()
+        return self.digest, *message, self.unique_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,9 @@ def move_from_list(
         own_keys: for each message a key that is removed with it; or none for all of them.
     """
     rows = [value for element, message in messages for value in (element, *message.row())]
-    return _move(load("move_from_list"), to, (key, *own_keys), (side.encode(),), rows)
+    has_keys = any(message.unique_key for _, message in messages)
+    script = load("move_from_list")
+    return _move(script, to, (key, *own_keys), (side.encode(),), rows, has_keys=has_keys)
 
 
 def move_from_sorted_set(
@@ -170,7 +176,8 @@ def move_from_sorted_set(
         messages: each member and its message.
     """
     rows = [value for element, message in messages for value in (element, *message.row())]
-    return _move(load("move_from_sorted_set"), to, (key,), (), rows)
+    has_keys = any(message.unique_key for _, message in messages)
+    return _move(load("move_from_sorted_set"), to, (key,), (), rows, has_keys=has_keys)
 
 
 def move_from_queue(
@@ -202,7 +209,8 @@ def move_from_queue(
         for id, score, message in messages
         for value in (id, repr(score).encode(), *message.row())
     ]
-    return _move(load("move_from_queue"), to, (source_hash, source_zset, source_copied), (), rows)
+    keys = source_hash, source_zset, source_copied
+    return _move(load("move_from_queue"), to, keys, (), rows, has_keys=False)
 
 
 def _move(
@@ -211,17 +219,20 @@ def _move(
     keys: Sequence[bytes],
     extra: tuple[bytes, ...],
     rows: list[bytes],
+    *,
+    has_keys: bool,
 ) -> Operation[Outcomes]:
-    target: tuple[bytes, bytes, bytes]
+    target: tuple[bytes, bytes, bytes, bytes]
     header: tuple[bytes, ...]
     queues: tuple[str, ...]
     if isinstance(to, ToQueue):
         mark, channel = to.watermark, to.keys.channel if to.realtime else b""
-        target, queues = (to.keys.hash, to.keys.zset, to.keys.copied), (to.keys.name,)
+        unique = _unique(to.keys, has_keys=has_keys)
+        target, queues = (to.keys.hash, to.keys.zset, to.keys.copied, unique), (to.keys.name,)
         lifetime = digits(round(to.lifetime * 1000))
         header = b"queue", channel, mark.before, mark.after, mark.field, lifetime
     else:
-        target, queues = (to.lock_key, to.key, to.key), ()
+        target, queues = (to.lock_key, to.key, to.key, to.key), ()
         header = b"aside", b"", to.run, to.target, b"", b""
     return Operation(
         script,
@@ -234,6 +245,11 @@ def _move(
         queues,
         parse_retried=UncertainOutcomes,
     )
+
+
+def _unique(keys: QueueKeys, *, has_keys: bool) -> bytes:
+    """Return the key of unique keys; the queue's hash if none is used: users may lack the right."""
+    return keys.unique if has_keys else keys.hash
 
 
 def open_copy(
@@ -339,7 +355,12 @@ def add_copies(
     """
     return Operation(
         load("add_copies"),
-        (keys.hash, keys.zset, keys.copied),
+        (
+            keys.hash,
+            keys.zset,
+            keys.copied,
+            _unique(keys, has_keys=any(each.unique_key for each in messages)),
+        ),
         (
             keys.channel if realtime else b"",
             digits(round(lifetime * 1000)),
@@ -373,7 +394,8 @@ def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
 
 def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     """Parse an entry of the hash of messages set aside: the id is the field."""
-    score, count, first, digest, body = value.split(b" ", 4)
+    score, count, first, digest_and_key, body = value.split(b" ", 4)
+    digest, _, key = digest_and_key.partition(b":")
     return IncomingMessage(
         digest,
         RestoredMessage(
@@ -383,6 +405,7 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
             int(count or 0),
             int(first) if first else None,
         ),
+        unquote_to_bytes(key),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import make_digest
 from rsmq.migrate.report import MigrationReport
+from rsmq.migrate.schedules import look
 from rsmq.migrate.server import Server
 from rsmq.migrate.set_aside import refuse_other_target
 from rsmq.migrate.sources.base import Source
@@ -53,3 +54,4 @@ def preview_move(
         report.left_out += len(movable) - len(bodies)
         report.arrived += len(bodies) - before
         report.note_items(movable, maxsize)
+        look(target, report, movable)

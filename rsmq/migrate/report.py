@@ -15,6 +15,10 @@ from rsmq.printable import escape_unprintable, format_count
 
 Way: TypeAlias = Literal["copy", "move", "verify"]
 
+#: What becomes of the schedule of a periodic message: it is added; it is there; another one of its
+#: name is there, and stays; or it can't be added.
+ScheduleOutcome: TypeAlias = Literal["added", "present", "other", "failed"]
+
 _MAX_EXAMPLES = 5
 
 
@@ -61,6 +65,8 @@ class MigrationReport:
         verified: whether every message was found where it must be.
         seconds: the duration of the run.
         notes: the facts to report, by their text.
+        schedules: the seconds between two times of each periodic message that is taken over, and
+            what became of its schedule, by the name of the schedule.
     """
 
     source: str
@@ -80,6 +86,18 @@ class MigrationReport:
     verified: bool = False
     seconds: float = 0.0
     notes: dict[str, Note] = field(default_factory=dict)
+    schedules: dict[str, tuple[float, ScheduleOutcome]] = field(default_factory=dict)
+
+    def add_schedule(self, name: str, every: float, outcome: ScheduleOutcome) -> None:
+        """Add the outcome for a schedule; "added" stays, if later messages find it present."""
+        if outcome != "present" or name not in self.schedules:
+            self.schedules[name] = every, outcome
+
+    @property
+    def has_all_schedules(self) -> bool:
+        """Whether each periodic message that is taken over has its schedule."""
+        wrong = {"other", "failed"} | ({"added"} if self.way == "verify" else set())
+        return not any(outcome in wrong for _, outcome in self.schedules.values())
 
     def note(self, text: str, example: str | None = None) -> None:
         """
@@ -127,6 +145,10 @@ class MigrationReport:
             "checksum": f"{self.checksum:032x}",
             "verified": self.verified,
             "seconds": round(self.seconds, 3),
+            "schedules": [
+                {"name": name, "every": every, "outcome": outcome}
+                for name, (every, outcome) in self.schedules.items()
+            ],
             "notes": [
                 {"text": note.text, "messages": note.number, "examples": note.examples}
                 for note in self.notes.values()
@@ -139,7 +161,8 @@ class MigrationReport:
 
     def as_bridge_text(self) -> list[str]:
         """Return the lines for people on what a bridge has moved, with the notes."""
-        lines = [f"{format_count(self.arrived)} moved", *_number_lines(self), *_note_lines(self)]
+        lines = [f"{format_count(self.arrived)} moved", *_number_lines(self)]
+        lines += [*_schedule_lines(self), *_note_lines(self)]
         return list(map(escape_unprintable, lines))
 
 
@@ -157,6 +180,7 @@ def _lines(report: MigrationReport) -> Iterable[str]:
         created = "; the queue was created" if report.created else ""
         yield f"  {verb}: {report.arrived:,} in {report.seconds:.1f} s{rate}{created}"
     yield from _number_lines(report)
+    yield from _schedule_lines(report)
     yield from _note_lines(report)
     if not report.dry_run:
         verdict = "verified" if report.verified else "NOT VERIFIED: run it again"
@@ -178,6 +202,7 @@ def _verification_lines(report: MigrationReport) -> Iterable[str]:
     ):
         if number:
             yield f"  {number:,} {text}"
+    yield from _schedule_lines(report)
     yield from _note_lines(report)
     yield "  verified" if report.verified else "  NOT VERIFIED"
 
@@ -195,6 +220,18 @@ def _number_lines(report: MigrationReport) -> Iterable[str]:
     ):
         if number:
             yield f"  {number:,} {text}"
+
+
+def _schedule_lines(report: MigrationReport) -> Iterable[str]:
+    added = "would be added" if report.dry_run else "added"
+    texts = {
+        "added": "NOT THERE" if report.way == "verify" else added,
+        "present": "there before" if report.way == "move" else "there",
+        "other": "ANOTHER ONE OF THIS NAME IS THERE, and stays",
+        "failed": "NOT POSSIBLE, as noted below",
+    }
+    for name, (every, outcome) in report.schedules.items():
+        yield f"  schedule {name}, every {every:g} s: {texts[outcome]}"
 
 
 def _note_lines(report: MigrationReport) -> Iterable[str]:

@@ -47,7 +47,8 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _MAX_FAILURE_CHARACTERS = 500
 _FIELDS_OF_STATE = 7
 _FIELDS_OF_DUE = 4
-_TOO_MANY = 2
+#: The result of ``put_schedule`` if there are too many.
+TOO_MANY = 2
 _NO_SCHEDULE, _OTHER_DEFINITION = -1, -2
 
 
@@ -340,14 +341,8 @@ def store_definition(
             keeps_tick=stored is not None and stored.has_same_times(new),
             last=found[0].last if found else b"",
         )
-        if result == _TOO_MANY:
-            raise InvalidValue(
-                "the number of schedules",
-                0,
-                MAX_SCHEDULES,
-                value=MAX_SCHEDULES + 1,
-                hint="Remove some, or use several namespaces.",
-            )
+        if result == TOO_MANY:
+            raise too_many_schedules()
         if result:
             return True
     raise NotPossible("The schedule is changed by others all the time", value=new.name)
@@ -420,6 +415,17 @@ def _decode(record: ScheduleRecord) -> ScheduleDefinition:
             value=record.name,
             hint="Add the schedule again.",
         ) from error
+
+
+def too_many_schedules() -> InvalidValue:
+    """Return the error of a namespace that has no room for a further schedule."""
+    return InvalidValue(
+        "the number of schedules",
+        0,
+        MAX_SCHEDULES,
+        value=MAX_SCHEDULES + 1,
+        hint="Remove some, or use several namespaces.",
+    )
 
 
 def no_schedule(name: str) -> NotPossible:

@@ -379,3 +379,24 @@ def test_prefix_of_rqueue(cli, raw, ns, arguments):
     assert result.code == 0
     assert bodies(raw, ns, queue) == [b"m"]
     assert not raw.exists(f"{prefix}queue::{{{queue}}}")
+
+
+def test_periodic_messages_and_ids_of_rqueue_are_taken_over(cli, raw, ns):
+    message = {"id": "nightly", "message": "m", "period": 60_000, "processAt": 1, "queuedTime": 0}
+    raw.rpush(f"{ns}__rq::queue::{{{ns}}}", json.dumps(message))
+    arguments = ("migrate", "--from", f"rqueue:{ns}", "--to", "q", "--prefix", f"{ns}__rq::")
+    options = ("--schedules", "--unique-ids")
+    line = "  schedule q.nightly, every 60 s: "
+    try:
+        refused = cli(*arguments, "--copy", *options)
+        assert refused.code == 2
+        assert "--schedules is for --move" in refused.stderr
+        assert f"{line}would be added" in cli(*arguments, "--dry-run", *options).lines
+        result = cli(*arguments, "--move", *options)
+    finally:
+        raw.unlink(f"{ns}__rq::queue::{{{ns}}}")
+
+    assert (result.code, result.stderr) == (0, "")
+    assert f"{line}added" in result.lines
+    assert raw.hkeys(f"{ns}:q:x:unique") == [b"nightly"]
+    assert raw.zrange(f"{ns}:x:due", 0, -1) == [b"q.nightly"]

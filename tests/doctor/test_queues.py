@@ -278,6 +278,19 @@ def test_left_over_extension_data_is_removed_except_staged_messages(namespace, r
     assert namespace.find_codes() == []
 
 
+def test_unique_keys_of_a_queue_that_node_dropped_are_removed(namespace, raw):
+    client = namespace.rsmq
+    client.create_queue("dropped")
+    client.send_message("dropped", "m", unique_key="k", dedup_id="d")
+    ns = namespace.ns
+    raw.delete(f"{ns}:dropped:Q", f"{ns}:dropped")  # as Node's deleteQueue does
+    raw.srem(f"{ns}:QUEUES", "dropped")
+
+    assert namespace.find_codes() == [("left-over-extension", "dropped", 2)]
+    namespace.repair()
+    assert raw.keys(f"{ns}:dropped*") == []
+
+
 def test_namespace_whose_name_begins_with_this_one_is_ignored(namespace, raw, server):
     with RSMQ.from_url(server.url, ns=f"{namespace.ns}:other") as other:
         other.create_queue("theirs")

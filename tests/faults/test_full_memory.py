@@ -40,7 +40,7 @@ ROW = ["{id}", "m", "", "", ""]
 #: The keys and the arguments of calls that change nothing when they are made again. ``{id}`` is the
 #: id of the message in queue q, ``{empty}`` is an empty queue.
 UNCHANGING = {
-    "add_copies": ([H, Z, COPIED], ["", 99_000, "", "", "", "", "digest", *ROW]),
+    "add_copies": ([H, Z, COPIED, H], ["", 99_000, "", "", "", "", "digest", *ROW, ""]),
     "add_subscriber":
         ([SUBSCRIBERS, H, *DEAD, INDEX, "rsmq:x:push"],
          ["q", "a", "dead", '{"url":""}', "", 9, 9, "field"]),
@@ -76,9 +76,9 @@ UNCHANGING = {
         (["{empty}:Q", "{empty}", LEASES, ACKED],
          ["lease", 1, 0, 9, 9, 9, "", 99_000, "rsmq", "", "", "query", "holder", "1"]),
     "lock_keys": (["{empty}:Q", "{empty}", "rsmq:q:x:locks"], []),
-    "move_from_list": ([H, Z, COPIED, "rsmq:list"], ["queue", "", "", "", "", 9, "left"]),
-    "move_from_queue": ([H, Z, COPIED, *DEAD, "rsmq:x:copies"], ["queue", "", "", "", "", 9]),
-    "move_from_sorted_set": ([H, Z, COPIED, "rsmq:zset"], ["queue", "", "", "", "", 9]),
+    "move_from_list": ([H, Z, COPIED, H, "rsmq:list"], ["queue", "", "", "", "", 9, "left"]),
+    "move_from_queue": ([H, Z, COPIED, H, *DEAD, "rsmq:x:copies"], ["queue", "", "", "", "", 9]),
+    "move_from_sorted_set": ([H, Z, COPIED, H, "rsmq:zset"], ["queue", "", "", "", "", 9]),
     "move_messages": ([*DEAD, H, Z], NO_RECEIPT),
     "new_messages": ([H, Z], ["-inf", 0, "+inf", 0, 9]),
     "open_copy": ([H, COPIED], [99_000, "field", "digest"]),

@@ -132,6 +132,26 @@ def test_from_rqueue(run_page, raw, rsmq):
                 and not key.startswith(b"__rq::c-queue")]  # fmt: skip
 
 
+def test_periodic_messages_of_rqueue(run_page, raw, rsmq):
+    old = rqueue_states.Rqueue(raw)
+    message = old.message("reports", "m", id="nightly", period=86_400_000, processAt=10**14)
+    raw.zadd(old.scheduled("reports"), {message.raw: 10**14})
+    dry_run_output, move_output, _ = run_page("Periodic messages of Rqueue")
+
+    assert "  schedule reports.nightly, every 86400 s: would be added" in dry_run_output
+    assert "  schedule reports.nightly, every 86400 s: added" in move_output
+    assert rsmq.schedules.get("reports.nightly").definition.every == 86_400
+    assert count_messages(rsmq, "reports") == 1
+
+
+def test_unique_messages_of_rqueue(run_page, raw, rsmq):
+    rqueue_states.Rqueue(raw).enqueue("orders", "order 7", id="order-7")
+    run_page("Unique messages of Rqueue")
+
+    assert count_messages(rsmq, "orders") == 1
+    assert raw.hkeys("rsmq:orders:x:unique") == [b"order-7"]
+
+
 def test_from_redisrq(run_page, rsmq):
     old = RedisRQ()
     try:

@@ -13,7 +13,9 @@ from tests.migrate.rqueue_states import convert, fill_queue
 from tests.migrate.stored import dump_keys, now_ms, predicted_figures, read_bodies, read_messages
 
 LEFT_OUT = ["deleted in Rqueue: left out", "superseded by a later message of its id: left out"]
-PERIODIC = "a periodic message: this one time of it is taken over, its schedule is not"
+PERIODIC = (
+    "a periodic message: this one time of it is taken over, its schedule only with --schedules"
+)
 
 
 @pytest.fixture(

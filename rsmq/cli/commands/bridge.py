@@ -18,12 +18,12 @@ from rsmq.cli.app.command import command, complete_queues, metrics_options
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
-    RQUEUE_PREFIX,
     ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
     parse_name,
+    rqueue_options,
 )
 from rsmq.printable import format_count
 from rsmq.wire.keys import Namespace
@@ -77,13 +77,7 @@ def complete_bridge_ends(
     metavar="NAME",
     help="For rsmq: the namespace of the other system; that of --ns by default.",
 )
-@click.option(
-    "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
-)
-@click.option(
-    "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
-    help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
-)  # fmt: skip
+@rqueue_options
 @click.option(
     "--rate",
     type=float,
@@ -100,8 +94,8 @@ def complete_bridge_ends(
 @click.pass_obj
 def bridge(
     call: Call, /, *, origin: str, to: str, other_url: str | None, other_ns: str | None,
-    unwrap: bool, prefix: str, rate: float | None, limit: int | None, wait_for_redis: float,
-    metrics_port: int | None, metrics_host: str,
+    unwrap: bool, schedules: bool, unique_ids: bool, prefix: str, rate: float | None,
+    limit: int | None, wait_for_redis: float, metrics_port: int | None, metrics_host: str,
 ) -> None:  # fmt: skip
     """
     Move new messages from or to another system until stopped.
@@ -117,7 +111,9 @@ def bridge(
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
 
     with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
-        options = ForeignOptions(unwrap=unwrap, prefix=prefix)
+        options = ForeignOptions(
+            unwrap=unwrap, prefix=prefix, schedules=schedules, unique_ids=unique_ids
+        )
         side = _make_side(call, origin, to, own, other, options=options)
         running = Bridge(side, _make_progress_callback(call), rate=rate, limit=limit)
         if metrics_port is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -54,6 +54,8 @@ class ForeignOptions:
         prefix: for Rqueue: its setting rqueue.key.prefix.
         colon: for RSMQ: whether keys have a colon after the namespace.
         milliseconds: for RSMQ: whether vt and delay are stored in ms.
+        schedules: for Rqueue: whether periodic messages become schedules.
+        unique_ids: for Rqueue: whether ids of messages become unique keys.
     """
 
     processing: Sequence[str] = ()
@@ -61,6 +63,8 @@ class ForeignOptions:
     prefix: str = RQUEUE_PREFIX
     colon: bool = True
     milliseconds: bool = False
+    schedules: bool = False
+    unique_ids: bool = False
 
 
 def parse_name(text: str) -> tuple[str, str | None]:
@@ -87,11 +91,41 @@ def make_source(kind: str, server: Server, options: ForeignOptions) -> Source:
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
         "list": lambda: Lists(server, processing=options.processing),
-        "rqueue": lambda: Rqueue(server, unwrap=options.unwrap, prefix=options.prefix),
+        "rqueue": lambda: Rqueue(
+            server,
+            unwrap=options.unwrap,
+            prefix=options.prefix,
+            schedules=options.schedules,
+            unique_ids=options.unique_ids,
+        ),
         "redisrq": lambda: RedisRQ(server),
         "rsmq": lambda: Queues(server, colon=options.colon, milliseconds=options.milliseconds),
     }
     return makers[kind]()
+
+
+def rqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of Rqueue to a command."""
+    for option in (
+        click.option(
+            "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
+            help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
+        ),
+        click.option(
+            "--unique-ids", is_flag=True,
+            help="For rqueue: make the id of each message its unique key in the queue.",
+        ),
+        click.option(
+            "--schedules", is_flag=True,
+            help="For rqueue: add a schedule for each periodic message that is moved.",
+        ),
+        click.option(
+            "--unwrap", is_flag=True,
+            help="For rqueue: take msg as the body, without the Java class.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 @contextmanager

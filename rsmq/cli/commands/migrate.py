@@ -16,13 +16,13 @@ from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.foreign_systems import (
-    RQUEUE_PREFIX,
     ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
     parse_name,
     progress_bars,
+    rqueue_options,
 )
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.wire.keys import Namespace
@@ -80,13 +80,7 @@ _Migration: TypeAlias = "Callable[..., Report]"
     "--processing", multiple=True, metavar="PATTERN",
     help="For list: the keys of the workers' processing lists; * matches any text. Repeatable.",
 )  # fmt: skip
-@click.option(
-    "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
-)
-@click.option(
-    "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
-    help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
-)  # fmt: skip
+@rqueue_options
 @click.option(
     "--no-colon", is_flag=True,
     help="For rsmq: queues of rsmq_async before 10.0, whose keys have no colon after the "
@@ -100,7 +94,8 @@ _Migration: TypeAlias = "Callable[..., Report]"
 def migrate(
     call: Call, /, *, origin: str, to: str | None, way: str | None, from_url: str | None,
     from_ns: str | None, processing: tuple[str, ...], in_flight: bool, finish: bool,
-    dry_run: bool, verify: bool, unwrap: bool, prefix: str, no_colon: bool, milliseconds: bool,
+    dry_run: bool, verify: bool, unwrap: bool, schedules: bool, unique_ids: bool, prefix: str,
+    no_colon: bool, milliseconds: bool,
 ) -> Exit:  # fmt: skip
     """
     Copy or move queues of another system.
@@ -125,10 +120,16 @@ def migrate(
     _check_options(
         kind, queue, to, way, in_flight=in_flight, finish=finish, dry_run=dry_run, verify=verify
     )
+    if schedules and way == "copy":
+        raise click.UsageError(
+            "--schedules is for --move: after a copy, both systems would send the messages."
+        )
     from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
     from rsmq.migrate import verify as check  # noqa: PLC0415 - takes time
 
-    options = ForeignOptions(processing, unwrap, prefix, not no_colon, milliseconds)
+    options = ForeignOptions(
+        processing, unwrap, prefix, not no_colon, milliseconds, schedules, unique_ids
+    )
     run: _Migration
     if verify:
         run = check

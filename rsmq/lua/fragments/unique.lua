@@ -32,6 +32,13 @@ local function score_when_replaced(zset, id, delay, score, now, max_wait)
   end
 end
 
+-- Adds a key to those of messages that are about to be added, unless another message has it; '' = no key.
+local function claim_key(keyed, unique, key, id, hash, zset)
+  if key ~= '' and id ~= '' and not keyed[key] and not holder_of(unique, key, hash, zset) then
+    keyed[key] = id
+  end
+end
+
 -- Stores the id of each key. An id that is stored already is written again: a WAIT on this connection then has a
 -- change to wait for.
 local function hold_keys(unique, keys)

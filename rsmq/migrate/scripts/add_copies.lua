@@ -4,6 +4,7 @@
 -- KEYS[1] hash         hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset         sorted set  the queue's message ids
 -- KEYS[3] copied       hash        digests of the messages that were added
+-- KEYS[4] unique       hash        message ids by unique_key; the queue's hash again = without unique_keys
 -- ARGV[1] channel      string      channel for the number of messages; '' = none
 -- ARGV[2] lifetime     integer     ms for which the digests are kept from now on
 -- ARGV[3] run_field    string      the field of the hash that says which run may add messages; '' = any may
@@ -21,9 +22,10 @@
 -- @include queue.lua
 -- @include variadic.lua
 -- @include restoring.lua
+-- @include unique.lua
 -- @include copies.lua
 
-local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
+local hash, zset, copied, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, lifetime, run_field, run = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local field, watermark = ARGV[5], ARGV[6]
 local messages = ARGV
@@ -35,8 +37,8 @@ if not is_current_run(copied, hash, run_field, run) then
   return redis.error_reply('RUNREPLACED ' .. copied)
 end
 local has_copies = is_of_queue(copied, hash)
-local outcomes, rows, digests = {}, {}, {}
-for at = 7, #messages, 6 do
+local outcomes, rows, digests, keyed = {}, {}, {}, {}
+for at = 7, #messages, 7 do
   local present = redis.call('ZSCORE', zset, messages[at + 1])
   local was_copied = has_copies and redis.call('HEXISTS', copied, messages[at]) == 1
   if not present and not was_copied then
@@ -48,10 +50,13 @@ for at = 7, #messages, 6 do
   local conflict = present and redis.call('HGET', hash, messages[at + 1]) ~= messages[at + 2]
   if not was_copied and not conflict then
     digests[#digests + 1], digests[#digests + 2] = messages[at], ''
+    claim_key(keyed, unique, messages[at + 6], messages[at + 1], hash, zset)
   end
   outcomes[#outcomes + 1] = present and '0' or was_copied and '2' or '1'
 end
+remove_free_keys(unique, keyed, #outcomes, zset)
 local added = restore(hash, zset, rows, 1, digits(server_time_ms()))
+hold_keys(unique, keyed)
 if not has_copies then
   reset_copies(copied, hash)
 end

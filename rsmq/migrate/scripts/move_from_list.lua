@@ -5,8 +5,10 @@
 -- KEYS[2] zset         sorted set, hash  the queue's message ids; or the hash of messages set aside
 -- KEYS[3] copied       hash              digests of messages that were copied before, and the watermark;
 --                                        or as zset
--- KEYS[4] list         list              the source
--- KEYS[5...] own_keys  any               a key of each message, removed with it; or none for all of them
+-- KEYS[4] unique       hash              queue: message ids by unique_key; the queue's hash again = without
+--                                        unique_keys; aside: as zset
+-- KEYS[5] list         list              the source
+-- KEYS[6...] own_keys  any               a key of each message, removed with it; or none for all of them
 -- ARGV[1] to           string            'queue' or 'aside'
 -- ARGV[2] channel      string            queue: channel for the number of messages; '' = none
 -- ARGV[3] before       string            queue: the watermark that the run has read, as in
@@ -27,13 +29,13 @@
 -- @include copies.lua
 -- @include incoming.lua
 
-local hash, zset, copied, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hash, zset, copied, unique, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local own_keys = KEYS
 local to, channel, before, after, field = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lifetime, side = ARGV[6], ARGV[7]
 local messages = ARGV
 
-local number = (#messages - 7) / 7
+local number = (#messages - 7) / 8
 local refusal = check_destination(to, hash, copied, field, before, after, number)
 if refusal then
   return refusal
@@ -45,17 +47,17 @@ redis.call('LTRIM', list, '0', '-1')
 local items = redis.call('LRANGE', list, side == 'left' and 0 or -number, side == 'left' and number - 1 or -1)
 local has_copies = to == 'queue' and is_of_queue(copied, hash)
 local outcomes, rows, removed, keys = {}, {}, 0, {}
-for at = 8, #messages, 7 do
+for at = 8, #messages, 8 do
   local element = items[side == 'left' and removed + 1 or #items - removed]
   local outcome = '0'
   if element == messages[at] and not is_at_target(to, zset, messages[at + 1], messages[at + 2]) then
     outcome = append_unless_copied(rows, messages, at + 1, has_copies, copied)
     removed = removed + 1
-    keys[#keys + 1] = own_keys[5 + #outcomes]
+    keys[#keys + 1] = own_keys[6 + #outcomes]
   end
   outcomes[#outcomes + 1] = outcome
 end
-local added = store(to, hash, zset, copied, rows, field, after, lifetime)
+local added = store(to, hash, zset, copied, unique, rows, field, after, lifetime)
 redis.call('LTRIM', list, side == 'left' and removed or 0, side == 'left' and -1 or -1 - removed)
 for each = 1, #keys do
   redis.call('UNLINK', keys[each])

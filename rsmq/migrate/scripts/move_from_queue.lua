@@ -6,9 +6,10 @@
 -- KEYS[2] zset          sorted set, hash  the queue's message ids; or the hash of messages set aside
 -- KEYS[3] copied        hash              digests of messages that were copied before, and the watermark;
 --                                         or as zset
--- KEYS[4] source_hash   hash              bodies and counters of the messages
--- KEYS[5] source_zset   sorted set        their ids
--- KEYS[6] source_copied hash              digests of messages that were copied to the source: those of
+-- KEYS[4] unique        hash              queue: the queue's hash again; aside: as zset
+-- KEYS[5] source_hash   hash              bodies and counters of the messages
+-- KEYS[6] source_zset   sorted set        their ids
+-- KEYS[7] source_copied hash              digests of messages that were copied to the source: those of
 --                                         removed messages are deleted, so that they may be copied again
 -- ARGV[1] to            string            'queue' or 'aside'
 -- ARGV[2] channel       string            queue: channel for the number of messages; '' = none
@@ -32,13 +33,13 @@
 -- @include copies.lua
 -- @include incoming.lua
 
-local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
-local source_hash, source_zset, source_copied = KEYS[4], KEYS[5], KEYS[6]
+local hash, zset, copied, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local source_hash, source_zset, source_copied = KEYS[5], KEYS[6], KEYS[7]
 local to, channel, before, after, field = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lifetime = ARGV[6]
 local messages = ARGV
 
-local number = (#messages - 6) / 8
+local number = (#messages - 6) / 9
 local refusal = check_destination(to, hash, copied, field, before, after, number)
 if refusal then
   return refusal
@@ -48,7 +49,7 @@ redis.call('HDEL', source_copied, '')
 
 local has_copies = to == 'queue' and is_of_queue(copied, hash)
 local outcomes, rows, ids, fields, digests = {}, {}, {}, {}, {}
-for at = 7, #messages, 8 do
+for at = 7, #messages, 9 do
   local id, outcome = messages[at], '0'
   local score, reserved = redis.call('ZSCORE', source_zset, id), is_reserved(id)
   local body = not reserved and redis.call('HGET', source_hash, id)
@@ -67,7 +68,7 @@ for at = 7, #messages, 8 do
   end
   outcomes[#outcomes + 1] = outcome
 end
-local added = store(to, hash, zset, copied, rows, field, after, lifetime)
+local added = store(to, hash, zset, copied, unique, rows, field, after, lifetime)
 variadic('ZREM', source_zset, ids)
 variadic('HDEL', source_hash, fields)
 variadic('HDEL', source_copied, digests)

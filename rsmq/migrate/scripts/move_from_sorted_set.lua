@@ -6,7 +6,9 @@
 -- KEYS[2] zset         sorted set, hash  the queue's message ids; or the hash of messages set aside
 -- KEYS[3] copied       hash              digests of messages that were copied before, and the watermark;
 --                                        or as zset
--- KEYS[4] source       sorted set        the source
+-- KEYS[4] unique       hash              queue: message ids by unique_key; the queue's hash again = without
+--                                        unique_keys; aside: as zset
+-- KEYS[5] source       sorted set        the source
 -- ARGV[1] to           string            'queue' or 'aside'
 -- ARGV[2] channel      string            queue: channel for the number of messages; '' = none
 -- ARGV[3] before       string            queue: the watermark that the run has read, as in
@@ -27,12 +29,12 @@
 -- @include copies.lua
 -- @include incoming.lua
 
-local hash, zset, copied, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hash, zset, copied, unique, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local to, channel, before, after, field = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lifetime = ARGV[6]
 local messages = ARGV
 
-local number = (#messages - 6) / 7
+local number = (#messages - 6) / 8
 local refusal = check_destination(to, hash, copied, field, before, after, number)
 if refusal then
   return refusal
@@ -41,7 +43,7 @@ allow_when_full(source)
 
 local has_copies = to == 'queue' and is_of_queue(copied, hash)
 local outcomes, rows, elements = {}, {}, {}
-for at = 7, #messages, 7 do
+for at = 7, #messages, 8 do
   local outcome = '0'
   if redis.call('ZSCORE', source, messages[at]) then
     outcome = append_unless_copied(rows, messages, at + 1, has_copies, copied)
@@ -49,7 +51,7 @@ for at = 7, #messages, 7 do
   end
   outcomes[#outcomes + 1] = outcome
 end
-local added = store(to, hash, zset, copied, rows, field, after, lifetime)
+local added = store(to, hash, zset, copied, unique, rows, field, after, lifetime)
 variadic('ZREM', source, elements)
 publish_count(channel, zset, added)
 return table.concat(outcomes)

@@ -53,6 +53,24 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodicMessage:
+    """
+    A periodic message of Rqueue, which can be added as a schedule.
+
+    Attributes:
+        id: its id in Rqueue, the same for each of its times.
+        every: seconds between two of its times.
+        body: the body of each time, as a move stores it.
+        due_ms: the time that this message stands for, Unix ms. The schedule sends those after it.
+    """
+
+    id: str
+    every: float
+    body: bytes
+    due_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """
     A message of a source.
@@ -72,6 +90,8 @@ class Item:
         others: keys that are removed with it.
         is_half: whether it may be part of a send that is not complete: it stays at the source.
         notes: its properties that a queue of RSMQ can't store, in a few words each.
+        unique_key: the unique key that it gets; empty for none.
+        periodic: the schedule that continues it; None if it is not taken over.
     """
 
     element: Element
@@ -86,6 +106,8 @@ class Item:
     others: tuple[bytes, ...] = ()
     is_half: bool = False
     notes: tuple[str, ...] = ()
+    unique_key: bytes = b""
+    periodic: PeriodicMessage | None = None
 
 
 @dataclass(frozen=True, slots=True)

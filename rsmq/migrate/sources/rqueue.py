@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rsmq.errors import InvalidFormat, SourceNotFound
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import KeyedSource
-from rsmq.migrate.sources.item import Element, Found, Item, Place
+from rsmq.migrate.sources.item import Element, Found, Item, PeriodicMessage, Place
 from rsmq.migrate.sources.rqueue_keys import (
     DEFAULT_PREFIX,
     QueueConfig,
@@ -22,6 +21,7 @@ from rsmq.migrate.sources.rqueue_keys import (
     metadata_keys,
     parse_object,
 )
+from rsmq.wire.limits import MAX_LABEL, check_label
 from rsmq.wire.names import encode_name, is_encodable
 
 # In the year 5138: replaces an infinite time.
@@ -31,22 +31,6 @@ _PRIORITY = re.compile(r"(.+)_(critical|high|medium|low)")
 
 # Rqueue stores this concurrency for listeners that have not set one.
 _NO_CONCURRENCY = {"min": -1, "max": -1}
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodicMessage:
-    """
-    A periodic message of Rqueue, which can be added as a schedule.
-
-    Attributes:
-        id: its id in Rqueue, the same for each of its times.
-        every: seconds between two of its times.
-        body: the body of each time, as a move stores it.
-    """
-
-    id: str
-    every: float
-    body: bytes
 
 
 class Rqueue(KeyedSource):
@@ -62,7 +46,13 @@ class Rqueue(KeyedSource):
     kind: ClassVar[str] = "rqueue"
 
     def __init__(
-        self, server: Server, *, unwrap: bool = False, prefix: str = DEFAULT_PREFIX
+        self,
+        server: Server,
+        *,
+        unwrap: bool = False,
+        prefix: str = DEFAULT_PREFIX,
+        schedules: bool = False,
+        unique_ids: bool = False,
     ) -> None:
         """
         Create the source.
@@ -72,6 +62,15 @@ class Rqueue(KeyedSource):
             unwrap: True makes the ``msg`` of the default converter the body.
             prefix: Rqueue's setting ``rqueue.key.prefix``. The other settings of keys are read from
                 the configuration that Rqueue has stored.
+            schedules: True makes a move or a bridge add a schedule for each periodic message,
+                before it moves the message: that message is the last one of Rqueue's times, and the
+                schedule sends those after it. It is named after the target queue and the id of the
+                message. One of this name with other settings stays.
+            unique_ids: True makes the id of each message its unique key in the target queue, unless
+                another message there has it. So a send with ``unique_key=`` that id adds nothing
+                before the message is done, as ``enqueueUnique`` in Rqueue. Rqueue does not store
+                which messages were sent with it, so all get their keys. Ids of more than 128
+                characters can't be keys.
 
         Raises:
             InvalidFormat: the prefix is not a text.
@@ -84,6 +83,8 @@ class Rqueue(KeyedSource):
             )
         super().__init__(server)
         self._unwrap = unwrap
+        self._schedules = schedules
+        self._unique_ids = unique_ids
         self._keys = RqueueKeys(server, prefix)
         self._places: dict[str, list[Place]] = {}
 
@@ -115,21 +116,20 @@ class Rqueue(KeyedSource):
         """
         Return the periodic messages of a queue, in the order of their ids.
 
-        Nothing is changed, so call it before the queue is moved. A move takes over the next time of
-        each; the times after it need a schedule, with ``queues.schedules.add``. It reads all
+        Nothing is changed. ``Rqueue(server, schedules=True)`` takes them over. It reads all
         messages of the queue, in steps.
 
         Args:
             queue: the name of the queue in Rqueue.
         """
-        found = {}
+        found: dict[str, PeriodicMessage] = {}
         for page in self.newest_first(queue):
             for item in page:
                 message = _parse_message(item.element.raw)
-                period_ms = _parse_integer(message.get("period")) if message else None
-                if message and item.body is not None and period_ms:
-                    id = str(message["id"])
-                    found[id] = PeriodicMessage(id, period_ms / 1000, item.body)
+                periodic = _parse_periodic(message, item.body)
+                earlier = periodic and found.get(periodic.id)
+                if periodic and not (earlier and earlier.due_ms > periodic.due_ms):
+                    found[periodic.id] = periodic
         return [found[id] for id in sorted(found)]
 
     def places(self, queue: str) -> list[Place]:
@@ -174,6 +174,8 @@ class Rqueue(KeyedSource):
         failures = _parse_integer(message.get("failureCount")) or 0
         received = failures + in_flight
         body, notes = self._make_body(message)
+        periodic = _parse_periodic(message, body) if self._schedules else None
+        unique_key, key_notes = self._unique_key(message)
         return Item(
             element,
             place.state,
@@ -184,8 +186,18 @@ class Rqueue(KeyedSource):
             due_ms=due_ms if due_ms > now_ms else None,
             receive_count=received,
             first_received_ms=(sent_ms or now_ms) if received else None,
-            notes=(*notes, *_unsupported_notes(message)),
+            notes=(*notes, *key_notes, *_unsupported_notes(message, schedules=self._schedules)),
+            unique_key=unique_key,
+            periodic=periodic,
         )
+
+    def _unique_key(self, message: dict[str, Any]) -> tuple[bytes, tuple[str, ...]]:
+        if not self._unique_ids:
+            return b"", ()
+        try:
+            return check_label("unique_key", str(message["id"])), ()
+        except InvalidFormat:
+            return b"", (f"its id has not 1 to {MAX_LABEL} characters, so it gets no unique key",)
 
     def _make_body(self, message: dict[str, Any]) -> tuple[bytes, tuple[str, ...]]:
         text = message.get("message")
@@ -264,9 +276,23 @@ def _reason_to_leave_out(message: dict[str, Any], message_metadata: dict[str, An
     return None
 
 
-def _unsupported_notes(message: dict[str, Any]) -> Iterable[str]:
-    if message.get("period"):
-        yield "a periodic message: this one time of it is taken over, its schedule is not"
+def _parse_periodic(message: dict[str, Any] | None, body: bytes | None) -> PeriodicMessage | None:
+    """Return a message as a periodic one; None if it is none, or is left out."""
+    period_ms = _parse_integer(message.get("period")) if message else None
+    if message is None or body is None or not period_ms or period_ms < 0:
+        return None
+    due_ms = _parse_integer(message.get("processAt")) or 0
+    return PeriodicMessage(
+        str(message["id"]), period_ms / 1000, body, int(min(max(due_ms, 0), _LATEST_MS))
+    )
+
+
+def _unsupported_notes(message: dict[str, Any], *, schedules: bool) -> Iterable[str]:
+    if message.get("period") and not schedules:
+        yield (
+            "a periodic message: this one time of it is taken over, its schedule only with "
+            "--schedules"
+        )
     if message.get("retryCount") is not None:
         yield "its own retryCount"
     if message.get("sourceQueueName"):

@@ -1,6 +1,6 @@
--- Messages that come from another system. A row is: digest, id, body, score, receive count and time
--- of the first receive, the last five as in restoring.lua. The digest identifies the message at its
--- source. A row with an empty id has no message to store: the element is only removed from the
+-- Messages that come from another system. A row is: digest, id, body, score, receive count, time
+-- of the first receive, and unique key; those from id to time are as in restoring.lua. The digest identifies
+-- the message at its source. The message gets the unique key, unless it is '' or another message has it. A row with an empty id has no message to store: the element is only removed from the
 -- source.
 --
 -- The watermark of a source is the score and the id of its last message that was added in the order of the
@@ -10,6 +10,7 @@
 -- @include queue.lua
 -- @include restoring.lua
 -- @include time_ms.lua
+-- @include unique.lua
 
 -- Returns the reply of a script that may not move `number` messages: because the queue is missing, because
 -- another run has moved messages since the watermark was read, or because another run has the lock.
@@ -32,7 +33,7 @@ end
 -- Adds rows to a queue. Returns how many were added.
 local function add_rows(hash, zset, rows)
   local values = {}
-  for at = 1, #rows, 6 do
+  for at = 1, #rows, 7 do
     if rows[at + 1] ~= '' then
       for place = 1, 5 do
         values[#values + 1] = rows[at + place]
@@ -43,15 +44,18 @@ local function add_rows(hash, zset, rows)
 end
 
 -- Sets rows aside in a hash, from which they are later added to a queue on another server. The field is
--- the id; the value is score, count, time, digest and body, separated by one space each. The field '' is the
--- target queue of them all.
+-- the id; the value is score, count, time, digest and body, separated by one space each. A unique key follows
+-- the digest and a colon, with %20 and %25 for spaces and percent signs. The field '' is the target queue of
+-- them all.
 local function set_aside(aside, rows, target)
   local fields = {}
-  for at = 1, #rows, 6 do
+  for at = 1, #rows, 7 do
     if rows[at + 1] ~= '' then
+      local key = string.gsub(rows[at + 6], '[ %%]', {[' '] = '%20', ['%'] = '%25'})
+      local digest = rows[at] .. (key ~= '' and ':' .. key or '')
       fields[#fields + 1] = rows[at + 1]
       fields[#fields + 1] = table.concat(
-        {rows[at + 3], rows[at + 4], rows[at + 5], rows[at], rows[at + 2]}, ' '
+        {rows[at + 3], rows[at + 4], rows[at + 5], digest, rows[at + 2]}, ' '
       )
     end
   end
@@ -68,7 +72,7 @@ local function append_unless_copied(rows, arguments, at, has_copies, copied)
   if has_copies and arguments[at] ~= '' and redis.call('HEXISTS', copied, arguments[at]) == 1 then
     return '2'
   end
-  for place = 0, 5 do
+  for place = 0, 6 do
     rows[#rows + 1] = arguments[at + place]
   end
   return '1'
@@ -88,13 +92,20 @@ end
 
 -- Adds rows to the queue and stores the watermark behind them, or sets them aside. Returns how many were
 -- added to the queue.
-local function store(to, hash, zset, copied, rows, field, after, lifetime)
+local function store(to, hash, zset, copied, unique, rows, field, after, lifetime)
   if to == 'aside' then
     set_aside(zset, rows, after)
     return 0
   end
+  local keyed = {}
+  for at = 1, #rows, 7 do
+    claim_key(keyed, unique, rows[at + 6], rows[at + 1], hash, zset)
+  end
+  remove_free_keys(unique, keyed, #rows / 7, zset)
   store_watermark(copied, hash, field, after, lifetime)
-  return add_rows(hash, zset, rows)
+  local added = add_rows(hash, zset, rows)
+  hold_keys(unique, keyed)
+  return added
 end
 
 -- Publishes the number of messages in the queue. Called last: if the user may not publish, the messages
