@@ -113,6 +113,7 @@ class Schedules:
                 10,000 schedules already.
             MessageNotString: the codec can't encode the body.
             MissingExtra: cron without the extra ``schedules``.
+            NotPossible: it was stored by a newer version of this library; remove it first.
         """
         client = self._client_of(name)
         definition = make_definition(
@@ -143,7 +144,8 @@ class Schedules:
 
         Returns:
             True if it was added or changed; False if it was the same, or if it leaves another one:
-            with a later version, or a change at run time with the same or a later version.
+            with a later version, of a newer version of this library, or a change at run time with
+            the same or a later version.
 
         Raises:
             InvalidValue: the namespace has 10,000 schedules already.

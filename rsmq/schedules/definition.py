@@ -37,6 +37,10 @@ class BrokenDefinition(ValueError):
     """A stored definition can't be read; its text says why."""
 
 
+class NewerForm(BrokenDefinition):
+    """A newer version of this library has stored it, whose processes can read it."""
+
+
 class UnknownZone(BrokenDefinition):
     """This process has no data of the time zone; another one may have them."""
 
@@ -300,13 +304,16 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
     Return a definition from its stored form.
 
     Raises:
-        BrokenDefinition: it is not one, or was stored by a newer version of this library.
+        BrokenDefinition: it is not one.
+        NewerForm: it was stored by a newer version of this library.
     """
     try:
         fields = json.loads(stored)
         form = fields["form"]
+        if isinstance(form, int) and form > _FORM:
+            raise NewerForm(f"its form is {form}, of a newer version of rsmq: update this one")
         if form != _FORM:
-            raise BrokenDefinition(f"its form is {show(form)}, of a newer version of rsmq")
+            raise BrokenDefinition(f"its form is {show(form)}")
         body = fields["body"].encode() if "body" in fields else _decode_base64(fields)
         definition = ScheduleDefinition(
             name,

@@ -20,6 +20,7 @@ from rsmq.operations.messages import send_message
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.schedules.definition import (
     BrokenDefinition,
+    NewerForm,
     ScheduleDefinition,
     StoredSchedule,
     UnknownZone,
@@ -308,12 +309,15 @@ def store_definition(
     """
     Store a definition, unless ``decide_definition`` leaves the one that is stored.
 
+    Code also leaves one that a newer version of this library has stored.
+
     Returns:
         Whether the stored definition has changed.
 
     Raises:
         InvalidValue: there are too many schedules.
-        NotPossible: it is changed by others again and again.
+        NotPossible: it is changed by others again and again; or a call would replace a definition
+            that a newer version of this library has stored.
     """
     written = b""
     for _ in range(100):
@@ -323,6 +327,10 @@ def store_definition(
             return True
         try:
             stored = decode_definition(new.name, stored_text) if stored_text else None
+        except NewerForm as error:
+            if new.source == "code":
+                return False
+            raise _not_readable(new.name, error) from error
         except BrokenDefinition:
             stored = None
         chosen = decide_definition(stored, new, keeps_version=keeps_version)
@@ -410,11 +418,16 @@ def _decode(record: ScheduleRecord) -> ScheduleDefinition:
     try:
         return decode_definition(record.name, record.definition)
     except BrokenDefinition as error:
-        raise NotPossible(
-            f"The definition of the schedule can't be read: {error}",
-            value=record.name,
-            hint="Add the schedule again.",
-        ) from error
+        raise _not_readable(record.name, error) from error
+
+
+def _not_readable(name: str, error: BrokenDefinition) -> NotPossible:
+    is_newer = isinstance(error, NewerForm)
+    return NotPossible(
+        f"The definition of the schedule can't be read: {error}",
+        value=name,
+        hint="Or remove the schedule first." if is_newer else "Add the schedule again.",
+    )
 
 
 def too_many_schedules() -> InvalidValue:
@@ -446,7 +459,8 @@ class Firing:
         fired: the ids of the messages that were sent, by schedule; empty for skipped ticks.
         failures: why schedules could not be fired.
         others: the number of schedules that another process has fired or changed meanwhile.
-        unable: the schedules that this process can't compute: a package or time zone is missing.
+        unable: the schedules that this process can't compute: a package or time zone is missing, or
+            their definitions have a newer form.
         has_more: whether there may be more schedules that are due.
         next_in: seconds until the next attempt of those that were not due; infinite without one.
     """
@@ -488,7 +502,7 @@ def _fire(namespace: Namespace, due: DueSchedule, now_ms: int, result: Firing) -
     try:
         definition, plan = plan_due(due, now_ms)
         ids = yield fire_schedule(namespace, definition, due, plan)
-    except (MissingExtra, UnknownZone) as error:
+    except (MissingExtra, NewerForm, UnknownZone) as error:
         result.unable[due.name] = str(error)
         return
     except BrokenDefinition as error:

@@ -338,7 +338,7 @@ def test_a_binary_body_is_stored_as_base64_and_sent_unchanged(env, queue):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("{", "JSONDecodeError"), ("{}", "KeyError"), ('{"form": 2}', "newer version")],
+    [("{", "JSONDecodeError"), ("{}", "KeyError"), ('{"form": "x"}', "its form is 'x'")],
 )
 def test_a_definition_that_cannot_be_read_is_shown_and_keeps_its_tick(env, queue, text, reason):
     env.rsmq.schedules.add("a", every=60, queue=queue)
@@ -354,6 +354,26 @@ def test_a_definition_that_cannot_be_read_is_shown_and_keeps_its_tick(env, queue
         env.rsmq.schedules.run_now("a")
     assert env.rsmq.schedules.add("a", every=60, queue=queue) is True
     assert env.rsmq.schedules.get("a").failure is None
+
+
+def test_a_definition_of_a_newer_form_is_left_to_newer_processes(env, queue):
+    env.rsmq.schedules.add("a", every=60, queue=queue)
+    make_due(env, "a")
+    env.raw.hset(f"{env.ns}:x:schedules", "a", '{"form": 2}')
+    before = stored(env)
+
+    assert "newer version" in fire(env).unable["a"]
+    assert fire(env).failures == {}
+    assert declare(env, "a", 9) is False
+    for call in (
+        lambda: env.rsmq.schedules.add("a", every=60, queue=queue),
+        lambda: env.rsmq.schedules.run_now("a"),
+    ):
+        with pytest.raises(NotPossible, match="update this one"):
+            call()
+    assert stored(env) == before
+    assert "newer version" in env.rsmq.schedules.get("a").failure
+    assert env.rsmq.schedules.remove("a")
 
 
 def test_a_name_without_a_definition_is_removed_when_it_is_due(env):
