@@ -281,29 +281,60 @@ class Scheduler:
                     cell.is_due = True
 
 
-class SchedulerThread:
-    """A scheduler in a thread of its own, which does not outlive the process."""
+class _SharedThread:
+    """The scheduler of a client, in a thread that does not outlive the process."""
 
     def __init__(self, rsmq: Any) -> None:
-        self._scheduler = Scheduler(rsmq)
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="rsmq-scheduler", daemon=True)
-        self._thread.start()
+        self.users = 0
+        self.scheduler = Scheduler(rsmq)
+        self.thread = threading.Thread(target=self._run, name="rsmq-scheduler", daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
         try:
-            self._scheduler.run()
+            self.scheduler.run()
         except Exception:  # noqa: BLE001 - the worker must not be stopped by it
             _log.critical("schedules are not fired by this process any more", exc_info=True)
 
+
+#: The threads that run, by client; a signal handler may stop its worker in the middle of a call.
+_threads: dict[Any, _SharedThread] = {}
+_threads_lock = threading.RLock()
+
+
+class SchedulerThread:
+    """A worker's use of the thread with the scheduler, which all workers of a client share."""
+
+    def __init__(self, rsmq: Any) -> None:
+        self._rsmq = rsmq
+        self._shared: _SharedThread | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start the thread, if no other worker has started it."""
+        with _threads_lock:
+            if self._is_stopped:
+                return
+            shared = _threads.get(self._rsmq)
+            if shared is None or not shared.thread.is_alive():  # as after a fork
+                shared = _threads[self._rsmq] = _SharedThread(self._rsmq)
+            shared.users += 1
+            self._shared = shared
+
     def stop(self) -> None:
-        """Let it end; from any thread or signal handler."""
-        self._scheduler.stop()
+        """Let it end if no other worker uses it; from any thread or signal handler."""
+        with _threads_lock:
+            shared = self._shared
+            if not self._is_stopped and shared is not None:
+                shared.users -= 1
+            self._is_stopped = True
+            if shared is None or shared.users:
+                return
+            if _threads.get(self._rsmq) is shared:
+                del _threads[self._rsmq]
+        shared.scheduler.stop()
 
     def join(self) -> None:
-        """Wait until it has ended, a second at most."""
-        if self._thread is not None:
-            self._thread.join(1.0)
+        """Wait until the thread has ended, a second at most, if no other worker uses it."""
+        if self._shared is not None and not self._shared.users:
+            self._shared.thread.join(1.0)

@@ -295,6 +295,34 @@ def test_a_process_without_data_of_the_zone_leaves_the_schedule_to_others(rsmq, 
     assert not raw.hexists(f"{ns}:x:schedules", "a:failure")
 
 
+def test_workers_of_a_client_share_one_thread(rsmq, worker):
+    def count_threads():
+        return sum(each.name == "rsmq-scheduler" for each in threading.enumerate())
+
+    before = count_threads()
+    others = [Worker(rsmq) for _ in range(3)]
+    for number, each in enumerate(others):
+        rsmq.create_queue(f"other{number}")
+        each.listener(f"other{number}", retry_forever=True)(lambda body: None)
+    try:
+        for each in (*others, worker):
+            each.start()
+        wait_until(lambda: count_threads() == before + 1)
+        for each in others:  # also the one that has started the thread
+            each.stop()
+        rsmq.schedules.add("a", every=0.1, queue="q", body={}, codec=JSON)
+        wait_until(lambda: worker.handled)
+        assert count_threads() == before + 1
+        worker.stop()
+        wait_until(lambda: count_threads() == before)
+        worker.handled.clear()
+        worker.start()
+        wait_until(lambda: worker.handled)
+    finally:
+        for each in others:
+            each.stop()
+
+
 def test_a_scheduler_sleeps_between_its_attempts_while_redis_is_away(monkeypatch):
     url = f"redis://127.0.0.1:{free_port()}/0"
     with RSMQ.from_url(url, retry_deadline=0.01) as away:
