@@ -41,7 +41,7 @@ from tests.crowd import (
     window_of_stop,
 )
 from tests.engines import installed_engine_path
-from tests.faults import worker_steps
+from tests.faults import record_steps, worker_steps
 from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.proxy import Proxy
@@ -691,7 +691,7 @@ def make_each_call(place, cluster, stage, keys_to_move):
     """Make each call while the slot is in this stage of its move; the move ends later."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
-    steps = [*STEPS, *worker_steps.STEPS]
+    steps = [*STEPS, *worker_steps.STEPS, *record_steps.STEPS]
     states = {step.name: step.prepare(client, stored) for step in steps}
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
     target = other_master(cluster, source)
@@ -728,7 +728,7 @@ def make_each_call(place, cluster, stage, keys_to_move):
         client.delete_queue(name)
     left = cluster.raw.keys(f"{place.ns}*")
     assert all(key.startswith(f"{place.ns}:x:".encode()) for key in left), left
-    cluster.raw.unlink(*left)  # the workers
+    cluster.raw.unlink(*left)  # the workers and the records
     return calls
 
 

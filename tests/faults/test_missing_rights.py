@@ -15,6 +15,7 @@ import redis.exceptions as redis_errors
 from rsmq import RSMQ
 from rsmq.push.operations import fan_out
 from rsmq.push.subscribers import Subscribers
+from rsmq.schedules.operations import fire_schedule, plan_due, read_due_schedules
 
 MAY_NOT = "can't run this command"
 
@@ -30,6 +31,13 @@ COMMANDS = (
 QUEUES = ("q", "dead", "poisoned", "paused", "large", "old")
 OLD_ID = "g0000000001234567890123456789ABC"
 ID_LENGTH = 32
+
+
+def fire(rsmq, held, due):
+    now_ms, _, [found] = rsmq.run(read_due_schedules(rsmq.namespace))
+    definition, plan = plan_due(found, now_ms)
+    rsmq.run(fire_schedule(rsmq.namespace, definition, found, plan))
+
 
 #: ``held`` are two messages in flight in queue q. Another consumer received the second one again.
 #: ``due`` are the ids of two visible messages.
@@ -94,6 +102,13 @@ CALLS = {
         lambda rsmq, held, due: Subscribers(rsmq).add("q", "a", "https://example.org/"),
     "remove subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("poisoned", "x"),
     "drop subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("q", "x", drop=True),
+    "fire schedule": fire,
+    "add schedule": lambda rsmq, held, due: rsmq.schedules.add("new", every=60, queue="q"),
+    "change schedule": lambda rsmq, held, due: rsmq.schedules.add("s", every=9, queue="q"),
+    "run schedule": lambda rsmq, held, due: rsmq.schedules.run_now("s"),
+    "pause schedule": lambda rsmq, held, due: rsmq.schedules.pause("s"),
+    "resume schedule": lambda rsmq, held, due: rsmq.schedules.resume("asleep"),
+    "remove schedule": lambda rsmq, held, due: rsmq.schedules.remove("s"),
     "move_messages, receipts": lambda rsmq, held, due: rsmq.move_messages(held, "dead"),
 }  # fmt: skip
 
@@ -116,6 +131,11 @@ def prepare(raw, ns):
         raw.hset(f"{ns}:large:Q", "totalsent", 10**15)
         record = {"": "1", "q/x": '{"created":1,"url":""}', "poisoned/x": '{"created":1,"url":""}'}
         raw.hset(f"{ns}:x:subscribers", mapping=record)
+        for name in ("s", "asleep"):
+            rsmq.schedules.add(name, every=60, queue="q")
+        rsmq.schedules.pause("asleep")
+        raw.hset(f"{ns}:x:schedules", "s:tick", 60_000)
+        raw.zadd(f"{ns}:x:due", {"s": 60_000})
         rsmq.send_messages("q", ["1", "2", "3", "4"])
         held = rsmq.receive_messages("q", 2)
         raw.hincrby(f"{ns}:q:Q", f"{held[1].id}:rc", 1)  # as another receive does
@@ -126,8 +146,12 @@ def prepare(raw, ns):
 
 
 def stored_messages(raw, ns):
-    """Return the ids of each queue with their scores, and with their bodies."""
-    return {
+    """
+    Return the ids of each queue with their scores, and with their bodies, and the next ticks.
+    """
+    fields = raw.hgetall(f"{ns}:x:schedules")
+    ticks = {name: tick for name, tick in fields.items() if b":" not in name or b":tick" in name}
+    return {"ticks": (raw.zrange(f"{ns}:x:due", 0, -1, withscores=True), ticks)} | {
         name: (
             raw.zrange(f"{ns}:{name}", 0, -1, withscores=True),
             {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from uuid import uuid4
 
 import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.schedules.operations import fire_due_schedules
 from tests.blocking import Blocking
 from tests.servers import Server, redis_7
 
@@ -56,6 +58,18 @@ CALLS = {
     "sweep expired": (lambda rsmq: rsmq.sweep_expired("q"), 1),
     "release all": (lambda rsmq: rsmq.release_all_messages("q"), 1),
     "recover": (lambda rsmq: rsmq.recover_messages("q", 5, idle=999), 1),
+    "add schedule": (
+        lambda rsmq: rsmq.schedules.add("a", every=60, queue="q", body=uuid4().hex),
+        2,
+    ),
+    "add schedule again": (lambda rsmq: rsmq.schedules.add("a", every=60, queue="q"), 1),
+    "run schedule": (lambda rsmq: rsmq.schedules.run_now("s"), 2),
+    "pause schedule": (lambda rsmq: rsmq.schedules.pause("s"), 1),
+    "resume schedule": (lambda rsmq: rsmq.schedules.resume("s"), 2),
+    "get schedule": (lambda rsmq: rsmq.schedules.get("s"), 1),
+    "list schedules": (lambda rsmq: rsmq.schedules.list(), 1),
+    "remove schedule": (lambda rsmq: rsmq.schedules.remove("a"), 1),
+    "fire nothing": (lambda rsmq: rsmq.run_steps(fire_due_schedules(rsmq.namespace)), 1),
     "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),
 }
 
@@ -85,6 +99,7 @@ def rsmq(request, private_server):
         client = Blocking(runner, AsyncRSMQ.from_url(private_server.url))
     for name in ("q", "p"):
         client.create_queue(name)
+    client.schedules.add("s", every=3600, queue="q")
     yield client
     client.close()
     if inner is not None and runner is not None:
@@ -110,6 +125,17 @@ def test_a_call_needs_its_number_of_round_trips(private_server, rsmq, name):
         before = scripts(raw)
         call(rsmq)
         assert scripts(raw) - before == trips
+
+
+def test_a_tick_needs_two_round_trips(private_server, rsmq):
+    """The look at what is due, and the send with the change of the schedule."""
+    with private_server.raw() as raw:
+        for _ in range(2):  # the first loads the scripts
+            raw.hset("rsmq:x:schedules", "s:tick", 3_600_000)
+            raw.zadd("rsmq:x:due", {"s": 3_600_000})
+            before = scripts(raw)
+            assert list(rsmq.run_steps(fire_due_schedules(rsmq.namespace)).fired) == ["s"]
+        assert scripts(raw) - before == 2
 
 
 @pytest.mark.parametrize(

@@ -66,5 +66,5 @@ if failure then -- the user may lack a right
   redis.call('ZADD', due, score, name)
   return failure
 end
-redis.call('HDEL', schedules, name .. ':failure')
+redis.pcall('HDEL', schedules, name .. ':failure') -- the user may lack the right: it is done nevertheless
 return {1, unpack(ids)}

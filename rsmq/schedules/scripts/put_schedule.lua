@@ -43,5 +43,5 @@ if type(written) == 'table' then -- the user may lack the right
   end
   return written
 end
-redis.call('HDEL', schedules, name .. ':failure')
+redis.pcall('HDEL', schedules, name .. ':failure') -- the user may lack the right: it is done nevertheless
 return 1

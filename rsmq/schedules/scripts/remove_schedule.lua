@@ -11,6 +11,7 @@
 local schedules, due = KEYS[1], KEYS[2]
 local name = ARGV[1]
 
+redis.call('HDEL', schedules, '') -- no such field: the user may lack the right
 local removed = redis.call('ZREM', due, name)
 local fields = redis.call('HDEL', schedules, name, name .. ':tick', name .. ':paused', name .. ':last', name .. ':failure')
 return math.min(removed + fields, 1)
