@@ -35,6 +35,7 @@ NAMES = {
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
     "AsyncSchedules": "Schedules",
+    "AsyncSubscribers": "Subscribers",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
     "OnlyAsyncWith": "OnlyWith",
@@ -59,6 +60,7 @@ SOURCES = {
     "rsmq.aio": "client",
     "rsmq.consuming": "consuming",
     "rsmq.schedules.asyncio_": "schedules",
+    "rsmq.push.async_subscribers": "subscribers",
     **{
         f"rsmq.cells.{name}": name
         for name in (
@@ -67,9 +69,11 @@ SOURCES = {
         )
     },
 }  # fmt: skip
+#: The synchronous modules of features that are above the clients are beside the asyncio ones.
+_FOLDERS = {"subscribers": "push"}
 #: Packages and modules of asyncio, and those of threads.
 _FACES = {
-    **{module: f"rsmq._sync.{name}" for module, name in SOURCES.items()},
+    **{module: f"rsmq.{_FOLDERS.get(name, '_sync')}.{name}" for module, name in SOURCES.items()},
     "rsmq.transport.asyncio_": "rsmq.transport.threads",
     "rsmq.waiting.asyncio_": "rsmq.waiting.threads",
     "rsmq.waiting.cells.asyncio_": "rsmq.waiting.cells.threads",
@@ -193,6 +197,12 @@ TEXTS = {
             "``queues.schedules`` of the synchronous clients."
         ),
     },
+    "subscribers": {
+        "Subscribers of queues, for asyncio: the targets": "Subscribers of queues: the targets",
+        "rsmq: an asyncio client, or a set of cells.": (
+            "rsmq: a synchronous client, or a set of cells."
+        ),
+    },
 }
 
 
@@ -230,7 +240,7 @@ class Module:
 MODULES = tuple(
     Module(
         _PACKAGE.parent / f"{source.replace('.', '/')}.py",
-        _PACKAGE / "_sync" / f"{name}.py",
+        _PACKAGE / _FOLDERS.get(name, "_sync") / f"{name}.py",
         TEXTS.get(name, {}),
     )
     for source, name in SOURCES.items()

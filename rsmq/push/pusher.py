@@ -24,7 +24,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.arguments import resolve_queues
 from rsmq.push.addresses import parse_ranges
 from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remove_subscriber
-from rsmq.push.subscribers import Subscriber, parse_subscriber
+from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -12,7 +13,7 @@ import redis
 from standardwebhooks import Webhook
 
 from compat.peers import Node
-from rsmq import RSMQ, Cells
+from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
 from rsmq.errors import (
     InvalidFormat,
     InvalidValue,
@@ -21,6 +22,7 @@ from rsmq.errors import (
     SubscriberExists,
 )
 from rsmq.push import pusher
+from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.operations import RECORD_CHANGED, SOURCE_PAUSED, fan_out, list_subscribers
 from rsmq.push.pusher import SubscriberPusher
 from rsmq.push.subscribers import Subscribers
@@ -95,6 +97,34 @@ def test_adding_it_again_changes_nothing_and_other_settings_need_replace(raw, ns
     assert replaced.created_ms == added.created_ms
     assert subscribers.list() == [replaced]
     assert int(after[b""]) > int(before[b""])
+
+
+@pytest.mark.parametrize("kind", [AsyncRSMQ, AsyncCells])
+def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns, kind):
+    async def use():
+        options = {"cells": 2} if kind is AsyncCells else {}
+        async with kind.from_url(server.url, ns=ns, **options) as queues:
+            await queues.create_queue("q")
+            subscribers = AsyncSubscribers(queues)
+            added = await subscribers.add("q", "crm", URL, max_retries=3)
+            assert await subscribers.add("q", "crm", URL, max_retries=3) == added
+            with pytest.raises(SubscriberExists, match="replace=True"):
+                await subscribers.add("q", "crm", "https://example.org/other")
+            with pytest.raises(QueueNotFound):
+                await subscribers.add("missing", "crm", URL)
+            assert await subscribers.list() == await subscribers.list("q") == [added]
+            records = [raw.hget(f"{cell.namespace.name}:x:subscribers", "q/crm")
+                       for cell in queues.cells]  # fmt: skip
+            assert json.loads(records[0])["url"] == URL
+            assert all(records)
+            assert await subscribers.remove("q", "crm", drop=True) is True
+            assert await subscribers.remove("q", "crm") is False
+            assert await subscribers.list() == []
+            await queues.delete_queue("q")
+
+    asyncio.run(use())
+    keys = [key for cell in range(2) for key in raw.keys(f"{name_of_cell(ns, cell)}*")]
+    raw.unlink(*keys, "no such key")
 
 
 def test_a_queue_that_exists_or_belongs_to_a_subscriber_is_refused(raw, ns, rsmq, subscribers):

@@ -15,7 +15,8 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 
 if TYPE_CHECKING:
-    from rsmq.push.subscribers import Subscriber, Subscribers
+    from rsmq.push.subscriber import Subscriber
+    from rsmq.push.subscribers import Subscribers
 
 _HEADINGS = ("queue", "name", "own queue", "url", "secret", "added", "state")
 
