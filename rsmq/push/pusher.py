@@ -117,6 +117,8 @@ class FanOut:
         self._read_at = time.monotonic()
         if record is not None and (record or self._version):
             self._take_over(record)
+        for queue in sorted((self._queues or frozenset()) - self._sources.keys()):
+            self._warn(queue, f"{queue} has no subscribers: its messages wait there")
         for field, subscriber in self.subscribers.items():
             if subscriber is not None and subscriber.removed_ms is not None:
                 own = subscriber.own_queue

@@ -30,7 +30,7 @@ MAX_JITTER_SECONDS = 86_400
 
 _FORM = 1
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,160}")
-_NAME_RULE = "The name of a schedule has 1 to 160 characters of A-Z a-z 0-9 _ - ."
+_NAME_RULE = "The name of a schedule has 1 to 160 characters of A-Z a-z 0-9 . _ -"
 
 
 class BrokenDefinition(ValueError):
@@ -212,11 +212,7 @@ def make_definition(
     seconds = None if every is None else _check_every(every)
     if missed not in get_args(Missed):
         raise InvalidFormat("missed", value=show(missed), hint="It is 'skip', 'once' or 'all'.")
-    jitter_ms = to_milliseconds("jitter", jitter)
-    if jitter_ms > MAX_JITTER_SECONDS * 1000:
-        raise InvalidValue(
-            "jitter", 0, MAX_JITTER_SECONDS, value=jitter, hint="Pass a number of seconds."
-        )
+    jitter_seconds = _check_seconds("jitter", jitter, 0, MAX_JITTER_SECONDS)
     raw, size = encode_body(body, codec)
     if len(raw) > MAX_BODY_BYTES:
         raise InvalidValue(
@@ -237,7 +233,7 @@ def make_definition(
         raw,
         size,
         cast("Missed", missed),
-        jitter_ms / 1000,
+        jitter_seconds,
         tick_field,
         realtime,
         0 if version is None else check_whole_number("version", version, 0, MAX_VERSION),
@@ -246,16 +242,18 @@ def make_definition(
 
 
 def _check_every(every: Seconds) -> float:
-    ms = to_milliseconds("every", every)
-    if ms < MIN_EVERY_MS:
-        raise InvalidValue(
-            "every",
-            MIN_EVERY_MS / 1000,
-            MAX_SECONDS,
-            value=every,
-            hint="Pass a number of seconds.",
-        )
-    return ms / 1000
+    return _check_seconds("every", every, MIN_EVERY_MS / 1000, MAX_SECONDS)
+
+
+def _check_seconds(item: str, value: Seconds, least: float, most: float) -> float:
+    """Return seconds, rounded to ms; the error for any other value names this range."""
+    try:
+        seconds = to_milliseconds(item, value) / 1000
+    except InvalidValue:
+        seconds = -1.0
+    if not least <= seconds <= most:
+        raise InvalidValue(item, least, most, value=value, hint="Pass a number of seconds.")
+    return seconds
 
 
 def _check_tick_field(tick_field: object, raw: bytes) -> None:

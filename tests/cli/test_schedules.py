@@ -9,7 +9,7 @@ def test_a_schedule_is_added_shown_paused_run_and_removed(cli, rsmq):
     rsmq.create_queue("q")
     added = cli("schedule", "add", "night", "q", '{"a": 1}', "--cron", "30 2 * * *",
                 "--timezone", "Europe/Berlin", "--missed", "skip", "--jitter", "1m")  # fmt: skip
-    assert re.fullmatch(r"night: stored, next at \d{4}-\d\d-\d\d \d\d:30:00", added.lines[0])
+    assert re.fullmatch(r"night: stored, next at \d{4}-\d\d-\d\dT\d\d:30:00Z", added.lines[0])
     again = cli("schedule", "add", "night", "q", '{"a": 1}', "--cron", "30 2 * * *", "--json",
                 "--timezone", "Europe/Berlin", "--missed", "skip", "--jitter", "1m")  # fmt: skip
     assert again.json["changed"] is False
@@ -53,7 +53,10 @@ def test_what_is_not_there_or_not_valid_ends_with_a_code(cli):
     assert cli("schedule", "show", "a").code == 1
     assert cli("schedule", "remove", "a").code == 1
     assert "There is no schedule 'a'" in cli("schedule", "run", "a").error
-    assert "cron" in cli("schedule", "add", "a", "q").error
+    for times in ((), ("--cron", "@daily", "--every", "1h")):
+        refused = cli("schedule", "add", "a", "q", *times)
+        assert (refused.code, "either --cron or --every" in refused.error) == (2, True)
+    assert "0-9 . _ -." in cli("schedule", "add", "a b", "q", "--every", "1h").error
     assert "minute" in cli("schedule", "add", "a", "q", "--cron", "x").error
     unknown = cli("schedule", "stop", "a")
     assert (unknown.code, "no command 'stop'" in unknown.error) == (2, True)

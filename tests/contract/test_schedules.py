@@ -383,6 +383,19 @@ def test_a_name_without_a_definition_is_removed_when_it_is_due(env):
     assert stored(env) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "limits"),
+    [
+        ("every", "5m", "between 0.1 and 9999999, not '5m'"),
+        ("every", -1, "between 0.1 and 9999999, not -1"),
+        ("jitter", -1, "between 0 and 86400, not -1"),
+    ],
+)
+def test_error_names_the_range_of_a_duration(env, option, value, limits):
+    with pytest.raises(InvalidValue, match=f"{option} must be {limits}"):
+        env.rsmq.schedules.add("a", queue="q", **{"every": 1, option: value})
+
+
 def test_jitter_delays_the_attempt_and_not_the_tick(env, queue):
     env.rsmq.schedules.add("a", every=60, queue=queue, jitter=30)
     tick = make_due(env, "a")

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq.migrate import Rqueue, SourceNotFound, copy, move, verify
+from rsmq.migrate import Bridge, Inward, Rqueue, SourceNotFound, copy, move, verify
 from rsmq.migrate.schedules import schedule_name
 from tests.migrate.break_point import BreakingProxy, BreakPoint
 from tests.migrate.rqueue_states import convert
@@ -246,3 +246,16 @@ def test_move_without_the_option_writes_no_keys(rqueue, local, target, ns):
     move(Rqueue(local), ns, target, "to")
 
     assert not target.raw.exists(f"{ns}:to:x:unique", f"{ns}:x:schedules")
+
+
+def test_bridge_adds_the_schedule_when_the_message_is_due(rqueue, local, ns):
+    due = local.now_us() // 1000 - 1000
+    message = rqueue.message(ns, convert("tick"), period=HOUR, processAt=due, queuedTime=0)
+    local.raw.zadd(rqueue.scheduled(ns), {message.raw: due})
+    local.rsmq.create_queue("to")
+    side = Inward(Rqueue(local, schedules=True, unique_ids=True), ns, local, "to")
+    assert Bridge(side, limit=1).run() == 1
+
+    assert side.report.schedules == {f"to.{message.id}": (3600, "added")}
+    assert ticks(local)[f"to.{message.id}"] > due
+    assert local.raw.hkeys(f"{ns}:to:x:unique") == [message.id.encode()]

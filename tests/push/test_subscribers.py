@@ -433,6 +433,21 @@ def test_other_settings_are_used_while_messages_are_pushed(
     wait_until(reaches_second)
 
 
+def test_pusher_of_a_queue_without_subscribers_says_so_once(
+    rsmq, subscribers, make_receiver, make_pusher, caplog
+):
+    text = "typo has no subscribers: its messages wait there"
+    make_pusher(queues="typo")
+    wait_until(lambda: text in caplog.text)
+    receiver = make_receiver()
+    rsmq.create_queue("typo")
+    subscribers.add("typo", "a", receiver.url)
+    rsmq.send_message("typo", "m")
+    wait_until(lambda: receiver.requests)
+
+    assert caplog.text.count(text) == 1
+
+
 def test_nothing_is_pushed_unsigned_if_the_secret_is_missing(
     raw, ns, rsmq, subscribers, make_receiver, make_pusher, monkeypatch, caplog
 ):

@@ -13,7 +13,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, Decorator, Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_body, format_table, format_text, to_json_value
+from rsmq.cli.app.output import format_body, format_table, format_text, format_time, to_json_value
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -76,6 +76,8 @@ def add(
 
     BODY is the text of each message; it is empty by default. --cron needs the extra schedules.
     """
+    if (cron is None) == (every is None):
+        raise click.UsageError("Give either --cron or --every.")
     with call.open_queues() as rsmq:
         changed = rsmq.schedules.add(
             name,
@@ -228,7 +230,7 @@ def _state(found: StoredSchedule) -> str:
 
 
 def _show(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat(sep=" ", timespec="seconds")[:19]
+    return None if time is None else format_time(time.timestamp() * 1000)
 
 
 def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str]:
