@@ -57,6 +57,8 @@ FEATURES = (
     "move_messages",
     "dedup_id=",
     "unique_key=",
+    "keep=",
+    "expires= and max_retries=",
     "wait=",
 )
 

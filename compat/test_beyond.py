@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from compat.peers import Shim
+
 
 @pytest.fixture
 def rsmq(our_client):
@@ -223,6 +225,70 @@ def test_other_clients_free_a_unique_key_and_ignore_it_when_they_send(other_clie
     assert send("5") not in {first, second}
     assert other_client.pop_message("q")["message"] == "5"
     assert send("6") in {id.decode() for id in keys.scores("q")}
+
+
+def make_old(keys, id):
+    """Store a message of queue q as if it had been sent years ago, and return its id."""
+    old = "g000000000" + id[10:]
+    for suffix in ("", ":rc", ":fr"):
+        value = keys.raw.hget(f"{keys.ns}:q:Q", f"{id}{suffix}")
+        if value is not None:
+            keys.raw.hset(f"{keys.ns}:q:Q", f"{old}{suffix}", value)
+            keys.raw.hdel(f"{keys.ns}:q:Q", f"{id}{suffix}")
+    keys.raw.zadd(f"{keys.ns}:q", {old: keys.raw.zscore(f"{keys.ns}:q", id)})
+    keys.raw.zrem(f"{keys.ns}:q", id)
+    return old
+
+
+def receive_limited(peer, keys, id):
+    """Receive a message as long as it exists. Only the module ``rsmq.pyrsmq`` obeys limits."""
+    received = peer.receive_message("q", vt=0)
+    assert (received and received["id"]) == (None if isinstance(peer, Shim) else id)
+    keys.advance_time("q", 1)
+
+
+@pytest.mark.adds("keep=")
+def test_messages_of_the_other_client_expire_and_it_ignores_that(other_client, rsmq, keys):
+    before = other_client.get_queue_attributes("q")
+    rsmq.set_queue_attributes("q", keep=60)
+    after = other_client.get_queue_attributes("q")
+    assert {**after, "modified": 0} == {**before, "modified": 0}
+    old = make_old(keys, other_client.send_message("q", "old"))
+    receive_limited(other_client, keys, old)
+    new = other_client.send_message("q", "new")
+
+    assert rsmq.receive_message("q", vt=0).id == new
+    assert [id.decode() for id in keys.scores("q")] == [new]
+    old = make_old(keys, other_client.send_message("q", "old"))
+    assert rsmq.sweep_expired("q") == [old]
+    keys.advance_time("q", 1)
+    assert [message["id"] for message in receive_all(other_client)] == [new]
+    assert other_client.delete_message("q", new)
+
+
+@pytest.mark.adds("expires= and max_retries=")
+def test_the_other_client_ignores_the_limits_of_a_message_and_ends_them(other_client, rsmq, keys):
+    limits = f"{keys.ns}:q:x:limits"
+    rsmq.create_queue("dead")
+    rsmq.set_dead_letter_policy("q", "dead", 5)
+    once = rsmq.send_message("q", "once", max_retries=0)
+    assert other_client.receive_message("q", vt=0)["id"] == once
+    keys.advance_time("q", 1)
+    receive_limited(other_client, keys, once)
+    late = rsmq.send_message("q", "late", expires=60)
+    keys.raw.hset(limits, late, ":1")
+
+    assert rsmq.receive_message("q") is None
+    assert keys.scores("q") == {}
+    assert other_client.receive_message("dead")["id"] == once
+    late = rsmq.send_message("q", "late", expires=60)
+    keys.raw.hset(limits, late, ":1")
+    receive_limited(other_client, keys, late)
+    other_client.delete_message("q", late)
+    assert not [name for name in keys.fields("q") if name.startswith(late.encode())]
+    last = rsmq.send_message("q", "last", max_retries=1)
+    assert [id.decode() for id in keys.raw.hkeys(limits)] == [last]
+    assert other_client.pop_message("q")["id"] == last
 
 
 @pytest.mark.adds("wait=")

@@ -352,6 +352,27 @@ def test_a_message_without_a_sent_time_is_released_at_the_time_of_its_receive(en
     assert env.scores("q") == {id: received_ms}
 
 
+@pytest.mark.parametrize("own", [None, DeadLetterPolicy("dead", 5)])
+def test_a_lease_obeys_the_retention_and_the_limits_of_messages(env, keys, own):
+    """The dead-letter policy is that of the queue, or one of the query."""
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy("q", "dead", 5)
+    env.rsmq.set_queue_attributes("q", keep=60)
+    old = "g0000000001234567890123456789ABC"
+    env.raw.hset(keys.hash, old, "old")
+    env.raw.zadd(keys.zset, {old: 1})
+    late = env.rsmq.send_message("q", "late", expires=60)
+    env.raw.hset(keys.limits, late, ":1")
+    once = env.rsmq.send_message("q", "once", max_retries=0)
+    env.raw.hset(keys.hash, mapping={f"{once}:rc": 1, f"{once}:fr": 1})
+    new = env.rsmq.send_message("q", "new", max_retries=3)
+
+    lease(env, keys, dead_letters=own)
+    assert part_of(env, keys).ids == [new.encode()]
+    assert list(env.scores("dead")) == [once]
+    assert list(env.scores("q")) == [new]
+
+
 @pytest.mark.parametrize("by", ["queue", "stream", None])
 def test_a_released_receive_does_not_count_for_a_policy(env, keys, by):
     env.rsmq.create_queue("dead")

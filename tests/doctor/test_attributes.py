@@ -41,6 +41,17 @@ def test_unreadable_number_is_replaced_by_nearest_valid_one(namespace, raw, name
     assert namespace.find_codes() == []
 
 
+def test_retention_and_limits_are_no_faults(namespace, raw):
+    namespace.rsmq.set_queue_attributes("q", keep=60)
+    namespace.rsmq.create_queue("dead")
+    namespace.rsmq.set_dead_letter_policy("q", "dead", 5)
+    namespace.rsmq.set_queue_attributes("q", expired="dead-letter")
+    namespace.rsmq.send_message("q", "m", expires=60, max_retries=0)
+    raw.hset(f"{namespace.ns}:q:x:limits", "of-a-message-that-is-gone", ":1")
+
+    assert namespace.find_codes() == []
+
+
 def test_several_bad_numbers_are_one_finding(namespace, raw):
     raw.hset(namespace.hash(), mapping={"vt": "0.5", "delay": "x"})
 

@@ -127,6 +127,21 @@ def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns, kind)
     raw.unlink(*keys, "no such key")
 
 
+def test_expired_messages_and_limits_are_not_copied(raw, ns, rsmq, subscribers):
+    subscribers.add("q", "crm", URL)
+    rsmq.set_queue_attributes("q", keep=60)
+    old = "g0000000001234567890123456789ABC"
+    raw.hset(f"{ns}:q:Q", old, "old")
+    raw.zadd(f"{ns}:q", {old: 1})
+    late = rsmq.send_message("q", "late", expires=60)
+    raw.hset(f"{ns}:q:x:limits", late, ":1")
+    new = rsmq.send_message("q", "new", max_retries=0)
+
+    assert copy(rsmq, "q-crm") == 1
+    assert raw.zrange(f"{ns}:q-crm", 0, -1) == [new.encode()]
+    assert not raw.exists(f"{ns}:q", f"{ns}:q-crm:x:limits")
+
+
 def test_a_queue_that_exists_or_belongs_to_a_subscriber_is_refused(raw, ns, rsmq, subscribers):
     rsmq.create_queue("q-taken")
     subscribers.add("q", "a", URL)
