@@ -28,7 +28,7 @@ from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals
-from rsmq.worker.middleware import Middleware
+from rsmq.worker.middleware import Middleware, MiddlewareOfOneWorker
 from rsmq.worker.worker import Worker
 
 _log = get_logger("rsmq.push")
@@ -207,11 +207,13 @@ class SubscriberPusher(Middleware):
                 ``10.0.0.0/8``, for all subscribers.
             allow_http: whether URLs may have http instead of https.
             grace: seconds from 0 that running pushes have to end when it stops.
-            middleware: hooks of the workers that push: one worker for each subscriber.
+            middleware: hooks of the workers that push: one worker for each subscriber. So
+                ``RateLimit``, ``LockByKey`` and ``SlowCalls`` can't be used.
 
         Raises:
             MissingExtra: the extra ``push`` is not installed.
-            MissingParameter, InvalidFormat: a queue's name or a range of addresses is invalid.
+            MissingParameter, InvalidFormat: a queue's name, a range of addresses or a middleware is
+                invalid.
             InvalidValue: grace is out of range.
         """
         from rsmq.push.webhook import make_webhook  # noqa: F401, PLC0415 - fails now without the extra
@@ -227,6 +229,14 @@ class SubscriberPusher(Middleware):
         self._allow_http = allow_http
         self._grace = check_duration("grace", grace)
         self._middleware = list(middleware)
+        for each in self._middleware:
+            if isinstance(each, MiddlewareOfOneWorker):
+                raise InvalidFormat(
+                    "middleware",
+                    value=type(each).__name__,
+                    hint="It is for one worker, and each subscriber has a worker of its own. Leave "
+                    "it out.",
+                )
         self._fan_outs: list[FanOut] = []
         self._workers: dict[Subscriber, Worker[Any]] = {}
         self._failures: dict[Subscriber, str] = {}

@@ -28,6 +28,7 @@ from rsmq.push.pusher import SubscriberPusher
 from rsmq.push.subscribers import Subscribers
 from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Worker
+from rsmq.worker.middlewares import RateLimit
 from tests.contract.conftest import ADMIN
 from tests.push.conftest import LOCAL, SECRET, wait_until
 from tests.push.receiver import OK, reply
@@ -547,6 +548,11 @@ def test_a_pusher_of_some_queues_leaves_the_others(
 
     assert raw.zcard(f"{ns}:other") == 1
     assert not left.requests
+
+
+def test_a_pusher_refuses_middleware_of_one_worker(rsmq):
+    with pytest.raises(InvalidFormat, match="each subscriber has a worker of its own"):
+        SubscriberPusher(rsmq, middleware=[RateLimit(1, 1)])
 
 
 def test_a_pusher_starts_and_stops_with_a_worker(rsmq, subscribers, receiver, monkeypatch):
