@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -219,6 +220,7 @@ class LimitsMachine(RuleBasedStateMachine):
         assert not limited or self.raw.hget("rsmq:q:Q", "x:limited") == b"1"
 
 
+@pytest.mark.timeout(scaled(120, 7200))
 def test_limits_of_messages_behave_like_the_model():
     run_state_machine_as_test(
         LimitsMachine,
