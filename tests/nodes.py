@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,11 +17,8 @@ from typing import Any
 
 import redis
 
-#: The cluster bus listens on the port of the node plus this number.
-BUS_OFFSET = 10_000
-#: Below the ports that the system gives to outgoing connections: while a node is down, its port
-#: stays free.
-_PORTS = range(12_000, 32_768 - BUS_OFFSET)
+from tests.ports import free_port
+
 _FIRST_STARTS = 5
 _START_SECONDS = 30
 _CONTROL_TIMEOUT_SECONDS = 5
@@ -66,15 +61,6 @@ def wait_until(
         if time.monotonic() > deadline:
             raise AssertionError(failure() if callable(failure) else failure)
         time.sleep(0.02)
-
-
-def _free_port() -> int:
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe, socket.socket() as bus_probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            bus_probe.bind(("127.0.0.1", port + BUS_OFFSET))
-            return port
 
 
 class Node:
@@ -161,7 +147,7 @@ class Node:
     def _choose_port(self) -> None:
         if self.control is not None:
             self.control.close()
-        self.port = _free_port()
+        self.port = free_port()
         lines = [
             f"port {self.port}",
             "bind 127.0.0.1",

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import redis
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[1]
-
-#: Not the generator that tests seed: tests that run at the same time need different ports.
-_chance = random.SystemRandom()
-
-
-def free_port() -> int:
-    """
-    Return an unused port whose cluster bus port, which is 10000 higher, is unused, too.
-
-    Both are below the ports that systems give to outgoing connections, from 32768. So no connection
-    of another test takes one of them before a server listens.
-    """
-    while True:
-        port = _chance.randrange(10_000, 20_000)
-        with socket.socket() as probe, socket.socket() as bus_probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            bus_probe.bind(("127.0.0.1", port + 10_000))
-            return port
 
 
 def redis_7() -> str:

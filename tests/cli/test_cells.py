@@ -18,7 +18,7 @@ from rsmq.worker.operations import (
     settle_messages,
 )
 from tests.cli.test_exporter import scrape
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.sets import SetOfCells, set_of_cells
 from tests.workers.polling import wait_until
 

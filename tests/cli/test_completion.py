@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.cli.conftest import PROGRAM, ROOT
-from tests.servers import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.workers.polling import wait_until
 
 

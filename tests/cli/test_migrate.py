@@ -10,8 +10,9 @@ import urllib.request
 import pexpect
 import pytest
 
+from tests.ports import free_port
 from tests.servers import Server as RedisServer
-from tests.servers import free_port, redis_7
+from tests.servers import redis_7
 from tests.workers.polling import wait_until
 
 

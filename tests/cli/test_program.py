@@ -21,7 +21,8 @@ from rsmq.cli.app.exit_codes import MEANINGS, Exit
 from rsmq.cli.app.output import format_age, format_body
 from rsmq.cli.app.program import root
 from tests.cli.conftest import PROGRAM
-from tests.servers import Server, free_port, redis_7
+from tests.ports import free_port
+from tests.servers import Server, redis_7
 
 AVAILABLE = [
     name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)

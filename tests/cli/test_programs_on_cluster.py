@@ -11,7 +11,7 @@ import pytest
 
 from rsmq import RSMQ
 from tests.cli.test_exporter import scrape
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.workers.polling import wait_until
 
 _numbers = itertools.count()

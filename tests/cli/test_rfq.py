@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tests.servers import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from rsmq import Cells, QueueNotFound
 from rsmq.doctor import examine, examine_cells, queue_faults, repair, repair_cells
 from rsmq.doctor.catalogue import SERVER_FAULTS
 from rsmq.wire.cells import name_of_cell, name_of_set
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.sets import SetOfCells, set_of_cells
 
 GHOST = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"

@@ -44,9 +44,9 @@ from tests.engines import installed_engine_path
 from tests.faults import record_steps, worker_steps
 from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
+from tests.ports import free_port
 from tests.proxy import Proxy
 from tests.scale import ENGINE_SHARES, SOAK, scaled
-from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from redis import exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport.failure_texts import advise_on_connection, describe_address
-from tests.servers import Server, free_port, redis_7
+from tests.ports import free_port
+from tests.servers import Server, redis_7
 
 pytestmark = pytest.mark.redis
 

@@ -10,7 +10,7 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
-from tests.servers import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -119,7 +119,6 @@ UNCHANGING = {
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
-    "take_permits": (["rsmq:x:rate:q"], [9, 9, 0]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),
 }  # fmt: skip
@@ -133,6 +132,7 @@ RENEWING = {
     "register_worker": ([WORKERS, HELD], ["w", "token", "", 9, 99_000, "{}"]),
     "send_heartbeat": ([WORKERS, HELD], ["w", "token", 9, 99_000, "{}"]),
     "take_over_lease": ([ACKED], ["query", "holder", 99_000]),
+    "take_permits": (["rsmq:x:rate:q"], [9, 99_000, 9]),
     "unregister_worker": ([WORKERS, HELD], ["w", "token"]),
 }
 

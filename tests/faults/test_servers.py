@@ -31,9 +31,10 @@ from rsmq import (
 from rsmq.transport.retry import has_not_run
 from tests.blocking import Blocking
 from tests.ledger import run_with_kills
+from tests.ports import free_port
 from tests.proxy import Proxy
 from tests.scale import scaled
-from tests.servers import Server, free_port, redis_7, redis_62
+from tests.servers import Server, redis_7, redis_62
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,8 @@ from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
 from rsmq.transport.topology.address import SLOT_COUNT
 from tests.blocking import Blocking
 from tests.nodes import Node, wait_until
-from tests.servers import free_port, redis_7
+from tests.ports import free_port
+from tests.servers import redis_7
 
 #: Namespaces of both nodes.
 NAMESPACES = ("{a}", "{b}", "{c}")

@@ -12,7 +12,7 @@ from rsmq.migrate import Bridge, Inward, Lists, Outward, ToList, ToStream
 from rsmq.migrate.operations import OutgoingMessage, forward_messages
 from tests.migrate.keyed_server import Server
 from tests.migrate.stored import read_bodies
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.workers.polling import wait_until
 
 

@@ -15,9 +15,9 @@ from rsmq import InvalidFormat, MissingExtra
 from rsmq.push.http_client import PushClient
 from rsmq.push.observed_connection import ObservedConnection, parse_answer
 from rsmq.worker import Worker
+from tests.ports import free_port
 from tests.push.conftest import dead_letters, wait_until
 from tests.push.receiver import Reply, reply
-from tests.servers import free_port
 
 
 def run(worker):

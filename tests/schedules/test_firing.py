@@ -18,8 +18,8 @@ from rsmq.schedules import scheduler
 from rsmq.schedules.scheduler import Scheduler, SchedulerThread
 from rsmq.wire.cells import cell_of_key, name_of_cell
 from rsmq.worker import Worker
+from tests.ports import free_port
 from tests.schedules.conftest import wait_until
-from tests.servers import free_port
 
 
 @pytest.fixture

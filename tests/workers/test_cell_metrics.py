@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rsmq import Cells, CellsMismatch, QueueNotFound, figures
 from rsmq.figures import QueueReader
 from rsmq.metrics import QueueMetrics, queues
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.sets import SetOfCells, set_of_cells
 from tests.workers.polling import wait_until
 

@@ -18,7 +18,8 @@ import pytest
 from rsmq import RSMQ
 from rsmq.worker import list_workers
 from rsmq.worker.operations import Identity, register_worker
-from tests.servers import Server, free_port, redis_7
+from tests.ports import free_port
+from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]

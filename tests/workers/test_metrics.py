@@ -21,7 +21,8 @@ from rsmq import BYTES, JSON, RSMQ, __version__, figures
 from rsmq.metrics import Metrics, QueueMetrics, queues, serve
 from rsmq.metrics import workers as metric_workers
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, event_payload
-from tests.servers import Server, free_port, redis_7
+from tests.ports import free_port
+from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
 

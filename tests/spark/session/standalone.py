@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -17,18 +16,13 @@ from pathlib import Path
 
 import pyspark
 
+from tests.ports import free_port
 from tests.spark.session.conftest import ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _START_SECONDS = 60
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
-
-
-def find_free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def find_packages():
@@ -74,13 +68,13 @@ def write_settings(folder):
 def run_cluster(folder):
     """Run a master, and a worker whose Python lacks this library; yield the port of the master."""
     folder.mkdir()
-    port = find_free_port()
+    port = free_port()
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
         **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
     }  # fmt: skip
-    place = ["--host", "127.0.0.1", "--webui-port", str(find_free_port())]
+    place = ["--host", "127.0.0.1", "--webui-port", str(free_port())]
     commands = {
         "master.Master": [*place, "--port", str(port)],
         "worker.Worker": ["-c", "2", "-m", "1g", "-d", str(folder), f"spark://127.0.0.1:{port}"],

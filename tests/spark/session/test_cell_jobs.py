@@ -11,7 +11,8 @@ from rsmq import Cells
 from rsmq.cli import run_pipeline
 from rsmq.spark import pipelines
 from rsmq.wire.cells import cell_of_key, name_of_cell
-from tests.servers import Server, free_port, redis_7
+from tests.ports import free_port
+from tests.servers import Server, redis_7
 
 NUMBER = 3
 

@@ -28,7 +28,7 @@ from rsmq.worker.operations import Identity, register_worker
 from rsmq.worker.state.numbers import Numbers
 from rsmq.worker.supervisor import supervised_worker
 from rsmq.worker.supervisor import supervisor as worker_supervisor
-from tests.servers import free_port
+from tests.ports import free_port
 from tests.workers.processes.conftest import wait_until
 
 ROOT = Path(__file__).parents[3]
