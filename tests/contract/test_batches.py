@@ -8,6 +8,7 @@ import redis
 from rsmq import (
     BYTES,
     JSON,
+    InvalidCombination,
     InvalidFormat,
     InvalidValue,
     Message,
@@ -95,10 +96,10 @@ def test_front_of_an_empty_queue_is_visible_now(env, queue):
 def test_front_with_a_delay_is_refused(env, queue):
     before = env.state()
 
-    with refused(InvalidFormat, "Invalid delay format") as caught:
+    with refused(InvalidCombination, "Invalid delay format") as caught:
         env.rsmq.send_message(queue, "m", front=True, delay=3)
     assert "front" in str(caught.error)
-    with refused(InvalidFormat, "Invalid delay format"):
+    with refused(InvalidCombination, "Invalid delay format"):
         env.rsmq.send_messages(queue, ["m"], front=True, delay=0.5)
     assert env.state() == before
 
@@ -137,9 +138,9 @@ def test_an_empty_batch_changes_nothing(env, queue):
     [
         (["x"] * 10_001, InvalidValue, "the number of bodies must be between 0 and 10000"),
         (["x" * 65536] * 257, InvalidValue, "the bytes of bodies must be between 0 and 16777216"),
-        ("text", InvalidFormat, "Invalid bodies format"),
-        (None, InvalidFormat, "Invalid bodies format"),
-        (5, InvalidFormat, "Invalid bodies format"),
+        ("text", InvalidCombination, "Invalid bodies format"),
+        (None, InvalidCombination, "Invalid bodies format"),
+        (5, InvalidCombination, "Invalid bodies format"),
         (["a", 5], MessageNotString, "Message must be a string"),
     ],
 )
@@ -470,10 +471,10 @@ def test_invalid_receipts_are_refused(env, queue, arguments, kind):
 def test_stored_messages_are_not_receipts(env, queue):
     id = env.rsmq.send_message(queue, "m")
 
-    with refused(InvalidFormat, "Invalid messages format") as caught:
+    with refused(InvalidCombination, "Invalid messages format") as caught:
         env.rsmq.delete_messages([env.rsmq.get_message(queue, id)])
     assert "(qname, ids)" in str(caught.error)
-    with refused(InvalidFormat, "Invalid ids format"):
+    with refused(InvalidCombination, "Invalid ids format"):
         env.rsmq.delete_messages([env.rsmq.receive_message(queue)], [id])
 
 
