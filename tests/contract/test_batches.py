@@ -138,9 +138,9 @@ def test_an_empty_batch_changes_nothing(env, queue):
     [
         (["x"] * 10_001, InvalidValue, "the number of bodies must be between 0 and 10000"),
         (["x" * 65536] * 257, InvalidValue, "the bytes of bodies must be between 0 and 16777216"),
-        ("text", InvalidCombination, "Invalid bodies format"),
-        (None, InvalidCombination, "Invalid bodies format"),
-        (5, InvalidCombination, "Invalid bodies format"),
+        ("text", InvalidFormat, "Invalid bodies format"),
+        (None, InvalidFormat, "Invalid bodies format"),
+        (5, InvalidFormat, "Invalid bodies format"),
         (["a", 5], MessageNotString, "Message must be a string"),
     ],
 )
