@@ -471,10 +471,10 @@ def test_invalid_receipts_are_refused(env, queue, arguments, kind):
 def test_stored_messages_are_not_receipts(env, queue):
     id = env.rsmq.send_message(queue, "m")
 
-    with refused(InvalidCombination, "Invalid messages format") as caught:
+    with refused(InvalidFormat, "Invalid messages format") as caught:
         env.rsmq.delete_messages([env.rsmq.get_message(queue, id)])
     assert "(qname, ids)" in str(caught.error)
-    with refused(InvalidCombination, "Invalid ids format"):
+    with refused(InvalidFormat, "Invalid ids format"):
         env.rsmq.delete_messages([env.rsmq.receive_message(queue)], [id])
 
 
