@@ -33,6 +33,9 @@ from rsmq.waiting.cells.threads import CellWatchers
 from rsmq.wire.cells import join_id, name_of_set, split_id
 from rsmq.wire.limits import Seconds, check_wait
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 T = TypeVar("T")
 
 
@@ -74,7 +77,7 @@ class CellEngine(EveryCell):
         self._membership = Membership(
             callers, self.clients, self.prompt_clients, self._retry_deadline
         )
-        self._next = random.randrange(self.number)  # noqa: S311 - spreads load, keeps no secret
+        self._next = _chance.randrange(self.number)
         self._queues = lru_cache(maxsize=64)(self._compute_queues)
         self._queues_of_one = lru_cache(maxsize=64)(self._resolve_queues)
 

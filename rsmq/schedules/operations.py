@@ -36,6 +36,9 @@ from rsmq.wire.ids import make_tick_suffix
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name, encode_name
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 load = loader_of("schedules")
 
 #: The largest number of schedules of a namespace.
@@ -300,7 +303,7 @@ def postpone_schedule(namespace: Namespace, due: DueSchedule, reason: str) -> Op
 def delayed(definition: ScheduleDefinition, tick_ms: int) -> int:
     """Return the ms of the attempt for a tick: later by a random time up to the jitter."""
     jitter = round(definition.jitter * 1000)
-    return tick_ms + (random.randint(0, jitter) if jitter else 0)  # noqa: S311 - spreads load
+    return tick_ms + (_chance.randint(0, jitter) if jitter else 0)
 
 
 def store_definition(
@@ -488,7 +491,7 @@ def fire_due_schedules(namespace: Namespace) -> Steps[Firing]:
     while True:
         now_ms, next_ms, found = yield read_due_schedules(namespace, limit)
         result.next_in = (next_ms - now_ms) / 1000
-        for due in random.sample(found, len(found)):
+        for due in _chance.sample(found, len(found)):
             if due.name not in result.unable:
                 yield from _fire(namespace, due, now_ms, result)
         result.has_more = len(found) == limit

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import random
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 
 def exponential_seconds(
     attempt: int, first: float, longest: float, *, factor: float = 2.0
@@ -24,4 +27,4 @@ def exponential_seconds(
 
 def with_jitter(seconds: float, low: float = 0.5, high: float = 1.0) -> float:
     """Return a pause times a random factor, so that many clients do not act at the same time."""
-    return seconds * random.uniform(low, high)  # noqa: S311 - spreads load, keeps no secret
+    return seconds * _chance.uniform(low, high)

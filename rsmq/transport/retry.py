@@ -70,6 +70,9 @@ from rsmq.transport.failure_texts import (
 from rsmq.wire.limits import check_duration, to_seconds
 from rsmq.wire.refusals import parse_refusal
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 T = TypeVar("T")
 
 #: How long a call takes at most by default, with all its attempts.
@@ -323,7 +326,7 @@ class FailedAttempts:
             failed_attempts=self._count,
             ambiguous_attempts=self.ambiguous_attempts,
             seconds_left=self._retry_until - time.monotonic(),
-            random_fraction=random.random(),  # noqa: S311 - spreads load, keeps no secret
+            random_fraction=_chance.random(),
         )
 
 

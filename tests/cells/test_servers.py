@@ -501,7 +501,7 @@ def test_a_pop_goes_on_if_a_hung_server_has_not_been_asked_for_messages(
     keys = {cell_of_key(str(number), 6): str(number) for number in range(99)}
     for key in keys.values():
         cells.send_message("q", "x", key=key)
-    monkeypatch.setattr("random.randrange", lambda number: 3)  # it begins at cell 4
+    monkeypatch.setattr("random.SystemRandom.randrange", lambda _, number: 3)  # it begins at cell 4
     client = spread.open()
     client.send_message("q", "x", key=keys[1])  # opens a connection to the server of cell 4
     with servers.of_cell(1).raw() as raw:

@@ -11,6 +11,9 @@ from operator import itemgetter
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 
 class CellQueues:
     """
@@ -65,4 +68,4 @@ def sample_cells(cells: Sequence[int], empty_receives: int) -> list[int]:
             of cells, from two on.
     """
     number = min(len(cells), 2 << min(empty_receives, 10))
-    return random.sample(cells, number)
+    return _chance.sample(cells, number)

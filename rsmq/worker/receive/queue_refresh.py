@@ -17,6 +17,9 @@ from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.receive.needed_queues import open_needed_queues, warn_of_omission
 from rsmq.worker.state.lane import CellQueue, Lane
 
+#: Not the generator of the module, which the application may seed.
+_chance = random.SystemRandom()
+
 _log = get_logger("rsmq.worker")
 
 #: Queues whose attributes are read in each heartbeat.
@@ -89,5 +92,5 @@ def _find_closed(lane: Lane, reason: str) -> list[CellQueue]:
     closed = [queue for queue in lane.queues if queue.closed_reason == reason]
     # Of many cells, some at each heartbeat: each costs a script while it is closed.
     if len(closed) > _REOPENED_PER_HEARTBEAT:
-        closed = random.sample(closed, _REOPENED_PER_HEARTBEAT)
+        closed = _chance.sample(closed, _REOPENED_PER_HEARTBEAT)
     return closed
