@@ -1,7 +1,7 @@
 -- Receives messages again, by their receipts, that were received some time ago and not deleted, and
 -- hides them. Those that were received as often as the queue's policy allows are moved to the
--- dead-letter queue, whose name is stored in the queue; expired ones are removed or moved too. Those that were received or extended since
--- are not changed.
+-- dead-letter queue, whose name is stored in the queue; expired ones are removed or moved too.
+-- Those that were received or extended since are not changed.
 --
 -- KEYS[1] hash          hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset          sorted set  the queue's message ids

@@ -20,6 +20,13 @@ from tests.servers import redis_7
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_keys_of_earlier_tests(server):
+    """Remove them: tests compare all keys, and one of an earlier file may expire meanwhile."""
+    with server.raw() as raw:
+        raw.flushall()
+
+
 @pytest.fixture
 def topic(raw, ns):
     """Return an rfq topic for this test only; the fixture removes it afterwards."""

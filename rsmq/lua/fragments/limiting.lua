@@ -1,6 +1,7 @@
 -- Sends of messages with limits, whose records limits.lua describes.
 -- @include digits.lua
 -- @include limits.lua
+-- @include variadic.lua
 
 -- Returns the record of messages that are sent now. The arguments are as in send_with_options.lua.
 local function limits_record(retries, expires, now)
@@ -40,11 +41,13 @@ end
 
 -- Stores the limits of the messages that are in `fields`, pairs of id and body.
 local function store_limits(hash, limits, fields, record)
+  local records = {}
+  for at = 1, #fields, 2 do
+    records[at], records[at + 1] = fields[at], record
+  end
   if #fields > 0 then
     redis.call('HSET', hash, 'x:limited', '1')
-  end
-  for at = 1, #fields, 2 do
-    redis.call('HSET', limits, fields[at], record)
+    variadic('HSET', limits, records)
   end
 end
 

@@ -11,10 +11,12 @@
 --                                         call (as NUMBER:MS if a call may wait until it has so many), messages
 --                                         that may be prefetched, maximum number of messages, and its name
 --
--- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue {id, body, id ...}, {place, receive
---         count, first-received ms, place ...} of those that were received before, and for each of these
---         how many of its earlier receives began no call}, {place, own number of retries, place ...}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
---         m missing, - not read, f further messages are due, and wait so many ms until their call is full
+-- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue
+--         {id, body, id ...}, {place, receive count, first-received ms, place ...} of those that were
+--         received before, for each of these how many of its earlier receives began no call, and
+--         {place, own number of retries, place ...}}. The lists are empty for a queue that was not read.
+--         The character is . nothing more is due, + more may be due, p paused, m missing, - not read,
+--         f further messages are due, and wait so many ms until their call is full
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include time_ms.lua

@@ -1,7 +1,8 @@
 -- Messages that come from another system. A row is: digest, id, body, score, receive count, time
--- of the first receive, and unique key; those from id to time are as in restoring.lua. The digest identifies
--- the message at its source. The message gets the unique key, unless it is '' or another message has it. A row with an empty id has no message to store: the element is only removed from the
--- source.
+-- of the first receive, and unique key; those from id to time are as in restoring.lua. The digest
+-- identifies the message at its source. The message gets the unique key, unless it is '' or another
+-- message has it. A row with an empty id has no message to store: the element is only removed from
+-- the source.
 --
 -- The watermark of a source is the score and the id of its last message that was added in the order of the
 -- source: the next messages get later ones. It is a field of the hash `copied`. A script that adds messages
