@@ -53,7 +53,7 @@ class DataclassCodec(Generic[Class]):
         """Return the JSON of an object of the class."""
         try:
             converted = self._converter.to_json(body)
-        except _WrongType as error:
+        except WrongType as error:
             raise CannotEncode(self, error.value, f"{error.rule}.") from None
         return JSON.encode(converted)
 
@@ -61,7 +61,7 @@ class DataclassCodec(Generic[Class]):
         """Return an object of the class."""
         try:
             body: Class = self._converter.from_json(JSON.decode(raw))
-        except _WrongType as error:
+        except WrongType as error:
             raise CannotDecode(error.rule) from None
         return body
 
@@ -72,7 +72,7 @@ class DataclassCodec(Generic[Class]):
         return DataclassCodec, (self._class,)
 
 
-class _WrongType(Exception):
+class WrongType(Exception):
     """A value does not have the type of its field."""
 
     def __init__(self, rule: str, value: object) -> None:
@@ -81,8 +81,8 @@ class _WrongType(Exception):
         self.value = value
 
 
-class _Converter(NamedTuple):
-    """Two functions that check and convert a value of a field; both raise _WrongType."""
+class FieldConverter(NamedTuple):
+    """Two functions that check and convert a value of a field; both raise WrongType."""
 
     to_json: Convert
     from_json: Convert
@@ -104,7 +104,7 @@ class _ObjectConverter:
             )
         types = _resolve_types(cls)
         self._fields = {
-            each.name: _make_converter(types[each.name], f"{cls.__name__}.{each.name}", converters)
+            each.name: make_converter(types[each.name], f"{cls.__name__}.{each.name}", converters)
             for each in own_fields
         }
         self._required = [
@@ -116,7 +116,7 @@ class _ObjectConverter:
     def to_json(self, value: Any) -> dict[str, Any]:
         """Return a dict of the fields of an object."""
         if type(value) is not self._class:  # fields of a subclass would be lost
-            raise _WrongType(f"Pass an object of {self._class.__name__}", value)
+            raise WrongType(f"Pass an object of {self._class.__name__}", value)
         return {
             name: converter.to_json(getattr(value, name))
             for name, converter in self._fields.items()
@@ -125,10 +125,10 @@ class _ObjectConverter:
     def from_json(self, value: Any) -> Any:
         """Return an object of the dict of its fields."""
         if not isinstance(value, dict):
-            raise _WrongType(f"{self._class.__name__} must be a JSON object", value)
+            raise WrongType(f"{self._class.__name__} must be a JSON object", value)
         for name in self._required:
             if name not in value:
-                raise _WrongType(f"{self._class.__name__}.{name} is missing", value)
+                raise WrongType(f"{self._class.__name__}.{name} is missing", value)
         return self._class(
             **{
                 name: converter.from_json(value[name])
@@ -150,9 +150,9 @@ def _resolve_types(cls: type[Any]) -> dict[str, Any]:
         ) from error
 
 
-def _make_converter(
+def make_converter(
     kind: Any, where: str, converters: dict[type[Any], _ObjectConverter]
-) -> _Converter:
+) -> FieldConverter:
     """
     Return the converter of a type.
 
@@ -161,24 +161,24 @@ def _make_converter(
     """
     origin, parameters = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
-        return _Converter(_return_unchanged, _return_unchanged)
+        return FieldConverter(_return_unchanged, _return_unchanged)
     if isinstance(kind, type) and kind in _SCALARS:
-        return _Converter(_check_scalar(kind, where), _restore_scalar(kind, where))
+        return FieldConverter(_check_scalar(kind, where), _restore_scalar(kind, where))
     if isinstance(kind, type) and is_dataclass(kind):
         found = converters.get(kind) or _ObjectConverter(kind, converters)
-        return _Converter(found.to_json, found.from_json)
+        return FieldConverter(found.to_json, found.from_json)
     if origin is list:
         (item,) = parameters or (Any,)
-        inner = _make_converter(item, where, converters)
-        return _Converter(*(_for_items(convert, where) for convert in inner))
+        inner = make_converter(item, where, converters)
+        return FieldConverter(*(_for_items(convert, where) for convert in inner))
     key, *values = parameters or (str, Any)
     if origin is dict and key is str:
-        inner = _make_converter(values[0], where, converters)
-        return _Converter(*(_for_values(convert, where) for convert in inner))
+        inner = make_converter(values[0], where, converters)
+        return FieldConverter(*(_for_values(convert, where) for convert in inner))
     others = [each for each in parameters if each is not NoneType]
     if origin in (Union, UnionType) and len(others) == 1:
-        inner = _make_converter(others[0], where, converters)
-        return _Converter(*(_unless_none(convert) for convert in inner))
+        inner = make_converter(others[0], where, converters)
+        return FieldConverter(*(_unless_none(convert) for convert in inner))
     raise InvalidFormat(
         "dataclass",
         value=Shown(f"{where}: {getattr(kind, '__name__', kind)}"),
@@ -197,7 +197,7 @@ def _check_scalar(kind: type, where: str) -> Convert:
 
     def check(value: Any) -> Any:
         if not isinstance(value, types) or (is_number and isinstance(value, bool)):
-            raise _WrongType(rule, value)
+            raise WrongType(rule, value)
         return value
 
     return check
@@ -213,7 +213,7 @@ def _restore_scalar(kind: type, where: str) -> Convert:
 def _for_items(convert: Convert, where: str) -> Convert:
     def convert_list(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise _WrongType(f"{where} must be list", value)
+            raise WrongType(f"{where} must be list", value)
         return [convert(item) for item in value]
 
     return convert_list
@@ -222,7 +222,7 @@ def _for_items(convert: Convert, where: str) -> Convert:
 def _for_values(convert: Convert, where: str) -> Convert:
     def convert_dict(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise _WrongType(f"{where} must be dict with str keys", value)
+            raise WrongType(f"{where} must be dict with str keys", value)
         return {key: convert(item) for key, item in value.items()}
 
     return convert_dict

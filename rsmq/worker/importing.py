@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq._sync.cells import open_queues
-from rsmq.worker.worker import Worker
+from rsmq.worker.worker import Worker, WorkerSource
 
 
 class NotImportable(Exception):
@@ -20,7 +20,7 @@ class NotImportable(Exception):
 
 def import_worker(name: str) -> Worker:
     """
-    Import the worker that ``MODULE:NAME`` names.
+    Import the worker that ``MODULE:NAME`` names, or make that of tasks.
 
     Raises:
         NotImportable: the name has another form, or there is no such module or worker.
@@ -44,6 +44,8 @@ def import_worker(name: str) -> Worker:
         loaded = getattr(loaded, part, None)
     if loaded is None:
         raise NotImportable(f"the module {module!r} has no {path!r}")
+    if isinstance(loaded, WorkerSource) and not isinstance(loaded, type):
+        loaded = loaded.worker()
     if not isinstance(loaded, Worker):
         raise NotImportable(f"{name} is not a Worker, but of type {type(loaded).__name__}")
     return loaded

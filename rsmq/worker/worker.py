@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload, runtime_checkable
 
 from redis.exceptions import RedisError
 
@@ -60,7 +60,7 @@ from rsmq.worker.places.cell_opener import CellOpener
 from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.registry import register
 from rsmq.worker.run.invoke import Invoker, current_job
-from rsmq.worker.run.tasks import Tasks
+from rsmq.worker.run.tasks import EventLoopTasks
 from rsmq.worker.run.threads import Threads
 from rsmq.worker.state.lane import Cell, Lane
 from rsmq.worker.state.numbers import Numbers
@@ -75,6 +75,14 @@ _POLL_SECONDS = 1.0
 _LOG_INTERVAL_SECONDS = 60.0
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
+
+
+@runtime_checkable
+class WorkerSource(Protocol):
+    """An object that makes a worker, as ``rsmq.tasks.Tasks`` does."""
+
+    def worker(self) -> Worker[Any]:
+        """Return a new worker."""
 
 
 class Worker(Configuration[B_co]):
@@ -103,6 +111,8 @@ class Worker(Configuration[B_co]):
         strict_priority: whether lower priorities wait for as long as higher ones have due messages.
         child_settings: the settings of child processes, which ``rsmq-worker`` sets; None finds the
             module of the worker.
+        source: an object whose method ``worker()`` has made this worker, and makes it in child
+            processes too; None if there is none.
     """
 
     @overload
@@ -179,6 +189,7 @@ class Worker(Configuration[B_co]):
         self.mixed = mixed
         self.strict_priority = strict_priority
         self.child_settings: ChildSettings | None = None
+        self.source: WorkerSource | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
         self._signals: Signals | None = None  # while run() starts the worker
@@ -325,7 +336,7 @@ class Worker(Configuration[B_co]):
                 )
         settings = self.child_settings
         if settings is None:
-            settings = ChildSettings(find_import_name(self), list(sys.path))
+            settings = ChildSettings(find_import_name(self, self.source), list(sys.path))
         children = ChildProcesses(replace(settings, name=self.name))
         children.start()
         return children
@@ -438,7 +449,7 @@ class Worker(Configuration[B_co]):
         threads = (
             Threads(*arguments) if children is None else ThreadsWithChildren(*arguments, children)
         )
-        tasks = Tasks(*arguments, self._close_async_clients)
+        tasks = EventLoopTasks(*arguments, self._close_async_clients)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:

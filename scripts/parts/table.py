@@ -96,7 +96,7 @@ def quick_parts() -> list[Part]:
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
-                "tests/compat", "tests/tracing", "tests/schedules",
+                "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -201,6 +201,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             is_waiting=True, needs=[_LOWEST],
         ),
         measured("schedules: who fires them, kills", 30, "tests/schedules", is_waiting=True),
+        measured("tasks: arguments, workers", 20, "tests/tasks"),
         measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
         measured("doctor: every fault and its repair", 40, "tests/doctor", needs=[_PEERS]),
         measured(

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from types import SimpleNamespace
 
-from rsmq.worker.run.tasks import Tasks
+from rsmq.worker.run.tasks import EventLoopTasks
 from rsmq.worker.state.message_state import EXPIRED, RUNNING
 
 
@@ -22,7 +22,7 @@ def test_a_call_that_has_ended_belongs_to_the_loop_also_before_its_slot_is_free(
         pass
 
     async def watch():
-        tasks = Tasks(run_queue, None, lambda: None, 1, close_client)
+        tasks = EventLoopTasks(run_queue, None, lambda: None, 1, close_client)
         tasks.start(asyncio.get_running_loop())
         while running.leases[0].state is RUNNING:
             await asyncio.sleep(0)

@@ -11,13 +11,26 @@ from types import ModuleType
 from rsmq.errors import InvalidFormat
 
 
-def find_import_name(searched: object) -> str:
+def find_import_name(searched: object, source: object = None) -> str:
     """
     Return MODULE:NAME of an object that is a global of a module.
 
+    Args:
+        source: an object from which a child can make the searched one, used if that is not a
+            global; None if there is none.
+
     Raises:
-        InvalidFormat: it is not, or its module can't be imported.
+        InvalidFormat: neither is, or its module can't be imported.
     """
+    try:
+        return _find_global(searched)
+    except InvalidFormat:
+        if source is None:
+            raise
+        return _find_global(source)
+
+
+def _find_global(searched: object) -> str:
     is_in_main = False
     for module_name, module in list(sys.modules.items()):
         name = next(
@@ -40,6 +53,11 @@ def find_import_name(searched: object) -> str:
         else "Child processes import the worker, so it must be a global of a module: "
         "worker = Worker(...), not inside a function.",
     )
+
+
+def find_name_of_main() -> str | None:
+    """Return the name by which other programs can import the program; None if they can't."""
+    return _find_name_of_main(sys.modules["__main__"])
 
 
 def _find_name_of_main(main: ModuleType) -> str | None:

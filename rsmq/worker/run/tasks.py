@@ -37,7 +37,7 @@ _CLOSE_TIMEOUT_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 5.0
 
 
-class Tasks:
+class EventLoopTasks:
     """
     Runs the calls of async handlers in a run queue.
 

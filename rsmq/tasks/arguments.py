@@ -1,0 +1,127 @@
+"""
+The arguments of a task: Python values at the call, JSON in the body.
+
+With pydantic installed, the annotations convert and check them; otherwise the rules of
+``dataclass_codec`` do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from rsmq.errors import InvalidFormat, MissingExtra, Shown
+from rsmq.tasks.converters import ArgumentConverter, PlainArgument, WrongArgument
+
+_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "can be passed by position only",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values without names",
+}
+
+
+class TaskArguments:
+    """The parameters of a function, and the form of its arguments in a body."""
+
+    def __init__(self, task: str, function: Callable[..., Any]) -> None:
+        """
+        Make it. The annotations are read when they are first needed.
+
+        Raises:
+            InvalidFormat: a parameter can't be passed by its name.
+        """
+        self._task = task
+        self._function = function
+        self._signature = inspect.signature(function)
+        for parameter in self._signature.parameters.values():
+            if parameter.kind in _KINDS:
+                raise InvalidFormat(
+                    "task",
+                    value=task,
+                    hint=f"Its parameter {parameter.name!r} {_KINDS[parameter.kind]}: the body has "
+                    "arguments by name.",
+                )
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Return the arguments of a call by name, as values of JSON; without those of defaults.
+
+        Raises:
+            InvalidFormat: they do not fit the function; the text names the task, the argument and
+                the rule.
+        """
+        try:
+            named = self._by_name(*args, **kwargs)
+            return {name: self._converter(name).to_json(value) for name, value in named.items()}
+        except WrongArgument as error:
+            raise self._refusal(str(error)) from None
+
+    def decode(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Return the keyword arguments of a call, from those of a body.
+
+        Raises:
+            WrongArgument: they do not fit the function.
+            InvalidFormat: an annotation can't be read.
+        """
+        named = self._by_name(**args)
+        return {name: self._converter(name).from_json(value) for name, value in named.items()}
+
+    def prepare(self) -> None:
+        """
+        Read the annotations.
+
+        Raises:
+            InvalidFormat: one of them can't be read, or its values can't be stored as JSON.
+        """
+        for name in self._converters:
+            self._converter(name)
+
+    def _by_name(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise WrongArgument(f"{error}; its parameters are {self._signature}") from None
+        named = dict(bound.arguments)
+        if self._rest is not None:
+            named.update(named.pop(self._rest, {}))
+        return named
+
+    @cached_property
+    def _rest(self) -> str | None:
+        """The name of the parameter ``**name``, which takes all other names."""
+        parameters = self._signature.parameters.values()
+        return next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
+
+    def _converter(self, name: str) -> ArgumentConverter:
+        if name in self._converters and name != self._rest:
+            return self._converters[name]
+        assert self._rest is not None  # noqa: S101 - the signature has accepted the name
+        return self._converters[self._rest]
+
+    @cached_property
+    def _converters(self) -> dict[str, ArgumentConverter]:
+        try:
+            types = get_type_hints(self._function, include_extras=True)
+        except Exception as error:
+            raise self._refusal(
+                f"its annotations can't be read ({error}). Import these names at the top of the "
+                "module, outside of TYPE_CHECKING"
+            ) from error
+        return {
+            name: self._make_converter(name, types.get(name, Any))
+            for name in self._signature.parameters
+        }
+
+    def _make_converter(self, name: str, kind: Any) -> ArgumentConverter:
+        try:
+            from rsmq.tasks.pydantic_arguments import (  # noqa: PLC0415 - needs an extra
+                PydanticArgument,
+            )
+        except MissingExtra:
+            return PlainArgument(self._task, name, kind)
+        return PydanticArgument(self._task, name, kind)
+
+    def _refusal(self, rule: str) -> InvalidFormat:
+        return InvalidFormat("arguments", value=Shown(self._task), hint=f"{rule}.")

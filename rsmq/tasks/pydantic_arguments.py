@@ -1,0 +1,84 @@
+"""
+The parameters of tasks whose annotations pydantic checks.
+
+Needs the extra ``pydantic``. Without it, the import raises MissingExtra.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from rsmq.errors import InvalidFormat, MissingExtra, Shown
+from rsmq.tasks.converters import WrongArgument
+
+try:
+    from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
+    from pydantic_core import PydanticSerializationError, to_json
+except ImportError as error:
+    raise MissingExtra("pydantic", "rsmq.tasks") from error
+
+
+def _is_object(value: Any) -> bool:
+    """Return whether a value is an object of a model or a dataclass."""
+    return isinstance(value, BaseModel) or is_dataclass(value)
+
+
+class PydanticArgument:
+    """A parameter whose values a ``TypeAdapter`` checks, as ``validate_call`` does."""
+
+    def __init__(self, task: str, name: str, kind: Any) -> None:
+        """
+        Make it.
+
+        Raises:
+            InvalidFormat: pydantic has no rule for the annotation.
+        """
+        self._name = name
+        self._fields = set(getattr(kind, "model_fields", None) or ())
+        if is_dataclass(kind):
+            self._fields = {each.name for each in fields(kind)}
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        except PydanticUserError as error:
+            raise InvalidFormat(
+                "annotation",
+                value=Shown(f"{name}: {getattr(kind, '__name__', kind)}, of task {task}"),
+                hint="Its values can't be stored as JSON. Pass an id, or a model of pydantic.",
+            ) from error
+
+    def to_json(self, value: Any) -> Any:
+        """See ``ArgumentConverter``. A value must also be valid when it is read from its JSON."""
+        try:
+            valid = self._adapter.validate_python(value)
+            encoded = self._adapter.dump_python(
+                valid, mode="json", by_alias=True, round_trip=True, warnings="error"
+            )
+        except ValidationError as error:
+            rule = self._describe(error)
+        except (PydanticSerializationError, ValueError) as error:
+            rule = f"{self._name} can't be stored as JSON, {type(error).__name__}"
+        else:
+            restored = self.from_json(encoded)
+            if type(restored) is type(valid) or not _is_object(valid):
+                return encoded
+            rule = f"{self._name} would arrive as {type(restored).__name__}"  # a base class
+        # Outside of the except clause: the text of pydantic's error contains the value.
+        raise WrongArgument(rule)
+
+    def from_json(self, value: Any) -> Any:
+        """See ``ArgumentConverter``."""
+        try:
+            return self._adapter.validate_json(to_json(value))
+        except ValidationError as error:
+            rule = self._describe(error)
+        raise WrongArgument(rule)
+
+    def _describe(self, error: ValidationError) -> str:
+        """Return the faults without values: pydantic's type of each, with the field of a class."""
+        kinds: dict[str, None] = {}
+        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+            # Only names of the class: the rest of the location may be keys of the value.
+            field = fault["loc"][0] if fault["loc"] else None
+            kinds[f"{field}: {fault['type']}" if field in self._fields else fault["type"]] = None
+        return f"{self._name} is not valid, {', '.join(kinds)}"

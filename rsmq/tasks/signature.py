@@ -1,0 +1,87 @@
+"""
+``Signature``, a call of a task that was not sent yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from rsmq.tasks.body import make_body
+from rsmq.tasks.job import TaskJob
+from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSendOptions:
+    """The options of ``Task.options``, which describes them."""
+
+    delay: float | timedelta | None = None
+    deliver_at: datetime | None = None
+    front: bool = False
+    dedup_id: str | None = None
+    dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW
+    unique_key: str | None = None
+    replace: bool = False
+    max_wait: float | timedelta | None = None
+    level: str | None = None
+
+
+NO_OPTIONS = TaskSendOptions()
+
+
+class TaskSender(Protocol):
+    """Sends calls; ``Tasks`` does."""
+
+    def send(self, signature: Signature) -> TaskJob:
+        """Send a call."""
+
+    async def asend(self, signature: Signature) -> TaskJob:
+        """Send a call from asyncio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """
+    A call of a task with checked arguments, which can be sent later.
+
+    ``Task.signature`` makes it.
+
+    Attributes:
+        task: the name of the task.
+        queue: the name of the queue that it is sent to.
+        args: its arguments by name, as values of JSON.
+        options: the options of the send.
+        sender: sends it.
+    """
+
+    task: str
+    queue: str
+    args: Mapping[str, Any]
+    options: TaskSendOptions
+    sender: TaskSender = field(repr=False)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body of the message, before it is encoded as JSON."""
+        return make_body(self.task, self.args)
+
+    def send(self) -> TaskJob:
+        """
+        Send it; see ``Task.send``.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        return self.sender.send(self)
+
+    async def asend(self) -> TaskJob:
+        """
+        Send it from asyncio; see ``Task.send``.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        return await self.sender.asend(self)

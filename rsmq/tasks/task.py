@@ -1,0 +1,273 @@
+"""
+``Task``, a function that messages call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from rsmq.errors import InvalidFormat, show
+from rsmq.tasks.arguments import TaskArguments
+from rsmq.tasks.converters import WrongArgument
+from rsmq.tasks.job import TaskJob
+from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
+from rsmq.wire.levels import level_queue
+from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
+from rsmq.worker.children.import_name import find_name_of_main
+from rsmq.worker.outcome import DeadLetter
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_NAME_CHARACTERS = 200
+
+
+class BoundTask(Generic[P]):
+    """
+    A task with the options of its sends; ``Task.options`` makes it.
+
+    A call is checked before anything is sent: positional arguments get the names of the function's
+    parameters, and the annotations check and convert the values.
+    """
+
+    def __init__(self, task: DeclaredTask[P, Any], options: TaskSendOptions) -> None:
+        self._task = task
+        self._options = options
+
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
+        """
+        Return a checked call that was not sent, for ``send_many`` and ``schedule``.
+
+        Args:
+            args: the arguments of the function.
+            kwargs: its arguments by name.
+
+        Raises:
+            InvalidFormat: the arguments do not fit the function; the text names the task, the
+                argument and the rule.
+        """
+        task = self._task
+        return Signature(
+            task.name,
+            task.queue_of(self._options.level),
+            task.arguments.encode(args, kwargs),
+            self._options,
+            task.sender,
+        )
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob:
+        """
+        Send a message that calls the function in a worker. One script, one round trip.
+
+        A queue that is missing is created. If this raises a connection error, the message may or
+        may not have been stored; with a dedup_id the call may be repeated.
+
+        Args:
+            args: the arguments of the function.
+            kwargs: its arguments by name.
+
+        Returns:
+            The message that was sent; with a dedup_id or unique_key that is in use, the earlier
+            one.
+
+        Raises:
+            InvalidFormat: as ``signature``, and as ``send_message`` of the client for the options.
+            MessageNotString: an argument is not a value of JSON.
+            MessageTooLong: the body is larger than the queue's maxsize.
+            Errors of redis-py: the server can't be reached.
+        """
+        return self.signature(*args, **kwargs).send()
+
+    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob:
+        """
+        Send a message from asyncio, as ``send`` does.
+
+        Args:
+            args: the arguments of the function.
+            kwargs: its arguments by name.
+
+        Raises:
+            The errors of ``send``.
+        """
+        return await self.signature(*args, **kwargs).asend()
+
+
+class DeclaredTask(BoundTask[P], Generic[P, R]):
+    """
+    A function that messages call; ``Tasks.task`` makes it. A call of it calls the function here.
+
+    Attributes:
+        sender: the declarations that it belongs to, which send it.
+        name: its name in bodies.
+        queue: the name of its queue.
+        function: the function.
+        levels: the levels of its queue.
+    """
+
+    def __init__(
+        self,
+        sender: TaskSender,
+        function: Callable[P, R],
+        name: str,
+        queue: str,
+        levels: frozenset[str],
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        super().__init__(self, NO_OPTIONS)
+        self.sender = sender
+        self.name = name
+        self.queue = queue
+        self.function = function
+        self.arguments = TaskArguments(name, function)
+        self.levels = levels
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, here and now; no message is sent."""
+        return self.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        front: bool = False,
+        dedup_id: str | None = None,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
+        unique_key: str | None = None,
+        replace: bool = False,
+        max_wait: float | timedelta | None = None,
+        level: str | None = None,
+    ) -> BoundTask[P]:
+        """
+        Return the task with options of its sends: ``welcome.options(delay=60).send(17)``.
+
+        All but ``level`` are those of ``send_message``, which describes them and checks them when
+        the message is sent.
+
+        Args:
+            delay: seconds until the message is visible.
+            deliver_at: when it becomes visible, an aware datetime, instead of a delay.
+            front: True puts it before all messages of the queue.
+            dedup_id: a second send with it adds nothing, so that a send can be repeated.
+            dedup_window: seconds for which the dedup_id is remembered.
+            unique_key: nothing is added while a message with this key is in the queue.
+            replace: True replaces a waiting message that has the unique_key.
+            max_wait: seconds within which a message that is replaced becomes visible.
+            level: a level that the task was declared with: ``levels={"high": 6}``.
+
+        Raises:
+            InvalidFormat: the task has no such level.
+        """
+        self.queue_of(level)
+        return BoundTask(
+            self,
+            TaskSendOptions(
+                delay=delay,
+                deliver_at=deliver_at,
+                front=front,
+                dedup_id=dedup_id,
+                dedup_window=dedup_window,
+                unique_key=unique_key,
+                replace=replace,
+                max_wait=max_wait,
+                level=level,
+            ),
+        )
+
+    def queue_of(self, level: str | None) -> str:
+        """
+        Return the name of the queue of a level.
+
+        Args:
+            level: a level of the queue; None is the queue itself.
+
+        Raises:
+            InvalidFormat: the queue was not declared with this level.
+        """
+        if level is None:
+            return self.queue
+        if level not in self.levels:
+            known = ", ".join(sorted(self.levels)) or "none"
+            raise InvalidFormat(
+                "level",
+                value=show(level),
+                hint=f"The levels of queue {self.queue!r} are: {known}. Declare them at a task, as "
+                "in levels={'high': 6}.",
+            )
+        return level_queue(self.queue, level)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function, which a worker runs in its event loop."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def make_handler(self) -> Callable[[dict[str, Any]], Any]:
+        """Return the function that a worker calls with the body of a message."""
+        function: Callable[..., Any] = self.function
+
+        async def handle_async(body: dict[str, Any]) -> Any:
+            return await function(**self._read(body))
+
+        def handle(body: dict[str, Any]) -> Any:
+            return function(**self._read(body))
+
+        handler: Callable[..., Any] = handle_async if self.is_async else handle
+        handler.__qualname__ = self.name  # for errors and logs
+        return handler
+
+    def _read(self, body: dict[str, Any]) -> dict[str, Any]:
+        """
+        Return the keyword arguments of a body.
+
+        Raises:
+            DeadLetter: they do not fit the function. Another attempt would not change that.
+        """
+        try:
+            return self.arguments.decode(body.get("args", {}))
+        except WrongArgument as error:
+            raise DeadLetter(f"task {self.name}: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, queue={self.queue!r})"
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """
+    Return ``module.function``.
+
+    Raises:
+        InvalidFormat: the function has no name, or its module has none that a worker can import.
+    """
+    name = getattr(function, "__name__", "<lambda>")
+    module = getattr(function, "__module__", None)
+    if module == "__main__":
+        module = find_name_of_main()
+    if module is None or not name.isidentifier():
+        raise InvalidFormat(
+            "name",
+            value=show(function),
+            hint="It has no name that other programs know. Pass one, name='mail.welcome', or "
+            "declare it in a module that the worker and its producers import.",
+        )
+    return f"{module}.{name}"
+
+
+def check_name(name: object) -> str:
+    """
+    Return the name of a task, if it is valid.
+
+    Raises:
+        InvalidFormat: it is not a str of 1 to 200 printable characters.
+    """
+    if (
+        not isinstance(name, str)
+        or not 1 <= len(name) <= MAX_NAME_CHARACTERS
+        or not name.isprintable()
+    ):
+        hint = f"A name is a str of 1 to {MAX_NAME_CHARACTERS} printable characters."
+        raise InvalidFormat("name", value=show(name), hint=hint)
+    return name

@@ -1,0 +1,557 @@
+"""
+``Tasks``, the declarations that producers and workers share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
+
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
+from rsmq.codecs import JSON
+from rsmq.errors import InvalidFormat, QueueNotFound, show, show_type
+from rsmq.tasks.body import make_route
+from rsmq.tasks.job import TaskJob
+from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSendOptions
+from rsmq.tasks.task import DeclaredTask, check_name, default_name
+from rsmq.wire.keys import DEFAULT_NS
+from rsmq.worker.listener import ListenerOptions, check_option_names
+from rsmq.worker.middleware import Middleware
+from rsmq.worker.places.async_client import AsyncClient
+from rsmq.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_QUEUE = "tasks"
+_BATCH_OPTIONS = [
+    each.name for each in fields(TaskSendOptions)
+    if each.name not in {"dedup_id", "unique_key", "level"}
+]  # fmt: skip
+
+
+class _ScheduleOptions(TypedDict, total=False):
+    """The options of ``Worker.schedule`` that ``Tasks.schedule`` passes on."""
+
+    cron: str | None
+    every: float | timedelta | None
+    timezone: str | None
+    missed: str
+    jitter: float | timedelta
+    version: int
+
+
+@dataclass
+class _DeclaredQueue:
+    """A queue with its tasks by name, and the options of its listener as they were passed."""
+
+    options: ListenerOptions
+    tasks: dict[str, DeclaredTask[Any, Any]] = field(default_factory=dict)
+
+    def add_to(self, worker: Worker[Any], queue: str) -> None:
+        """
+        Add the listener of the queue to a worker.
+
+        Raises:
+            InvalidFormat, InvalidValue: an option is invalid, or the functions do not fit together.
+        """
+        router = worker.router(
+            queue,
+            by=make_route(queue, self.tasks),
+            codec=JSON,
+            **_listener_options(queue, self.options),
+        )
+        for task in self.tasks.values():
+            router.on(task.name)(task.make_handler())
+
+
+class Tasks:
+    """
+    Functions that messages call, declared once for the programs that send and the workers.
+
+    A message is an ordinary one with the JSON body ``{"task": NAME, "args": {...}}``, so programs
+    in any language can send a task. Its methods may be called from any thread.
+    """
+
+    def __init__(self, client: RSMQ[Any] | Cells) -> None:
+        """
+        Make it without tasks; it connects with the first call.
+
+        Args:
+            client: a synchronous client, or a set of cells, with any codec. It is also used for
+                the workers and, with connections of their own, for ``asend``. It can be closed
+                with ``close``.
+
+        Raises:
+            InvalidFormat: it is not such a client.
+        """
+        if not isinstance(client, RSMQ | Cells):
+            raise InvalidFormat(
+                "client",
+                value=show_type(client),
+                hint="Pass an RSMQ or a Cells, or use Tasks.from_url('redis://127.0.0.1:6379/0'). "
+                "asend() sends from asyncio.",
+            )
+        self.client = client
+        self._queues: dict[str, _DeclaredQueue] = {}
+        self._by_name: dict[str, DeclaredTask[Any, Any]] = {}
+        self._schedules: dict[str, tuple[Signature, _ScheduleOptions]] = {}
+        self._async_client: AsyncClient[Any] | None = None
+        self._lock = threading.Lock()
+        self._is_immediate = False
+
+    @classmethod
+    def from_url(cls, url: str, *, ns: str = DEFAULT_NS, **options: Any) -> Self:
+        """
+        Make it with a client of its own.
+
+        Args:
+            url: as for ``RSMQ.from_url``: ``redis://``, ``rediss://``, ``redis+cluster://``,
+                ``redis+sentinel://``, ``unix://`` or ``memory://NAME``.
+            ns: the namespace.
+            options: the other options of ``RSMQ.from_url``.
+
+        Raises:
+            The errors of ``RSMQ.from_url``.
+        """
+        return cls(RSMQ.from_url(url, ns=ns, **options))
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> DeclaredTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        name: str | None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> Callable[[Callable[P, R]], DeclaredTask[P, R]]: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        name: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """
+        Return a decorator that makes a function a task; ``@tasks.task`` is one without options.
+
+        A plain function runs in a thread of the worker, an async one in its event loop, and with
+        ``process=True`` in a child process. The tasks of a queue share the options of its listener:
+        pass them at one of its tasks, or the same at each.
+
+        Args:
+            function: the function, without brackets behind ``task``.
+            queue: the name of the queue. It is created where it is missing, by sends and workers.
+            name: the name in bodies, 1 to 200 printable characters. It must not change while
+                messages with it are in the queue. None is ``module.function``.
+            **options: those of ``Worker.listener``. Without ``dead_letter_queue``, ``drop`` and
+                ``retry_forever`` a message that always fails is moved to the queue ``QUEUE-dead``.
+                ``create`` is True unless it is passed.
+
+        Raises:
+            InvalidFormat: the function is not one, or has parameters that can't be passed by name;
+                there is a task of this name; the queue has other options; plain and async functions
+                are mixed in one queue; or an option is invalid.
+            InvalidValue: a number is out of range.
+            MissingParameter: the name of the queue is empty.
+            TypeError: there is no such option.
+        """
+        if function is not None:
+            return self._declare(function, DEFAULT_QUEUE, None, {})
+        if callable(queue):
+            raise InvalidFormat("queue", value=show(queue), hint="Write @tasks.task, or name it.")
+        check_option_names(self.task, options, ListenerOptions)
+
+        def declare(function: Callable[P, R]) -> DeclaredTask[P, R]:
+            return self._declare(function, queue, name, cast("ListenerOptions", options))
+
+        return declare
+
+    def _declare(
+        self, function: Callable[P, R], queue: str, name: str | None, options: ListenerOptions
+    ) -> DeclaredTask[P, R]:
+        if not callable(function) or isinstance(function, type | DeclaredTask):
+            raise InvalidFormat("task", value=show(function), hint="It is a function.")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            hint = "It has a yield, so a call would not run it."
+            raise InvalidFormat("task", value=show(function), hint=hint)
+        name = default_name(function) if name is None else check_name(name)
+        if name in self._by_name:
+            raise InvalidFormat(
+                "name",
+                value=name,
+                hint=f"There is a task of this name, for queue {self._by_name[name].queue!r}. Pass "
+                "another one with name=.",
+            )
+        self.client.cells[0].namespace.queue(queue)
+        declared = self._queues.get(queue) or _DeclaredQueue(options)
+        shared = declared.options or options
+        if options and options != shared:
+            other = next(iter(declared.tasks))
+            raise InvalidFormat(
+                "options",
+                value=show(options),
+                hint=f"The tasks of queue {queue!r} share one listener, and {other} has other "
+                "options. Pass the same, or another queue.",
+            )
+        levels = frozenset(shared.get("levels") or ())
+        task = DeclaredTask(self, function, name, queue, levels)
+        # Nothing is changed before all options and functions are checked, by a worker for them.
+        checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
+        checked.add_to(Worker(self.client), queue)
+        declared.options, declared.tasks = shared, checked.tasks
+        self._queues[queue], self._by_name[name] = declared, task
+        for each in declared.tasks.values():
+            each.levels = levels
+        return task
+
+    def schedule(
+        self, name: str, signature: Signature, **options: Unpack[_ScheduleOptions]
+    ) -> None:
+        """
+        Declare a schedule that sends a task at set times; each worker stores it when it starts.
+
+        Any worker of the namespace, or ``rsmq scheduler``, sends its messages, each tick exactly
+        once. The worker's handler finds the time of the tick in ``current_message().scheduled_at``.
+
+        Args:
+            name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
+            signature: the call, as in ``report.signature(2026)``.
+            **options: ``cron`` or ``every``, ``timezone``, ``missed``, ``jitter`` and ``version``,
+                as for ``Worker.schedule``, which checks them when the worker is made.
+
+        Raises:
+            InvalidFormat: it is not a signature, it has options of a send other than ``level``, or
+                the name is declared already.
+        """
+        _check_signature(signature)
+        if signature.options != TaskSendOptions(level=signature.options.level):
+            raise InvalidFormat(
+                "signature",
+                value=show(signature.options),
+                hint="A schedule has its own times: pass a call without options but level.",
+            )
+        if name in self._schedules:
+            raise InvalidFormat("name", value=name, hint="This schedule is declared already.")
+        self._schedules[name] = signature, options
+
+    def worker(
+        self,
+        *,
+        name: str | None = None,
+        concurrency: int = 8,
+        grace: float = 30.0,
+        middleware: Iterable[Middleware] = (),
+        strict: bool = False,
+        mixed: bool = True,
+        strict_priority: bool = False,
+    ) -> Worker[Any]:
+        """
+        Return a new worker of all tasks that are declared now, with their schedules.
+
+        It is an ordinary ``Worker``: further listeners can be added. ``rsmq-worker MODULE:tasks``
+        runs one too.
+
+        Args:
+            name: as for ``Worker``, as all others.
+            concurrency: maximum number of concurrent calls.
+            grace: seconds that running calls have to end when the worker stops.
+            middleware: hooks.
+            strict: whether an error replaces a warning.
+            mixed: whether threads may run beside tasks with ``process=True``. A thread can keep the
+                GIL or crash the worker's process, which ends the child processes too.
+            strict_priority: whether queues of lower priorities wait for higher ones.
+
+        Raises:
+            InvalidFormat: there is no task, an annotation of a task can't be read, or a schedule is
+                invalid.
+            The errors of ``Worker``.
+        """
+        if not self._queues:
+            raise InvalidFormat(
+                "tasks",
+                hint="There is no task: decorate a function with @tasks.task(queue='mail'), and "
+                "import its module.",
+            )
+        worker = Worker(
+            self.client,
+            name=name,
+            concurrency=concurrency,
+            grace=grace,
+            middleware=middleware,
+            strict=strict,
+            mixed=mixed,
+            strict_priority=strict_priority,
+        )
+        worker.source = self
+        for queue, declared in self._queues.items():
+            for task in declared.tasks.values():
+                task.arguments.prepare()
+            declared.add_to(worker, queue)
+        for schedule, (signature, options) in self._schedules.items():
+            worker.schedule(
+                schedule, queue=signature.queue, body=signature.body, codec=JSON, **options
+            )
+        return worker
+
+    def send(self, signature: Signature) -> TaskJob:
+        """
+        Send a call. ``Task.send`` and ``Signature.send`` do the same.
+
+        Args:
+            signature: the call.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        if self._is_immediate:
+            return self._run_now(signature)
+        queue, options = signature.queue, _send_options(signature)
+        try:
+            id = self.client.send_message(queue, signature.body, codec=JSON, **options)
+        except QueueNotFound:
+            self.client.create_queue(queue, exist_ok=True)
+            id = self.client.send_message(queue, signature.body, codec=JSON, **options)
+        return TaskJob(id, queue)
+
+    async def asend(self, signature: Signature) -> TaskJob:
+        """
+        Send a call from asyncio. ``Task.asend`` and ``Signature.asend`` do the same.
+
+        Args:
+            signature: the call.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        if self._is_immediate:
+            return await self._run_now_async(signature)
+        queue, options = signature.queue, _send_options(signature)
+        client = self._get_async_client()
+        try:
+            id = await client.send_message(queue, signature.body, codec=JSON, **options)
+        except QueueNotFound:
+            await client.create_queue(queue, exist_ok=True)
+            id = await client.send_message(queue, signature.body, codec=JSON, **options)
+        return TaskJob(id, queue)
+
+    def send_many(self, signatures: Iterable[Signature]) -> list[TaskJob]:
+        """
+        Send calls of any tasks, in order.
+
+        Calls of one queue with the same options are one ``send_messages``: one atomic step for up
+        to 10,000. ``dedup_id`` and ``unique_key`` may differ. If this raises an error, earlier
+        groups are sent.
+
+        Args:
+            signatures: the calls, as in ``welcome.signature(id) for id in ids``.
+
+        Returns:
+            The messages, in the order of the calls.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        signatures = _check_signatures(signatures)
+        if self._is_immediate:
+            return [self._run_now(each) for each in signatures]
+        jobs: dict[int, TaskJob] = {}
+        for queue, places, bodies, options in _groups(signatures):
+            try:
+                ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
+            except QueueNotFound:
+                self.client.create_queue(queue, exist_ok=True)
+                ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
+            jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
+        return [jobs[place] for place in range(len(signatures))]
+
+    async def asend_many(self, signatures: Iterable[Signature]) -> list[TaskJob]:
+        """
+        Send calls of any tasks from asyncio, as ``send_many`` does.
+
+        Args:
+            signatures: the calls.
+
+        Raises:
+            The errors of ``Task.send``.
+        """
+        signatures = _check_signatures(signatures)
+        if self._is_immediate:
+            return [await self._run_now_async(each) for each in signatures]
+        client = self._get_async_client()
+        jobs: dict[int, TaskJob] = {}
+        for queue, places, bodies, options in _groups(signatures):
+            try:
+                ids = await client.send_messages(queue, bodies, codec=JSON, **options)
+            except QueueNotFound:
+                await client.create_queue(queue, exist_ok=True)
+                ids = await client.send_messages(queue, bodies, codec=JSON, **options)
+            jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
+        return [jobs[place] for place in range(len(signatures))]
+
+    def run_all(self, *, timeout: float | None = 30.0) -> None:
+        """
+        Run all messages that are due in a worker here, until the queues are empty; for tests.
+
+        Messages that tasks send meanwhile run too. Delayed ones are not waited for.
+
+        Args:
+            timeout: seconds after which NotEmptyInTime is raised; None waits forever.
+
+        Raises:
+            The first exception of a task, when its outcome is written: its message waits for the
+            next attempt, or is a dead letter. Retry, Defer, Discard and DeadLetter are no errors.
+            The errors of ``worker``, and NotEmptyInTime.
+        """
+        self.worker().run(until_empty=True, raise_errors=True, timeout=timeout)
+
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """
+        Call the function at once when a task is sent, in the same thread; for tests.
+
+        Nothing is sent, and Redis is not used. The arguments go through their JSON, as they do in a
+        message. Options of the send have no effect, ``current_message()`` is None, and an exception
+        of the function is raised by the send. It holds for all threads until the block ends.
+        """
+        before, self._is_immediate = self._is_immediate, True
+        try:
+            yield
+        finally:
+            self._is_immediate = before
+
+    def _run_now(self, signature: Signature) -> TaskJob:
+        task = self._by_name[signature.task]
+        result = task.make_handler()(_through_json(signature.body))
+        if task.is_async:
+            _run_in_thread(result)
+        return _immediate_job(signature)
+
+    async def _run_now_async(self, signature: Signature) -> TaskJob:
+        task = self._by_name[signature.task]
+        result = task.make_handler()(_through_json(signature.body))
+        if task.is_async:
+            await result
+        return _immediate_job(signature)
+
+    def _get_async_client(self) -> Any:
+        with self._lock:
+            if self._async_client is None:
+                self._async_client = AsyncClient(self.client)
+            return self._async_client.rsmq
+
+    def close(self) -> None:
+        """Close the synchronous client."""
+        self.client.close()
+
+    async def aclose(self) -> None:
+        """Close both clients, in the event loop of ``asend``."""
+        with self._lock:
+            client, self._async_client = self._async_client, None
+        if client is not None:
+            await client.close()
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Tasks({self.client!r}, {len(self._by_name)} tasks)"
+
+
+def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:
+    """Return the options of a queue's listener, with the defaults of tasks."""
+    chosen: ListenerOptions = {"create": True, **options}
+    if not (chosen.get("dead_letter_queue") or chosen.get("drop") or chosen.get("retry_forever")):
+        chosen["dead_letter_queue"] = f"{queue}-dead"
+    return chosen
+
+
+def _check_signature(signature: object) -> Signature:
+    if not isinstance(signature, Signature):
+        raise InvalidFormat(
+            "signature",
+            value=show_type(signature),
+            hint="Pass a call, as in welcome.signature(17).",
+        )
+    return signature
+
+
+def _check_signatures(signatures: Iterable[Signature]) -> list[Signature]:
+    return [_check_signature(each) for each in signatures]
+
+
+def _send_options(signature: Signature) -> dict[str, Any]:
+    """Return the arguments of ``send_message``."""
+    options = signature.options
+    if options is NO_OPTIONS:
+        return {}
+    return {
+        each.name: getattr(options, each.name)
+        for each in fields(TaskSendOptions)
+        if each.name != "level"
+    }
+
+
+def _groups(
+    signatures: list[Signature],
+) -> Iterator[tuple[str, list[int], list[dict[str, Any]], dict[str, Any]]]:
+    """Return for each ``send_messages`` the queue, the places of the calls, bodies and options."""
+    groups: dict[Any, list[int]] = {}
+    for place, each in enumerate(signatures):
+        shared = tuple(getattr(each.options, name) for name in _BATCH_OPTIONS)
+        groups.setdefault((each.queue, shared), []).append(place)
+    for (queue, shared), places in groups.items():
+        chosen = [signatures[place] for place in places]
+        options = dict(zip(_BATCH_OPTIONS, shared, strict=True))
+        for name in ("dedup_id", "unique_key"):
+            values = [getattr(each.options, name) for each in chosen]
+            options[f"{name}s"] = values if any(value is not None for value in values) else None
+        yield queue, places, [each.body for each in chosen], options
+
+
+def _through_json(body: dict[str, Any]) -> Any:
+    return JSON.decode(JSON.encode(body).encode())
+
+
+def _immediate_job(signature: Signature) -> TaskJob:
+    return TaskJob(f"immediate-{secrets.token_hex(8)}", signature.queue)
+
+
+def _run_in_thread(coroutine: Any) -> None:
+    """Run a coroutine in a new event loop, also if this thread's is running."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(coroutine)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]

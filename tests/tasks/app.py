@@ -1,0 +1,24 @@
+"""Tasks that programs and child processes import; environment variables name their place."""
+
+from __future__ import annotations
+
+import os
+
+from rsmq.tasks import Tasks
+from rsmq.worker import current_message
+
+tasks = Tasks.from_url(
+    os.environ.get("TASKS_URL", "memory://tasks-app"), ns=os.environ.get("TASKS_NS", "rsmq")
+)
+
+
+@tasks.task(queue="mail")
+def welcome(user_id: int, language: str = "en") -> None:
+    print("welcome", user_id, language, flush=True)
+
+
+@tasks.task(queue="heavy", process=True)
+def compute(number: int) -> None:
+    message = current_message()
+    assert message is not None
+    tasks.client.send_message("done", f"{os.getpid()} {message.id} {number * number}")
