@@ -122,7 +122,7 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         self.name = name
         self.queue = queue
         self.function = function
-        self.arguments = TaskArguments(name, function)
+        self.arguments: TaskArguments = TaskArguments(name, function)
         self.levels = levels
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
