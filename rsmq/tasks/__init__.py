@@ -10,10 +10,11 @@ Tasks: functions that are called by messages, declared once for producers and wo
     tasks.worker().run()  # or, in a shell: rsmq-worker app:tasks
 """
 
+from rsmq.tasks.body import RESULT
 from rsmq.tasks.job import TaskJob as Job
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import BoundTask
 from rsmq.tasks.task import DeclaredTask as Task
 from rsmq.tasks.tasks import Tasks
 
-__all__ = ["BoundTask", "Job", "Signature", "Task", "Tasks"]
+__all__ = ["RESULT", "BoundTask", "Job", "Signature", "Task", "Tasks"]

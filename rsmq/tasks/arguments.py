@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
+from rsmq.tasks.body import RESULT
 from rsmq.tasks.converters import ArgumentConverter, PlainArgument, WrongArgument
 
 _KINDS = {
@@ -53,9 +54,21 @@ class TaskArguments:
         """
         try:
             named = self._by_name(*args, **kwargs)
-            return {name: self._converter(name).to_json(value) for name, value in named.items()}
+            encoded = {name: self.encode_one(name, value) for name, value in named.items()}
         except WrongArgument as error:
             raise self._refusal(str(error)) from None
+        if sum(value is RESULT for value in encoded.values()) > 1:
+            raise self._refusal("only one of them can be RESULT")
+        return encoded
+
+    def encode_one(self, name: str, value: Any) -> Any:
+        """
+        Return an argument as a value of JSON; RESULT as it is.
+
+        Raises:
+            WrongArgument: it breaks the rule of its parameter.
+        """
+        return value if value is RESULT else self._converter(name).to_json(value)
 
     def decode(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """
@@ -97,7 +110,8 @@ class TaskArguments:
     def _converter(self, name: str) -> ArgumentConverter:
         if name in self._converters and name != self._rest:
             return self._converters[name]
-        assert self._rest is not None  # noqa: S101 - the signature has accepted the name
+        if self._rest is None:
+            raise WrongArgument(f"there is no parameter {name!r}")
         return self._converters[self._rest]
 
     @cached_property

@@ -1,19 +1,88 @@
 """
 The body of a task: ``{"task": NAME, "args": {...}}``, which a program in any language can send.
+
+``then`` in a body is the task that follows: its body, with its queue and, as ``result``, the name
+of the argument that gets the result. ``map`` names the record of a map: its ``id``, the ``number``
+of the message in it, and the ``queue`` of the task that follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rsmq.worker.outcome import Unroutable
 from rsmq.worker.routing import Route
 
 
-def make_body(task: str, args: Mapping[str, Any]) -> dict[str, Any]:
+class ResultOfTask:
+    """The type of ``RESULT``."""
+
+    def __repr__(self) -> str:
+        return "rsmq.tasks.RESULT"
+
+
+#: As an argument of the signature of ``then=``: the result of the task before it.
+RESULT: Final[Any] = ResultOfTask()
+
+
+def make_body(
+    task: str, args: Mapping[str, Any], then: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the body of a call; the arguments are values of JSON, by name."""
-    return {"task": task, "args": dict(args)}
+    body = {"task": task, "args": dict(args)}
+    return body if then is None else {**body, "then": then}
+
+
+def make_next(queue: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what ``then`` has in the body of the task before: a body, its queue and its result."""
+    args = {name: value for name, value in body["args"].items() if value is not RESULT}
+    chosen = {"queue": queue, **body, "args": args}
+    results = [name for name, value in body["args"].items() if value is RESULT]
+    return {**chosen, "result": results[0]} if results else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class NextTask:
+    """
+    What follows a task when it has returned.
+
+    Attributes:
+        queue: the queue of the next task.
+        body: the body of the next task; None for a message of a map, whose record has it.
+        result: the name of its argument that gets the result; None if none does.
+        map_id: the id of the map; empty if the message is not of a map.
+        number: the number of the message in the map.
+    """
+
+    queue: str
+    body: dict[str, Any] | None
+    result: str | None = None
+    map_id: str = ""
+    number: str = ""
+
+
+def read_next(body: Mapping[str, Any]) -> NextTask | None:
+    """
+    Return what follows a task; None if nothing does.
+
+    Raises:
+        ValueError: the fields of the body are not those of this library.
+    """
+    then: Any = body.get("then")
+    of_map: Any = body.get("map")
+    if then is None and of_map is None:
+        return None
+    try:
+        if of_map is not None:
+            number = str(int(of_map["number"]))
+            queue, map_id = str(of_map["queue"]), str(of_map["id"])
+            return NextTask(queue, None, map_id=map_id, number=number)
+        rest = {name: value for name, value in then.items() if name not in {"queue", "result"}}
+        return NextTask(str(then["queue"]), rest, then.get("result"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"then or map is not valid, {type(error).__name__}") from None
 
 
 def make_route(queue: str, names: Mapping[str, object]) -> Route:

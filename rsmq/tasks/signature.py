@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from rsmq.tasks.body import make_body
+from rsmq.errors import InvalidFormat, Shown
+from rsmq.tasks.body import RESULT, make_body, make_next
 from rsmq.tasks.job import TaskJob
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 
@@ -27,6 +28,7 @@ class TaskSendOptions:
     replace: bool = False
     max_wait: float | timedelta | None = None
     level: str | None = None
+    then: Signature | None = None
 
 
 NO_OPTIONS = TaskSendOptions()
@@ -66,7 +68,25 @@ class Signature:
     @property
     def body(self) -> dict[str, Any]:
         """The body of the message, before it is encoded as JSON."""
-        return make_body(self.task, self.args)
+        then = self.options.then
+        return make_body(
+            self.task, self.args, None if then is None else make_next(then.queue, then.body)
+        )
+
+    def check_has_arguments(self) -> None:
+        """
+        Check that no task has to run before this one.
+
+        Raises:
+            InvalidFormat: an argument is RESULT.
+        """
+        for name, value in self.args.items():
+            if value is RESULT:
+                raise InvalidFormat(
+                    "arguments",
+                    value=Shown(self.task),
+                    hint=f"{name} is RESULT: pass this call as then= to the task before it.",
+                )
 
     def send(self) -> TaskJob:
         """

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.tasks.arguments import TaskArguments
+from rsmq.tasks.body import NextTask, read_next
 from rsmq.tasks.converters import WrongArgument
+from rsmq.tasks.follow import Follow
 from rsmq.tasks.job import TaskJob
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
 from rsmq.wire.levels import level_queue
@@ -141,12 +143,13 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         replace: bool = False,
         max_wait: float | timedelta | None = None,
         level: str | None = None,
+        then: Signature | None = None,
     ) -> BoundTask[P]:
         """
         Return the task with options of its sends: ``welcome.options(delay=60).send(17)``.
 
-        All but ``level`` are those of ``send_message``, which describes them and checks them when
-        the message is sent.
+        All but ``level`` and ``then`` are those of ``send_message``, which describes them and
+        checks them when the message is sent.
 
         Args:
             delay: seconds until the message is visible.
@@ -158,11 +161,16 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
             replace: True replaces a waiting message that has the unique_key.
             max_wait: seconds within which a message that is replaced becomes visible.
             level: a level that the task was declared with: ``levels={"high": 6}``.
+            then: a call that is sent when the function has returned, in the script that deletes the
+                message, so that neither is lost. Its argument ``RESULT`` is the result. Its own
+                options are ``level`` and ``then`` only.
 
         Raises:
-            InvalidFormat: the task has no such level.
+            InvalidFormat: the task has no such level, or then is not such a call.
         """
         self.queue_of(level)
+        if then is not None:
+            check_next(then)
         return BoundTask(
             self,
             TaskSendOptions(
@@ -175,6 +183,7 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
                 replace=replace,
                 max_wait=max_wait,
                 level=level,
+                then=then,
             ),
         )
 
@@ -205,34 +214,69 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         """Whether the function is a coroutine function, which a worker runs in its event loop."""
         return inspect.iscoroutinefunction(self.function)
 
-    def make_handler(self) -> Callable[[dict[str, Any]], Any]:
-        """Return the function that a worker calls with the body of a message."""
+    def make_handler(self, follow: Follow) -> Callable[[dict[str, Any]], Any]:
+        """
+        Return the function that a worker calls with the body of a message.
+
+        Args:
+            follow: sends what follows the task.
+        """
         function: Callable[..., Any] = self.function
 
         async def handle_async(body: dict[str, Any]) -> Any:
-            return await function(**self._read(body))
+            arguments, following = self._read(body)
+            result = await function(**arguments)
+            if following is not None:
+                await follow.asend_next(following, result)
+            return result
 
         def handle(body: dict[str, Any]) -> Any:
-            return function(**self._read(body))
+            arguments, following = self._read(body)
+            result = function(**arguments)
+            if following is not None:
+                follow.send_next(following, result)
+            return result
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle
         handler.__qualname__ = self.name  # for errors and logs
         return handler
 
-    def _read(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _read(self, body: dict[str, Any]) -> tuple[dict[str, Any], NextTask | None]:
         """
-        Return the keyword arguments of a body.
+        Return the keyword arguments of a body, and what follows the task.
 
         Raises:
             DeadLetter: they do not fit the function. Another attempt would not change that.
         """
         try:
-            return self.arguments.decode(body.get("args", {}))
-        except WrongArgument as error:
+            return self.arguments.decode(body.get("args", {})), read_next(body)
+        except (WrongArgument, ValueError) as error:
             raise DeadLetter(f"task {self.name}: {error}") from None
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, queue={self.queue!r})"
+
+
+def check_next(signature: object) -> Signature:
+    """
+    Return the call that follows a task, if it is one.
+
+    Raises:
+        InvalidFormat: it is not a signature, or has options of a send other than level and then.
+    """
+    if not isinstance(signature, Signature):
+        raise InvalidFormat(
+            "then", value=show_type(signature), hint="Pass a call, as in report.signature(17)."
+        )
+    options = signature.options
+    if options != TaskSendOptions(level=options.level, then=options.then):
+        raise InvalidFormat(
+            "then",
+            value=show(options),
+            hint="It is sent when the task before it has returned, without options but level and "
+            "then.",
+        )
+    return signature
 
 
 def default_name(function: Callable[..., Any]) -> str:

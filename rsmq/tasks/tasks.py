@@ -13,17 +13,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    NamedTuple,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import JSON
 from rsmq.errors import InvalidFormat, QueueNotFound, show, show_type
-from rsmq.tasks.body import make_route
+from rsmq.operations.operation import Operation
+from rsmq.tasks.body import NextTask, make_route
+from rsmq.tasks.follow import EncodeResult, FollowInWorker, add_result
 from rsmq.tasks.job import TaskJob
+from rsmq.tasks.operations import start_map
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSendOptions
-from rsmq.tasks.task import DeclaredTask, check_name, default_name
+from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
+from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
+from rsmq.wire.limits import MAX_BATCH, check_whole_number
 from rsmq.worker.listener import ListenerOptions, check_option_names
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.places.async_client import AsyncClient
@@ -33,10 +49,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_QUEUE = "tasks"
+#: Options that the body or the queue has.
+_NOT_OF_SENDS = {"level", "then"}
 _BATCH_OPTIONS = [
     each.name for each in fields(TaskSendOptions)
-    if each.name not in {"dedup_id", "unique_key", "level"}
+    if each.name not in {"dedup_id", "unique_key", *_NOT_OF_SENDS}
 ]  # fmt: skip
+
+
+#: The queue of a ``send_messages``, the places of the calls, the bodies and the options.
+_Group: TypeAlias = tuple[str, list[int], list[dict[str, Any]], dict[str, Any]]
+
+
+class _MapPlan(NamedTuple):
+    """The calls of a map, the operation that stores its record, and its messages."""
+
+    signatures: list[Signature]
+    start: Operation[bool]
+    groups: list[_Group]
 
 
 class _ScheduleOptions(TypedDict, total=False):
@@ -57,7 +87,7 @@ class _DeclaredQueue:
     options: ListenerOptions
     tasks: dict[str, DeclaredTask[Any, Any]] = field(default_factory=dict)
 
-    def add_to(self, worker: Worker[Any], queue: str) -> None:
+    def add_to(self, worker: Worker[Any], queue: str, encode_result: EncodeResult) -> None:
         """
         Add the listener of the queue to a worker.
 
@@ -71,7 +101,7 @@ class _DeclaredQueue:
             **_listener_options(queue, self.options),
         )
         for task in self.tasks.values():
-            router.on(task.name)(task.make_handler())
+            router.on(task.name)(task.make_handler(FollowInWorker(worker, encode_result)))
 
 
 class Tasks:
@@ -212,7 +242,7 @@ class Tasks:
         task = DeclaredTask(self, function, name, queue, levels)
         # Nothing is changed before all options and functions are checked, by a worker for them.
         checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
-        checked.add_to(Worker(self.client), queue)
+        checked.add_to(Worker(self.client), queue, self._encode_result)
         declared.options, declared.tasks = shared, checked.tasks
         self._queues[queue], self._by_name[name] = declared, task
         for each in declared.tasks.values():
@@ -235,15 +265,20 @@ class Tasks:
                 as for ``Worker.schedule``, which checks them when the worker is made.
 
         Raises:
-            InvalidFormat: it is not a signature, it has options of a send other than ``level``, or
+            InvalidFormat: it is not a signature, has options other than ``level`` and ``then``, or
                 the name is declared already.
         """
         _check_signature(signature)
-        if signature.options != TaskSendOptions(level=signature.options.level):
+        signature.check_has_arguments()
+        options_of_call = signature.options
+        if options_of_call != TaskSendOptions(
+            level=options_of_call.level, then=options_of_call.then
+        ):
             raise InvalidFormat(
                 "signature",
-                value=show(signature.options),
-                hint="A schedule has its own times: pass a call without options but level.",
+                value=show(options_of_call),
+                hint="A schedule has its own times: pass a call without options but level and "
+                "then.",
             )
         if name in self._schedules:
             raise InvalidFormat("name", value=name, hint="This schedule is declared already.")
@@ -301,7 +336,7 @@ class Tasks:
         for queue, declared in self._queues.items():
             for task in declared.tasks.values():
                 task.arguments.prepare()
-            declared.add_to(worker, queue)
+            declared.add_to(worker, queue, self._encode_result)
         for schedule, (signature, options) in self._schedules.items():
             worker.schedule(
                 schedule, queue=signature.queue, body=signature.body, codec=JSON, **options
@@ -320,6 +355,7 @@ class Tasks:
         """
         if self._is_immediate:
             return self._run_now(signature)
+        signature.check_has_arguments()
         queue, options = signature.queue, _send_options(signature)
         try:
             id = self.client.send_message(queue, signature.body, codec=JSON, **options)
@@ -340,6 +376,7 @@ class Tasks:
         """
         if self._is_immediate:
             return await self._run_now_async(signature)
+        signature.check_has_arguments()
         queue, options = signature.queue, _send_options(signature)
         client = self._get_async_client()
         try:
@@ -369,15 +406,18 @@ class Tasks:
         signatures = _check_signatures(signatures)
         if self._is_immediate:
             return [self._run_now(each) for each in signatures]
+        return self._send_groups(_groups(signatures), len(signatures))
+
+    def _send_groups(self, groups: Iterable[_Group], number: int) -> list[TaskJob]:
         jobs: dict[int, TaskJob] = {}
-        for queue, places, bodies, options in _groups(signatures):
+        for queue, places, bodies, options in groups:
             try:
                 ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
             except QueueNotFound:
                 self.client.create_queue(queue, exist_ok=True)
                 ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
             jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
-        return [jobs[place] for place in range(len(signatures))]
+        return [jobs[place] for place in range(number)]
 
     async def asend_many(self, signatures: Iterable[Signature]) -> list[TaskJob]:
         """
@@ -392,16 +432,108 @@ class Tasks:
         signatures = _check_signatures(signatures)
         if self._is_immediate:
             return [await self._run_now_async(each) for each in signatures]
+        return await self._asend_groups(_groups(signatures), len(signatures))
+
+    async def _asend_groups(self, groups: Iterable[_Group], number: int) -> list[TaskJob]:
         client = self._get_async_client()
         jobs: dict[int, TaskJob] = {}
-        for queue, places, bodies, options in _groups(signatures):
+        for queue, places, bodies, options in groups:
             try:
                 ids = await client.send_messages(queue, bodies, codec=JSON, **options)
             except QueueNotFound:
                 await client.create_queue(queue, exist_ok=True)
                 ids = await client.send_messages(queue, bodies, codec=JSON, **options)
             jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
-        return [jobs[place] for place in range(len(signatures))]
+        return [jobs[place] for place in range(number)]
+
+    def map(
+        self, task: BoundTask[...], items: Iterable[object], *, then: Signature
+    ) -> list[TaskJob]:
+        """
+        Send a task for each item, and another call after all of them have returned.
+
+        The record ``NS:x:map:ID`` has the items that have not returned, so each counts once, also
+        if its message is delivered again or its worker is killed; the script that deletes the last
+        message sends ``then``. The record expires seven days after the last of them that returned;
+        then ``then`` is not sent. Nor is it while a message is a dead letter: redrive it. First
+        the record is stored, then the messages are sent in one atomic step, so no message counts
+        without it. If this raises a connection error, the messages may have been sent.
+
+        Args:
+            task: the task, which may have the options ``level``, ``delay``, ``deliver_at`` and
+                ``front``.
+            items: up to 10,000 values; each is passed as the first argument.
+            then: the call that follows, with the options ``level`` and ``then``; without items it
+                is sent at once.
+
+        Returns:
+            The messages of the items, in order.
+
+        Raises:
+            InvalidFormat: an argument is invalid, or the client is a set of cells.
+            InvalidValue: there are more than 10,000 items.
+            The errors of ``Task.send``.
+        """
+        plan = self._plan_map(task, items, then)
+        if self._is_immediate or not plan.signatures:
+            return [self.send(each) for each in (*plan.signatures, then)][:-1]
+        self.client.cells[0].run(plan.start)
+        return self._send_groups(plan.groups, len(plan.signatures))
+
+    async def amap(
+        self, task: BoundTask[...], items: Iterable[object], *, then: Signature
+    ) -> list[TaskJob]:
+        """
+        Send a task for each item from asyncio, and another call after all of them; see ``map``.
+
+        Args:
+            task: the task.
+            items: up to 10,000 values.
+            then: the call that follows.
+
+        Raises:
+            The errors of ``map``.
+        """
+        plan = self._plan_map(task, items, then)
+        if self._is_immediate or not plan.signatures:
+            return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
+        await self._get_async_client().cells[0].run(plan.start)
+        return await self._asend_groups(plan.groups, len(plan.signatures))
+
+    def _plan_map(self, task: BoundTask[...], items: Iterable[object], then: Signature) -> _MapPlan:
+        """Return the calls of a map, checked, and what is sent."""
+        if len(self.client.cells) > 1:
+            raise InvalidFormat(
+                "client",
+                value=show(self.client),
+                hint="A map needs one namespace, not cells.",
+            )
+        if not isinstance(task, BoundTask):
+            hint = "Pass a task, as in tasks.map(resize, paths, then=report.signature())."
+            raise InvalidFormat("task", value=show(task), hint=hint)
+        check_next(then).check_has_arguments()
+        signatures = [task.signature(item) for item in items]
+        check_whole_number("number of items", len(signatures), 0, MAX_BATCH)
+        for each in signatures[:1]:
+            options = each.options
+            if options.then or options.dedup_id or options.unique_key or options.replace:
+                raise InvalidFormat(
+                    "task",
+                    value=show(options),
+                    hint="The task of a map has no then, dedup_id or unique_key.",
+                )
+        map_id = make_id_suffix().decode()
+        groups = [
+            (queue, places, [
+                {**body, "map": {"id": map_id, "number": place, "queue": then.queue}}
+                for place, body in zip(places, bodies, strict=True)
+            ], options)
+            for queue, places, bodies, options in _groups(signatures)
+        ]  # fmt: skip
+        namespace = self.client.cells[0].namespace
+        return _MapPlan(
+            signatures, start_map(namespace, map_id, len(signatures), then.body), groups
+        )
 
     def run_all(self, *, timeout: float | None = 30.0) -> None:
         """
@@ -435,18 +567,44 @@ class Tasks:
             self._is_immediate = before
 
     def _run_now(self, signature: Signature) -> TaskJob:
-        task = self._by_name[signature.task]
-        result = task.make_handler()(_through_json(signature.body))
-        if task.is_async:
-            _run_in_thread(result)
+        self.run_body(_through_json(signature.body))
         return _immediate_job(signature)
 
     async def _run_now_async(self, signature: Signature) -> TaskJob:
-        task = self._by_name[signature.task]
-        result = task.make_handler()(_through_json(signature.body))
+        await self.arun_body(_through_json(signature.body))
+        return _immediate_job(signature)
+
+    def send_next(self, following: NextTask, result: Any) -> None:
+        """Run what follows a task, for ``immediate``."""
+        body = add_result(following, result, self._encode_result)
+        if body is not None:
+            self.run_body(body)
+
+    async def asend_next(self, following: NextTask, result: Any) -> None:
+        """Run what follows a task, for ``immediate`` in asyncio."""
+        body = add_result(following, result, self._encode_result)
+        if body is not None:
+            await self.arun_body(body)
+
+    def run_body(self, body: dict[str, Any]) -> None:
+        """Run a task here and now, for ``immediate``."""
+        task = self._by_name[body["task"]]
+        result = task.make_handler(self)(body)
+        if task.is_async:
+            _run_in_thread(result)
+
+    async def arun_body(self, body: dict[str, Any]) -> None:
+        """Run a task here and now, for ``immediate`` in asyncio."""
+        task = self._by_name[body["task"]]
+        result = task.make_handler(self)(body)
         if task.is_async:
             await result
-        return _immediate_job(signature)
+
+    def _encode_result(self, task: str, argument: str, result: Any) -> Any:
+        """Return a result as the argument of a task, unchecked if that is not declared here."""
+        if task in self._by_name:
+            return self._by_name[task].arguments.encode_one(argument, result)
+        return JSON.decode(JSON.encode(result).encode())
 
     def _get_async_client(self) -> Any:
         with self._lock:
@@ -500,7 +658,10 @@ def _check_signature(signature: object) -> Signature:
 
 
 def _check_signatures(signatures: Iterable[Signature]) -> list[Signature]:
-    return [_check_signature(each) for each in signatures]
+    checked = [_check_signature(each) for each in signatures]
+    for each in checked:
+        each.check_has_arguments()
+    return checked
 
 
 def _send_options(signature: Signature) -> dict[str, Any]:
@@ -511,13 +672,11 @@ def _send_options(signature: Signature) -> dict[str, Any]:
     return {
         each.name: getattr(options, each.name)
         for each in fields(TaskSendOptions)
-        if each.name != "level"
+        if each.name not in _NOT_OF_SENDS
     }
 
 
-def _groups(
-    signatures: list[Signature],
-) -> Iterator[tuple[str, list[int], list[dict[str, Any]], dict[str, Any]]]:
+def _groups(signatures: list[Signature]) -> Iterator[_Group]:
     """Return for each ``send_messages`` the queue, the places of the calls, bodies and options."""
     groups: dict[Any, list[int]] = {}
     for place, each in enumerate(signatures):

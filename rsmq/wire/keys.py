@@ -163,6 +163,10 @@ class Namespace:
         """Extension data of schedules: a sorted set of their names, by the next attempt."""
         return encode_name(f"{self.name}:x:due")
 
+    def task_map(self, map_id: str) -> bytes:
+        """Return the key of the extension data of a map of tasks: its unfinished messages."""
+        return encode_name(f"{self.name}:x:map:{map_id}")
+
     def rate(self, name: str, key: str) -> bytes:
         """Return the key of the extension data of a rate limit, with the key that it is for."""
         # A key may come from a body, so it may be a text that is not valid.

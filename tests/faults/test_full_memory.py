@@ -64,6 +64,7 @@ UNCHANGING = {
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
+    "finish_task": ([H, Z, *DEAD, H], [NO_ID, 1, "", "m", 1, "i" * 22, "", 99_000]),
     "fire_schedule": ([*SCHEDULES, H, Z], ["no", "definition", 1, 1, 2, 2, 0, ""]),
     "forget_copies": ([H, COPIED], ["", "", "field"]),
     "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),
@@ -138,6 +139,7 @@ RENEWING = {
 
 #: Scripts whose every call stores something more, or stores the time of a change.
 STORING = {
+    "start_map",
     "begin_move",
     "begin_send",
     "finish_send",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from rsmq import RSMQ
-from rsmq.tasks import Job, Signature, Tasks
+from rsmq.tasks import RESULT, Job, Signature, Tasks
 from rsmq.worker import Worker
 
 
@@ -32,6 +32,9 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
     assert_type(welcome.signature(17), Signature)
     assert_type(tasks.send_many([welcome.signature(1), bare.signature(1.5)]), list[Job])
     assert_type(welcome(17), str)
+    assert_type(welcome.options(then=bare.signature(RESULT)).send(1), Job)
+    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), list[Job])
+    assert_type(tasks.map(welcome.options(delay=1), [1], then=welcome.signature(1)), list[Job])
     tasks.schedule("nightly", welcome.signature(1), cron="@daily")
 
     welcome.send("17")  # type: ignore[arg-type]

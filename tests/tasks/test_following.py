@@ -1,0 +1,269 @@
+"""Tasks that follow others: sent in the script that deletes the message before."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import itertools
+
+import pydantic
+import pytest
+
+from rsmq import Cells, InvalidFormat, InvalidValue
+from rsmq.operations.plain import plain_command
+from rsmq.tasks import RESULT, Tasks
+from rsmq.tasks.operations import finish_task
+
+_numbers = itertools.count()
+
+
+class Sum(pydantic.BaseModel):
+    total: int
+    at: dt.date = dt.date(2026, 1, 1)
+
+
+def declare(tasks, ran, *, is_async=False):
+    """Return two tasks; the first one returns a model."""
+
+    @tasks.task(queue="a", name="add")
+    def add(first: int, second: int) -> Sum:
+        ran.append((first, second))
+        return Sum(total=first + second)
+
+    @tasks.task(queue="b", name="report")
+    def report(sum: Sum | None = None, title: str = "") -> str:
+        ran.append((sum, title))
+        return title.upper()
+
+    if not is_async:
+        return add, report
+
+    @tasks.task(queue="c", name="add_async")
+    async def add_async(first: int, second: int) -> Sum:
+        return add(first, second)
+
+    return add_async, report
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_next_task_gets_the_result(tasks, raw, is_async):
+    ran = []
+    add, report = declare(tasks, ran, is_async=is_async)
+    add.options(then=report.signature(RESULT, title="x")).send(1, 2)
+
+    assert raw(add.queue) == [
+        '{"task":"' + add.name + '","args":{"first":1,"second":2},'
+        '"then":{"queue":"b","task":"report","args":{"title":"x"},"result":"sum"}}'
+    ]
+    tasks.run_all()
+    assert ran == [(1, 2), (Sum(total=3), "x")]
+    assert raw(add.queue) == raw("b") == []
+
+
+def test_a_chain_runs_in_order_and_in_immediate_too(tasks):
+    ran = []
+    add, report = declare(tasks, ran)
+    last = report.signature(title=RESULT)
+    chain = add.options(then=report.options(then=last).signature(title="x"))
+
+    def send_in_a_loop():
+        async def send():
+            await chain.asend(1, 2)
+
+        asyncio.run(send())
+
+    chain.send(1, 2)
+    tasks.run_all()
+    with tasks.immediate():
+        chain.send(1, 2)
+        send_in_a_loop()
+    assert ran == [(1, 2), (None, "x"), (None, "X")] * 3
+
+
+def test_the_next_task_is_sent_by_the_script_that_deletes(tasks, raw):
+    tasks.client.create_queue("a")
+    tasks.client.create_queue("b")
+    tasks.client.send_message("a", "1")
+    message = tasks.client.receive_message("a", vt=0)
+    namespace = tasks.client.namespace
+    again = tasks.client.receive_message("a")
+
+    def finish(message, queue="b", body="next"):
+        return tasks.client.run(finish_task(namespace, message, queue, body, realtime=False))
+
+    assert finish(message) is None
+    assert raw("b") == []
+    with pytest.raises(Exception, match="Queue not found"):
+        finish(again, "missing")
+    tasks.client.set_queue_attributes("b", maxsize=1024)
+    with pytest.raises(Exception, match="Message too long"):
+        finish(again, body="x" * 2000)
+    assert len(raw("a")) == 1
+    id = finish(again)
+    assert raw("a") == []
+    assert tasks.client.get_message("b", id).raw == b'"next"'
+    assert finish(again) is None
+    assert raw("b") == ['"next"']
+    attributes = tasks.client.get_queue_attributes("b")
+    assert attributes.total_sent == 1
+
+
+def test_a_result_that_is_no_argument_of_the_next_task_is_a_dead_letter(tasks):
+    ran = []
+    add, _ = declare(tasks, ran)
+
+    @tasks.task(queue="d", name="number")
+    def number(value: int) -> None: ...
+
+    add.options(then=number.signature(RESULT)).send(1, 2)
+    tasks.worker().run(until_empty=True, timeout=30)
+
+    [dead] = tasks.client.peek_messages("a-dead")
+    assert dead.reason.text == (
+        "given up by its handler: its result can't be passed to task number: value is not valid, "
+        "int_type"
+    )
+    assert ran == [(1, 2)]
+
+
+def test_a_task_that_follows_is_refused_if_it_is_wrong(tasks):
+    add, report = declare(tasks, [])
+    for then, hint in (
+        (report, "Pass a call"),
+        (report.options(delay=1).signature(), "without options but level and then"),
+    ):
+        with pytest.raises(InvalidFormat, match=hint):
+            add.options(then=then)
+    with pytest.raises(InvalidFormat, match="title is RESULT: pass this call as then="):
+        report.send(title=RESULT)
+    with pytest.raises(InvalidFormat, match="only one of them can be RESULT"):
+        report.signature(RESULT, RESULT)
+    with pytest.raises(InvalidFormat, match="pass this call as then="):
+        tasks.send_many([report.signature(RESULT)])
+    assert tasks.client.list_queues() == []
+
+
+def test_the_next_task_is_in_the_cell_of_the_one_before():
+    with Tasks(Cells.from_url(f"memory://follow-{next(_numbers)}", cells=3)) as tasks:
+        ran = []
+        add, report = declare(tasks, ran)
+        for number in range(6):
+            add.options(then=report.signature(RESULT)).send(number, 0)
+        tasks.run_all()
+        assert sorted(sum.total for sum, _ in ran[1:] if isinstance(sum, Sum)) == list(range(6))
+
+
+def keys_of_maps(tasks):
+    caller = tasks.client.cells[0]
+    return caller.run(plain_command("KEYS", b"rsmq:x:map:*"))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_map_sends_the_next_task_after_all_items(tasks, raw, is_async):
+    ran = []
+
+    @tasks.task(queue="items", name="item", concurrency=4)
+    def item(number: int) -> None:
+        ran.append(number)
+
+    @tasks.task(queue="ends", name="end")
+    def end(title: str) -> None:
+        ran.append(title)
+
+    if is_async:
+        jobs = asyncio.run(tasks.amap(item, range(20), then=end.signature("all")))
+    else:
+        jobs = tasks.map(item, range(20), then=end.signature("all"))
+
+    assert [each.queue for each in jobs] == ["items"] * 20
+    [key] = keys_of_maps(tasks)
+    id = key.decode().removeprefix("rsmq:x:map:")
+    assert raw("items")[3] == (
+        '{"task":"item","args":{"number":3},"map":{"id":"' + id + '","number":3,"queue":"ends"}}'
+    )
+    tasks.run_all()
+    assert sorted(ran[:-1]) == list(range(20))
+    assert ran[-1] == "all"
+    assert keys_of_maps(tasks) == []
+    assert tasks.client.get_queue_attributes("ends").total_sent == 1
+
+
+def test_an_item_that_runs_twice_counts_once_and_a_failed_one_is_waited_for(tasks, raw):
+    ran = []
+    is_broken = True
+
+    @tasks.task(queue="items", name="item", max_retries=0)
+    def item(number: int) -> None:
+        if number == 1 and is_broken:
+            raise ValueError
+        ran.append(number)
+
+    @tasks.task(queue="ends", name="end")
+    def end() -> None:
+        ran.append("end")
+
+    tasks.map(item, [0, 1], then=end.signature())
+    [body] = [each for each in raw("items") if '"number":0}' in each]
+    tasks.client.send_message("items", body)  # as a redelivery after the item has returned
+    tasks.worker().run(until_empty=True, timeout=30)
+    assert ran == [0, 0]
+    [key] = keys_of_maps(tasks)
+    assert tasks.client.run(plain_command("HKEYS", key)) == [b"then", b"1"]
+    assert 0 < tasks.client.run(plain_command("PTTL", key)) <= 7 * 24 * 3600 * 1000
+
+    is_broken = False
+    tasks.client.redrive_messages("items-dead")
+    tasks.run_all()
+    tasks.client.send_message("items", body)
+    tasks.run_all()
+    assert ran == [0, 0, 1, "end", 0]
+
+
+def test_a_map_without_items_sends_the_next_task_and_immediate_runs_all(tasks):
+    ran = []
+
+    @tasks.task(queue="q", name="item")
+    def item(number: int) -> None:
+        ran.append(number)
+
+    @tasks.task(queue="q", name="end")
+    def end() -> None:
+        ran.append("end")
+
+    assert tasks.map(item, [], then=end.signature()) == []
+    tasks.run_all()
+    with tasks.immediate():
+        assert len(tasks.map(item, [1, 2], then=end.signature())) == 2
+        assert len(asyncio.run(tasks.amap(item, [3], then=end.signature()))) == 1
+    assert ran == ["end", 1, 2, "end", 3, "end"]
+
+
+def test_a_wrong_map_is_refused_and_sends_nothing(tasks):
+    _, report = declare(tasks, [])
+
+    @tasks.task(queue="q", name="item")
+    def item(number: int) -> None: ...
+
+    last = report.signature()
+    for call, error, hint in (
+        (lambda: tasks.map(item, ["x"], then=last), InvalidFormat, "number is not valid"),
+        (lambda: tasks.map(item, range(10_001), then=last), InvalidValue, "10000"),
+        (lambda: tasks.map(item, [1], then=report), InvalidFormat, "Pass a call"),
+        (lambda: tasks.map(item, [1], then=report.signature(RESULT)), InvalidFormat, "RESULT"),
+        (lambda: tasks.map(print, [1], then=last), InvalidFormat, "Pass a task"),
+        (
+            lambda: tasks.map(item.options(unique_key="k"), [1], then=last),
+            InvalidFormat,
+            "has no then, dedup_id or unique_key",
+        ),
+    ):
+        with pytest.raises(error) as refused:
+            call()
+        assert hint in str(refused.value).replace(",", "") or hint in str(refused.value)
+    assert tasks.client.list_queues() == []
+    assert keys_of_maps(tasks) == []
+    with (
+        Tasks(Cells.from_url("memory://", cells=2)) as cells,
+        pytest.raises(InvalidFormat, match="A map needs one namespace"),
+    ):
+        cells.map(item, [1], then=last)
