@@ -27,6 +27,8 @@ class TaskSendOptions:
     unique_key: str | None = None
     replace: bool = False
     max_wait: float | timedelta | None = None
+    expires: float | timedelta | None = None
+    max_retries: int | None = None
     level: str | None = None
     then: Signature | None = None
 

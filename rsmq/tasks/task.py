@@ -142,6 +142,8 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         unique_key: str | None = None,
         replace: bool = False,
         max_wait: float | timedelta | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
         level: str | None = None,
         then: Signature | None = None,
     ) -> BoundTask[P]:
@@ -160,6 +162,8 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
             unique_key: nothing is added while a message with this key is in the queue.
             replace: True replaces a waiting message that has the unique_key.
             max_wait: seconds within which a message that is replaced becomes visible.
+            expires: seconds after the send at which the message expires.
+            max_retries: how often this message is tried again, instead of the task's number.
             level: a level that the task was declared with: ``levels={"high": 6}``.
             then: a call that is sent when the function has returned, in the script that deletes the
                 message, so that neither is lost. Its argument ``RESULT`` is the result. Its own
@@ -182,6 +186,8 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
                 unique_key=unique_key,
                 replace=replace,
                 max_wait=max_wait,
+                expires=expires,
+                max_retries=max_retries,
                 level=level,
                 then=then,
             ),

@@ -83,6 +83,19 @@ def test_the_options_of_a_send_are_those_of_the_client(tasks, raw):
         task.options(delay=-1).send(1)
 
 
+def test_a_message_can_have_its_own_number_of_retries(tasks):
+    attempts = []
+
+    @tasks.task(queue="q", name="t", max_retries=5, backoff=0)
+    def task() -> None:
+        attempts.append(current_message().attempt)
+        raise ValueError
+
+    task.options(max_retries=1, expires=600).send()
+    tasks.worker().run(until_empty=True, timeout=30)
+    assert attempts == [1, 2]
+
+
 def test_many_calls_of_several_queues_are_sent_in_order(tasks, raw):
     @tasks.task(queue="a", name="t")
     def task(number: int) -> None: ...
