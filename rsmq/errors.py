@@ -35,14 +35,20 @@ The exceptions of this library.
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
     ├── ExecutorEnded         executorEnded
-    └── NotEmptyInTime        notEmptyInTime
+    ├── NotEmptyInTime        notEmptyInTime
+    ├── JobFailed             jobFailed
+    ├── JobCancelled          jobCancelled
+    ├── JobExpired            jobExpired
+    ├── JobNotFound           jobNotFound
+    └── JobNotEnded           jobNotEnded
 
 An InvalidCombination is both an InvalidValue and an InvalidFormat.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
 only calls that wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost;
-only sets of cells raise CellsMismatch and PartlyDone; only workers raise the last five.
+only sets of cells raise CellsMismatch and PartlyDone; only workers raise the five after these, and
+only handles on tracked messages the last five.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -658,3 +664,76 @@ def show_type(value: object) -> str:
 def show_all(queues: tuple[str, ...]) -> str:
     """Return the names of queues, for hints."""
     return show(queues[0]) if len(queues) == 1 else " or ".join(map(show, queues))
+
+
+class JobFailed(RSMQError):
+    """
+    The handler of a tracked message has failed for the last time; ``value`` is the id.
+
+    Attributes:
+        error: type and text of its exception.
+    """
+
+    code = "jobFailed"
+
+    def __init__(self, queue: str, id: str, error: str) -> None:
+        summary = f"Job {show(id)} of queue {show(queue)} has failed: {error}"
+        super().__init__("The job has failed", value=id, summary=summary)
+        self.error = error
+
+
+class JobCancelled(RSMQError):
+    """A tracked message was cancelled; ``value`` is the id."""
+
+    code = "jobCancelled"
+
+    def __init__(self, queue: str, id: str) -> None:
+        text = "The job was cancelled"
+        super().__init__(text, value=id, summary=f"{text}: {show(id)} of queue {show(queue)}")
+
+
+class JobExpired(RSMQError):
+    """A tracked message has left its queue, and no outcome is known; ``value`` is the id."""
+
+    code = "jobExpired"
+
+    def __init__(self, queue: str, id: str) -> None:
+        text = "The message of the job is gone, and its outcome is not known"
+        super().__init__(
+            text,
+            value=id,
+            hint="A client that keeps no records has deleted, popped or moved it, or the queue was "
+            "purged. All workers of the queue need track=True.",
+            summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )
+
+
+class JobNotFound(RSMQError):
+    """There is neither a message nor a record of this id; ``value`` is the id."""
+
+    code = "jobNotFound"
+
+    def __init__(self, queue: str, id: str) -> None:
+        text = "There is no such job, or the time to live of its record has ended"
+        super().__init__(
+            text,
+            value=id,
+            hint="A record lives for the result_ttl of the listener after the job has ended, one "
+            "hour by default.",
+            summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )
+
+
+class JobNotEnded(RSMQError, TimeoutError):
+    """A job has not ended within the timeout of the call; it goes on. ``value`` is the id."""
+
+    code = "jobNotEnded"
+
+    def __init__(self, queue: str, id: str, seconds: float) -> None:
+        text = f"The job has not ended within {seconds:g} s"
+        super().__init__(
+            text,
+            value=id,
+            hint="It goes on: wait again, or look at its status().",
+            summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )

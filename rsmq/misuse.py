@@ -4,7 +4,7 @@ Errors for common mistakes with the clients, with the way out in their texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +34,27 @@ def explain_arguments(init: Method) -> Method:
             ) from None
 
     return explained  # type: ignore[return-value]
+
+
+class AwaitsResult:
+    """The base class of what the asyncio client returns and ``await`` waits for."""
+
+    def result(self) -> Awaitable[Any]:
+        """Return what it waits for."""
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.result().__await__()
+
+
+class BlocksForResult:
+    """The same of the synchronous client, which refuses ``await``."""
+
+    if not TYPE_CHECKING:
+
+        def __await__(self):  # noqa: ANN204
+            name = type(self).__name__
+            raise TypeError(f"{name} can't be awaited: call its result(), or use AsyncRSMQ")
 
 
 class OnlyAsyncWith:

@@ -28,6 +28,7 @@ NAMES = {
     "AsyncCells": "Cells",
     "AsyncConsumer": "Consumer",
     "AsyncEveryCell": "EveryCell",
+    "AsyncJobHandle": "JobHandle",
     "AsyncLook": "Look",
     "AsyncLookedAt": "LookedAt",
     "AsyncMembership": "Membership",
@@ -38,6 +39,7 @@ NAMES = {
     "AsyncSubscribers": "Subscribers",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
+    "AwaitsResult": "BlocksForResult",
     "OnlyAsyncWith": "OnlyWith",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -59,6 +61,7 @@ _NAMES_IN_TEXTS = re.compile(
 SOURCES = {
     "rsmq.aio": "client",
     "rsmq.consuming": "consuming",
+    "rsmq.jobs.asyncio_": "jobs",
     "rsmq.schedules.asyncio_": "schedules",
     "rsmq.push.async_subscribers": "subscribers",
     **{
@@ -189,6 +192,10 @@ CELLS_TEXTS = {
 }
 #: The texts of each module that has some.
 TEXTS = {
+    "jobs": {
+        "``queues.job`` of the asyncio clients.": "``queues.job`` of the synchronous clients.",
+        "its id; ``await job`` is ``await job.result()``.": "its id.",
+    },
     "client": CLIENT_TEXTS,
     "consuming": CONSUMING_TEXTS,
     "cells": CELLS_TEXTS,

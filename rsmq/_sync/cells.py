@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.cluster import RedisCluster
 
+    from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
+    from rsmq.jobs.status import JobStatus
     from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
@@ -232,6 +234,52 @@ class Cells(OnlyWith):
         from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
 
         return Schedules(self._engine, realtime=self._settings["realtime"])
+
+    def job(self, qname: str, id: str) -> JobHandle:
+        """
+        Return a handle on a tracked message: its status, its result.
+
+        Nothing is read. The handle has ``status``, which says what has become of the message, and
+        ``result``, which waits until it has ended and returns what its handler returned.
+
+        Args:
+            qname: the queue's name.
+            id: the id that the send has returned, in Python or in another language.
+
+        Raises:
+            MissingParameter: the name or the id is None or empty.
+            InvalidFormat: the name or the id has other characters.
+        """
+        from rsmq._sync.jobs import JobHandle  # noqa: PLC0415 - few programs use it
+
+        return JobHandle(self._engine, qname, id)
+
+    def wait_for_jobs(
+        self,
+        jobs: Iterable[JobHandle],
+        timeout: float | None = None,
+    ) -> list[JobStatus]:
+        """
+        Wait until all of several tracked messages have ended, and return what has become of each.
+
+        It waits for one of them at a time, as the handle's ``result`` does, and reads the others
+        then. A failed job is no error here: ``status.result()`` returns the result or raises it.
+
+        Args:
+            jobs: handles, of any queues.
+            timeout: seconds for all of them, from 0; None waits for ever.
+
+        Returns:
+            The statuses, in the order of the handles.
+
+        Raises:
+            JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
+            JobNotFound: there is neither a message nor a record of one of them.
+            InvalidValue: timeout is out of range.
+        """
+        from rsmq._sync.jobs import wait_for_jobs  # noqa: PLC0415 - as above
+
+        return wait_for_jobs(jobs, timeout)
 
     def create_queue(
         self,
@@ -411,6 +459,7 @@ class Cells(OnlyWith):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -437,6 +486,7 @@ class Cells(OnlyWith):
             max_wait: as for ``RSMQ.send_message``.
             expires: as for ``RSMQ.send_message``.
             max_retries: as for ``RSMQ.send_message``.
+            track: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -464,6 +514,7 @@ class Cells(OnlyWith):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=codec,
                 confirm=copies,
             ),
@@ -487,6 +538,7 @@ class Cells(OnlyWith):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -511,6 +563,7 @@ class Cells(OnlyWith):
             max_wait: as for ``RSMQ.send_messages``.
             expires: as for ``RSMQ.send_messages``.
             max_retries: as for ``RSMQ.send_messages``.
+            track: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -541,6 +594,7 @@ class Cells(OnlyWith):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=codec,
                 confirm=copies,
             ),

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.cluster import RedisCluster
 
+    from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
     from rsmq.codecs.formats import TextCodec
+    from rsmq.jobs.status import JobStatus
     from rsmq.model import (
         Expired,
         Message,
@@ -445,6 +447,52 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         return Schedules(self.engine, realtime=self._realtime)
 
+    def job(self, qname: str, id: str) -> JobHandle:
+        """
+        Return a handle on a tracked message: its status, its result.
+
+        Nothing is read. The handle has ``status``, which says what has become of the message, and
+        ``result``, which waits until it has ended and returns what its handler returned.
+
+        Args:
+            qname: the queue's name.
+            id: the id that the send has returned, in Python or in another language.
+
+        Raises:
+            MissingParameter: the name or the id is None or empty.
+            InvalidFormat: the name or the id has other characters.
+        """
+        from rsmq._sync.jobs import JobHandle  # noqa: PLC0415 - few programs use it
+
+        return JobHandle(self.engine, qname, id)
+
+    def wait_for_jobs(
+        self,
+        jobs: Iterable[JobHandle],
+        timeout: float | None = None,
+    ) -> list[JobStatus]:
+        """
+        Wait until all of several tracked messages have ended, and return what has become of each.
+
+        It waits for one of them at a time, as the handle's ``result`` does, and reads the others
+        then. A failed job is no error here: ``status.result()`` returns the result or raises it.
+
+        Args:
+            jobs: handles, of any queues.
+            timeout: seconds for all of them, from 0; None waits for ever.
+
+        Returns:
+            The statuses, in the order of the handles.
+
+        Raises:
+            JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
+            JobNotFound: there is neither a message nor a record of one of them.
+            InvalidValue: timeout is out of range.
+        """
+        from rsmq._sync.jobs import wait_for_jobs  # noqa: PLC0415 - as above
+
+        return wait_for_jobs(jobs, timeout)
+
     @property
     def watcher(self) -> Watcher:
         """
@@ -690,6 +738,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -740,6 +789,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dead-letter policy; 0 is a single attempt. It has no effect where there is neither
                 a dead-letter queue nor ``drop``. It counts for a message that is added or replaced.
                 Node and PHP consumers ignore it.
+            track: if True, a new message gets a record of what becomes of it, which ``job`` reads.
+                The listener that handles it needs ``track=True`` too. Clients in other languages
+                handle it without the record.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -784,6 +836,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -806,6 +859,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -835,6 +889,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             max_wait: as for send_message.
             expires: as for send_message.
             max_retries: as for send_message.
+            track: as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -879,6 +934,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
+    from rsmq.jobs.asyncio_ import AsyncJobHandle
+    from rsmq.jobs.status import JobStatus
     from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
@@ -231,6 +233,52 @@ class AsyncCells(OnlyAsyncWith):
         from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
 
         return AsyncSchedules(self._engine, realtime=self._settings["realtime"])
+
+    def job(self, qname: str, id: str) -> AsyncJobHandle:
+        """
+        Return a handle on a tracked message: its status, its result.
+
+        Nothing is read. The handle has ``status``, which says what has become of the message, and
+        ``result``, which waits until it has ended and returns what its handler returned.
+
+        Args:
+            qname: the queue's name.
+            id: the id that the send has returned, in Python or in another language.
+
+        Raises:
+            MissingParameter: the name or the id is None or empty.
+            InvalidFormat: the name or the id has other characters.
+        """
+        from rsmq.jobs.asyncio_ import AsyncJobHandle  # noqa: PLC0415 - few programs use it
+
+        return AsyncJobHandle(self._engine, qname, id)
+
+    async def wait_for_jobs(
+        self,
+        jobs: Iterable[AsyncJobHandle],
+        timeout: float | None = None,
+    ) -> list[JobStatus]:
+        """
+        Wait until all of several tracked messages have ended, and return what has become of each.
+
+        It waits for one of them at a time, as the handle's ``result`` does, and reads the others
+        then. A failed job is no error here: ``status.result()`` returns the result or raises it.
+
+        Args:
+            jobs: handles, of any queues.
+            timeout: seconds for all of them, from 0; None waits for ever.
+
+        Returns:
+            The statuses, in the order of the handles.
+
+        Raises:
+            JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
+            JobNotFound: there is neither a message nor a record of one of them.
+            InvalidValue: timeout is out of range.
+        """
+        from rsmq.jobs.asyncio_ import wait_for_jobs  # noqa: PLC0415 - as above
+
+        return await wait_for_jobs(jobs, timeout)
 
     async def create_queue(
         self,
@@ -412,6 +460,7 @@ class AsyncCells(OnlyAsyncWith):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -438,6 +487,7 @@ class AsyncCells(OnlyAsyncWith):
             max_wait: as for ``AsyncRSMQ.send_message``.
             expires: as for ``AsyncRSMQ.send_message``.
             max_retries: as for ``AsyncRSMQ.send_message``.
+            track: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -465,6 +515,7 @@ class AsyncCells(OnlyAsyncWith):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=codec,
                 confirm=copies,
             ),
@@ -488,6 +539,7 @@ class AsyncCells(OnlyAsyncWith):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        track: bool = False,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -512,6 +564,7 @@ class AsyncCells(OnlyAsyncWith):
             max_wait: as for ``AsyncRSMQ.send_messages``.
             expires: as for ``AsyncRSMQ.send_messages``.
             max_retries: as for ``AsyncRSMQ.send_messages``.
+            track: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -542,6 +595,7 @@ class AsyncCells(OnlyAsyncWith):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                track=track,
                 codec=codec,
                 confirm=copies,
             ),

@@ -15,7 +15,8 @@
 -- ARGV[7] max_wait     integer     ms after its first send by which a replaced message is visible; '' = any time
 -- ARGV[8] expires      integer     ms after which the messages expire; '' = never
 -- ARGV[9] retries      integer     their own number of retries; '' = that of the policy
--- ARGV[10...] messages  bytes       for each message its body, its dedup_id and its unique_key; '' = without it
+-- ARGV[10] track       integer     1 = new messages get a record, as in fragments/jobs.lua; '' = none does
+-- ARGV[11...] messages  bytes      for each message its body, its dedup_id and its unique_key; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -27,10 +28,11 @@
 -- @include dedup.lua
 -- @include unique.lua
 -- @include limiting.lua
+-- @include tracking.lua
 
 local hash, zset, records, unique, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local window, replace, max_wait, expires, retries = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local window, replace, max_wait, expires, retries, track = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local messages = ARGV
 
 local us = server_time_us()
@@ -40,13 +42,13 @@ local refusal = not stored and wait or refusal_of_expiry(wait, expires)
 if refusal then
   return refusal
 end
+require_local_jobs(zset, track)
 local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
-
 local score = score_of(zset, delay, now, wait)
 local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
 local earlier_ids, number, is_repeated = {}, 0, false
-for each = 1, (#messages - 9) / 3 do
-  local at = 10 + (each - 1) * 3
+for each = 1, (#messages - 10) / 3 do
+  local at = 11 + (each - 1) * 3
   local body, name, key = messages[at], messages[at + 1], messages[at + 2]
   local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
@@ -70,6 +72,7 @@ named[''], keyed[''] = nil, nil
 if #fields > 0 then -- in the order of send_message.lua
   begin_storing(zset, channel, number)
 end
+require_job_rights(zset, track)
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
 if limits ~= hash then
@@ -81,6 +84,7 @@ end
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)
+track_sent(zset, track, earlier_ids, time, suffixes, wait)
 if is_repeated and not next(named) and not next(keyed) then
   prolong(records, window)
 end

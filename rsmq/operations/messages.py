@@ -62,6 +62,7 @@ def send_message(
     max_wait: Seconds | None = None,
     expires: Seconds | None = None,
     max_retries: int | None = None,
+    track: bool = False,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -77,6 +78,7 @@ def send_message(
         or max_wait is not None
         or expires is not None
         or max_retries is not None
+        or track is not False
     ):
         options = check_options(
             1,
@@ -88,6 +90,7 @@ def send_message(
             delay=delay,
             expires=expires,
             max_retries=max_retries,
+            track=track,
         )
         if options is not None:
             raw, size = encode_body(body, codec)

@@ -34,6 +34,7 @@ class SendOptions:
         max_wait: ms after its first send by which a replaced message is visible; empty for any.
         expires: ms after the send at which the messages expire; empty for never.
         max_retries: how often they may be tried again; empty for the number of the policy.
+        track: whether new messages get a record.
     """
 
     dedup_ids: list[bytes] | None
@@ -43,6 +44,7 @@ class SendOptions:
     max_wait: bytes
     expires: bytes
     max_retries: bytes
+    track: bool
 
     @property
     def may_repeat(self) -> bool:
@@ -71,6 +73,7 @@ class SendOptions:
             self.max_wait,
             self.expires,
             self.max_retries,
+            b"1" if self.track else b"",
             *(value for message in messages for value in message),
         )
 
@@ -86,6 +89,7 @@ def check_options(
     delay: Seconds | None,
     expires: Seconds | None,
     max_retries: int | None,
+    track: bool,
 ) -> SendOptions | None:
     """
     Return the options of so many messages; None if there are none, for the faster scripts.
@@ -107,7 +111,9 @@ def check_options(
         )
     encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
     encoded_expires, retries = encode_limits(expires, max_retries, delay)
-    if dedup_ids is None and unique_keys is None and not encoded_expires and not retries:
+    if not isinstance(track, bool):
+        raise InvalidFormat("track", value=show(track), hint="Pass True or False.")
+    if dedup_ids is None and unique_keys is None and not (encoded_expires or retries or track):
         return None
     return SendOptions(
         _check_labels("dedup_id", dedup_ids, number),
@@ -117,6 +123,7 @@ def check_options(
         encoded_wait,
         encoded_expires,
         retries,
+        track,
     )
 
 

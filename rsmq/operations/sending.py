@@ -57,6 +57,7 @@ def send_messages(
     max_wait: Seconds | None = None,
     expires: Seconds | None = None,
     max_retries: int | None = None,
+    track: bool = False,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -74,6 +75,7 @@ def send_messages(
         delay=delay,
         expires=expires,
         max_retries=max_retries,
+        track=track,
     )
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))

@@ -56,6 +56,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.wire.keys import is_job
 
 #: The shortest time after which a waiter is woken without a reason; the longest is twice as long,
 #: so that clients do not act at the same moment.
@@ -282,7 +283,8 @@ class Schedule:
                 state.misses //= 2
         # The queue that it received from is reported and read again. The others are not, so other
         # waiters of a queue with a message that is due are woken here.
-        if not self.is_tracking or len(waiter.queues) > 1:
+        # The record of a tracked message changes no more.
+        if not self.is_tracking or len(waiter.queues) > 1 or is_job(waiter.queues[0]):
             for queue in waiter.queues:
                 state = self._states.get(queue)
                 if state is not None and (not self.is_tracking or state.due_at <= now):
@@ -513,7 +515,7 @@ class Schedule:
             self.to_look_up.discard(queue)
             state.is_listed = None
         kept = len(self._states) - len(self._waited_for)
-        if not self.is_tracking or kept > _MAX_KEPT_STATES:
+        if not self.is_tracking or kept > _MAX_KEPT_STATES or is_job(queue):
             del self._states[queue]
             self.to_read.discard(queue)
 

@@ -17,7 +17,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.transport.retry import Failure, classify, code_of
 from rsmq.waiting.schedule import SAFETY_SECONDS, Schedule
-from rsmq.wire.keys import Namespace
+from rsmq.wire.jobs import ENDS
+from rsmq.wire.keys import Namespace, is_job
 from rsmq.wire.names import encode_name
 
 #: The pause before the next attempt to connect if the server could not be reached.
@@ -40,7 +41,11 @@ _READ_FIRST = (
     b"*8\r\n$13\r\nZRANGEBYSCORE\r\n$%d\r\n%b\r\n$4\r\n-inf\r\n$4\r\n+inf\r\n$10\r\nWITHSCORES\r\n"
     b"$5\r\nLIMIT\r\n$1\r\n0\r\n$1\r\n1\r\n"
 )
+_READ_STATE = b"*3\r\n$4\r\nHGET\r\n$%d\r\n%b\r\n$5\r\nstate\r\n"
 _IS_LISTED = b"*3\r\n$9\r\nSISMEMBER\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+
+#: The states of a tracked message that has ended.
+_ENDS = frozenset(state.encode() for state in ENDS)
 
 
 class _Request:
@@ -108,11 +113,17 @@ class Tracking:
         commands = [_TIME]
         request.handlers.append(partial(self._handle_time, request))
         for queue in self._schedule.to_read:
-            commands.append(_READ_FIRST % (len(queue), queue))
-            request.handlers.append(partial(self._handle_first, request, queue))
+            if is_job(queue):
+                commands.append(_READ_STATE % (len(queue), queue))
+                request.handlers.append(partial(self._handle_state, queue))
+            else:
+                commands.append(_READ_FIRST % (len(queue), queue))
+                request.handlers.append(partial(self._handle_first, request, queue))
         self._schedule.to_read.clear()
         if self._can_look_up and now >= self._look_up_at:
             for queue in self._schedule.to_look_up:
+                if is_job(queue):
+                    continue
                 prefix = self._only_prefix or _prefix_of_cell(queue)
                 index, name = self._indexes[prefix], queue[len(prefix) :]
                 commands.append(_IS_LISTED % (len(index), index, len(name), name))
@@ -177,6 +188,14 @@ class Tracking:
         else:
             score = reply[0][1] if isinstance(reply[0], list) else reply[1]
             self._schedule.note_first_due(queue, (float(score) - request.now_ms) / 1000, now)
+
+    def _handle_state(self, record: bytes, reply: Any, now: float) -> None:
+        """Note the state of a tracked message: one that has ended is like a message that is due."""
+        self._note_redirection(reply)
+        if isinstance(reply, ResponseError):
+            self._schedule.note_failed_read(record, now)
+        else:
+            self._schedule.note_first_due(record, 0 if reply in _ENDS else None, now)
 
     def _handle_listed(self, queue: bytes, reply: Any, now: float) -> None:
         self._note_redirection(reply)

@@ -23,6 +23,7 @@ RESERVED_NAME = "QUEUES"
 _HASH_SUFFIX = ":Q"
 _EXTENSION = ":x:"
 _ASIDE_PREFIX = "x:aside:"
+_JOB_INFIX = b":x:job:"
 _LOCK_SUFFIX = ":held"
 
 #: The field that names the target queue, in a hash of messages that were set aside.
@@ -94,6 +95,10 @@ class QueueKeys:
             self.locks,
             self.limits,
         )
+
+    def job(self, id: str) -> bytes:
+        """Return the key of the record of a tracked message, which has a time to live."""
+        return self.zset + _JOB_INFIX + encode_name(id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +407,11 @@ def lock_of_aside(aside: bytes) -> bytes:
 def unused_key(keys: QueueKeys) -> bytes:
     """Return a key among a queue's extension data that never exists, to check the user's rights."""
     return keys.zset + _EXTENSION.encode() + b"nothing"
+
+
+def is_job(key: bytes) -> bool:
+    """Return whether a key is the record of a tracked message; no queue has such a name."""
+    return _JOB_INFIX in key
 
 
 def is_hash_of(key: str, qname: str) -> bool:

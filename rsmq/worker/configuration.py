@@ -323,6 +323,12 @@ class Configuration(Generic[B_co]):
                 weight beside the ``weight`` of this queue, the default level; with
                 ``strict_priority=True`` the higher number goes first. They are ordinary queues:
                 each has its own attributes, and must exist or be created.
+            track: True keeps a record of what becomes of each message, whichever client has sent
+                it, with what the function returned: ``rsmq.job(queue, id)`` reads it, and waits for
+                the result. The result is JSON of at most 65,536 bytes; a message with another one
+                fails at once, without a retry. Not with batch or several handlers.
+            result_ttl: seconds from 1 for which the record lives after its end, instead of one
+                hour. It also sets track.
 
         Raises:
             MissingParameter: the queue's name is empty.

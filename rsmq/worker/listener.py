@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Un
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.push.gate import Gate
+from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import (
     MAX_BATCH,
@@ -92,6 +93,8 @@ class ListenerOptions(WebhookOptions, total=False):
     max_deferred_seconds: float
     process: bool
     levels: Mapping[str, int] | None
+    track: bool
+    result_ttl: float | None
 
 
 def check_option_names(
@@ -275,6 +278,8 @@ class Listener:
         level_of: the queue whose levels the user named, for this queue and for those of the levels;
             None if the listener has no levels.
         is_active: whether it receives from the start of the worker on.
+        result_ttl: seconds for which the record of an ended message lives; None if its messages are
+            not tracked.
     """
 
     queue: str
@@ -295,6 +300,7 @@ class Listener:
     level_of: str | None = None
     is_active: bool = True
     reserved: int = 0
+    result_ttl: float | None = None
 
     @property
     def declared_queue(self) -> str:
@@ -418,7 +424,31 @@ def make_listener(
         check_whole_number("weight", options.get("weight", 1), 1, MAX_WEIGHT),
         is_active=_check_active(options.get("active", True)),
         reserved=reserved,
+        result_ttl=_check_tracking(options, handlers, size),
     )
+
+
+def _check_tracking(options: ListenerOptions, handlers: Handlers, size: int | None) -> float | None:
+    """
+    Return the seconds for which the record of an ended message lives; None without tracking.
+
+    Raises:
+        InvalidFormat: track is not a bool; or the listener has batches or several handlers.
+        InvalidValue: result_ttl is out of range.
+    """
+    track, result_ttl = options.get("track", False), options.get("result_ttl")
+    if not isinstance(track, bool):
+        raise InvalidFormat("track", value=show(track), hint="It is True or False.")
+    if not track and result_ttl is None:
+        return None
+    if size is not None or handlers.is_group:
+        what = "batch" if size is not None else "several handlers of one message"
+        raise InvalidFormat(
+            "track", value=track, hint=f"A call has one result: {what} can't be tracked."
+        )
+    if result_ttl is None:
+        return DEFAULT_RESULT_TTL_SECONDS
+    return check_duration("result_ttl", result_ttl, low=1.0)
 
 
 def _check_active(active: object) -> bool:

@@ -29,6 +29,8 @@ MAX_REASONS = 10_000
 REASONS_TTL_SECONDS = 30 * 86_400
 #: The stored length of the error of a message that waits for a retry.
 MAX_ERROR_CHARACTERS = 500
+#: Maximum length of the error in the record of a tracked message.
+MAX_JOB_ERROR_CHARACTERS = 500
 #: How long a dead worker and its messages in flight are remembered.
 DEAD_WORKER_TTL_SECONDS = 86_400
 #: How long it is stored that a message ran in quarantine without a known outcome.
@@ -83,6 +85,7 @@ class ReceiveRequest:
         prefetch: messages that may wait for a slot.
         fill_ms: for how long a visible message may wait until its call has ``size`` messages, ms;
             None if calls do not wait.
+        is_tracked: whether the messages have records.
     """
 
     keys: QueueKeys
@@ -91,6 +94,7 @@ class ReceiveRequest:
     prefetch: int
     max_messages: int
     fill_ms: int | None = None
+    is_tracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,9 @@ def receive_for_worker(
             digits(request.max_messages),
             encode_name(request.keys.name),
         )
+    tracked = [at for at, request in enumerate(requests, 1) if request.is_tracked]
+    if tracked:
+        args += worker.name.encode(), *map(digits, tracked)
     return Operation(
         load("receive_for_worker"),
         (
@@ -177,6 +184,26 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
     ]
 
 
+class TrackedOutcome(NamedTuple):
+    """
+    What the records of a group of tracked messages get.
+
+    Attributes:
+        event: what has happened; see ``lua/fragments/jobs.lua``.
+        ttl: seconds for which the record of an ended job lives.
+        values: for each message its result as JSON, or its error; empty for hide.
+    """
+
+    event: Literal["succeed", "fail", "retry", "hide"]
+    ttl: float
+    values: Sequence[bytes]
+
+    def args(self, place: int) -> tuple[bytes, ...]:
+        """Return the arguments of ``settle_messages`` for the group at a place, from 1."""
+        ttl = digits(round(self.ttl * 1000))
+        return digits(place), digits(len(self.values)), self.event.encode(), ttl, *self.values
+
+
 class Settlement(NamedTuple):
     """
     Messages of one queue and one receive count that are settled in the same way.
@@ -193,6 +220,7 @@ class Settlement(NamedTuple):
             that began no call. Then the quarantine record of each message whose receipt still
             fits is deleted; a release only subtracts the last run from it. If the message is
             deleted, the number of receives that began no call is deleted too.
+        tracked: what the records of the messages get; None if they have none.
     """
 
     keys: QueueKeys
@@ -200,6 +228,7 @@ class Settlement(NamedTuple):
     receive_count: int
     ids: Sequence[Any]
     has_records: bool = False
+    tracked: TrackedOutcome | None = None
 
 
 def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation[bytes]:
@@ -216,7 +245,8 @@ def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation
     """
     keys: list[bytes] = [worker.in_flight_key]
     args: list[bytes] = [worker.token.encode()]
-    for queue, action, count, ids, has_records in groups:
+    tracked_args: list[bytes] = []
+    for place, (queue, action, count, ids, has_records, tracked) in enumerate(groups, 1):
         keys += queue.hash, queue.zset
         args += action.encode(), b"1" if has_records else b"", encode_name(queue.name)
         args += digits(len(ids)), digits(count)
@@ -236,16 +266,22 @@ def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation
                 args += encode_name(id), encode_sent_ms(id), digits(number)
         else:
             args += [arg for id in ids for arg in (encode_name(id), encode_sent_ms(id))]
+        tracked_args += tracked.args(place) if tracked else ()
     return Operation(
         load("settle_messages"),
         tuple(keys),
-        tuple(args),
+        (*args, *tracked_args),
         lambda reply: reply,
         RetryClass.ALWAYS,
         tuple(group.keys.name for group in groups),
         # The attempt whose reply was lost may have deleted messages: then a 0 means success.
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
     )
+
+
+def encode_job_error(text: str) -> bytes:
+    """Return an error as it is stored in the record of a tracked message."""
+    return text[:MAX_JOB_ERROR_CHARACTERS].encode(errors="backslashreplace")
 
 
 def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
@@ -382,6 +418,7 @@ def dead_letter_messages(
     messages: Iterable[tuple[str, int, dict[str, Any]]],
     *,
     quarantined: bool = False,
+    result_ttl: float | None = None,
 ) -> Operation[bytes]:
     """
     Move messages to a dead-letter queue, and store why each became a dead letter.
@@ -391,6 +428,7 @@ def dead_letter_messages(
         messages: for each message its id, its receive count, and the reason with the fields of
             ``DeadLetterReason``.
         quarantined: whether they ran in quarantine and the outcome of that is known.
+        result_ttl: seconds for which their records live; None if they have none.
 
     Returns:
         A digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
@@ -411,9 +449,12 @@ def dead_letter_messages(
         digits(MAX_REASONS),
         digits(REASONS_TTL_SECONDS * 1000),
         b"1" if quarantined else b"",
+        b"" if result_ttl is None else digits(round(result_ttl * 1000)),
     ]
     for id, count, reason in messages:
         args += encode_name(id), digits(count), json.dumps(reason).encode()
+        if result_ttl is not None:
+            args.append(encode_job_error(reason["exception"]))
     return Operation(
         load("dead_letter_messages"),
         (worker.in_flight_key, target.hash, target.zset, target.reasons, queue.hash, queue.zset),

@@ -21,6 +21,7 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.doctor import examine
 from rsmq.errors import ClientClosed
+from rsmq.jobs.operations import read_jobs
 from rsmq.operations.plain import plain_command, plain_commands
 from rsmq.transport.topology.cluster import ClusterTopology
 from tests.clusters import Cluster, slot_of
@@ -424,6 +425,16 @@ def check_unique(state, result, stored):
     assert stored.bodies("unique") == [b"m"]
 
 
+def check_tracked(state, result, stored):
+    assert stored.ids("tracked") == [result]
+    assert stored.fields(f"tracked:x:job:{result}") == {b"state": b"waiting"}
+
+
+def check_status(state, result, stored):
+    assert stored.ids("job") == [state]
+    assert [record.state for record in result] == [b"waiting"]
+
+
 def check_receive(state, result, stored):
     assert (result.id, result.body, result.receive_count) == (state, "receive", 1)
     assert stored.field("receive", f"{state}:rc") == b"1"
@@ -576,6 +587,18 @@ STEPS = [
         prepare_unique,
         lambda c, _: c.send_message("unique", "m", unique_key="one", replace=True),
         check_unique,
+    ),
+    Step(
+        "send with track",
+        prepare_queues("tracked"),
+        lambda c, _: c.send_message("tracked", "m", track=True),
+        check_tracked,
+    ),
+    Step(
+        "status of a job",
+        prepare_message("job"),
+        lambda c, id: c.run(read_jobs(c.namespace.queue("job"), [id])),
+        check_status,
     ),
     Step(
         "receive",

@@ -93,6 +93,7 @@ UNCHANGING = {
     "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
     "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9, ""]),
+    "read_jobs": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),

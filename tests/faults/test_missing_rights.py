@@ -58,6 +58,7 @@ CALLS = {
     "send_message, expires": lambda rsmq, held, due: rsmq.send_message("q", "m", expires=9),
     "send_message, replace":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),
+    "send_message, track": lambda rsmq, held, due: rsmq.send_message("q", "m", track=True),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
     "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
     "publish, expires": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m", expires=9),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rsmq.wire.keys import Namespace
@@ -11,6 +12,7 @@ from rsmq.worker.operations import (
     Identity,
     ReceiveRequest,
     Settlement,
+    TrackedOutcome,
     claim_name,
     count_unbegun,
     dead_letter_messages,
@@ -104,10 +106,10 @@ def prepare_visible(name, **options):
     return prepare
 
 
-def settle(action, *values, has_records=True):
+def settle(action, *values, has_records=True, tracked=None):
     def call(client, state):
         items = [(state.id, *values)] if values else [state.id]
-        group = Settlement(state.queue, action, 2, items, has_records)
+        group = Settlement(state.queue, action, 2, items, has_records, tracked)
         return client.run(settle_messages(state.worker, [group]))
 
     return call
@@ -118,10 +120,22 @@ def receive(client, state):
     return client.run(receive_for_worker(state.worker, [request], 1))
 
 
-def dead_letter(client, state):
+def receive_tracked(client, state):
+    request = ReceiveRequest(state.queue, 900_000, 1, 0, 1, is_tracked=True)
+    return client.run(receive_for_worker(state.worker, [request], 1))
+
+
+def dead_letter(client, state, result_ttl=None):
     message = (state.id, 2, REASON)
     return client.run(
-        dead_letter_messages(state.worker, state.queue, state.target, [message], quarantined=True)
+        dead_letter_messages(
+            state.worker,
+            state.queue,
+            state.target,
+            [message],
+            quarantined=True,
+            result_ttl=result_ttl,
+        )
     )
 
 
@@ -198,6 +212,17 @@ def check_replaced(state, result, stored):
     assert result == id
     assert stored.raw.hget(f"{stored.ns}:{name}:x:limits", id) is None
     assert stored.field(name, id) == b"new"
+
+
+def with_record(check, **fields):
+    """Return a check that also finds these fields in the record of the message."""
+
+    def check_record(state, result, stored):
+        check(state, result, stored)
+        record = stored.fields(f"{state.queue.name}:x:job:{state.id}")
+        assert {name: record.get(name.encode()) for name in fields} == fields
+
+    return check_record
 
 
 def prepare_return(name):
@@ -451,6 +476,24 @@ STEPS = [
         prepare_replaced("limits-replaced"),
         lambda c, state: c.send_message(state[0], "new", unique_key="k", replace=True),
         check_replaced,
+    ),
+    Step(
+        "worker: receive a tracked message",
+        prepare_visible("w-begin"),
+        receive_tracked,
+        with_record(check_receive, state=b"running", attempt=b"1", receives=b"2"),
+    ),
+    Step(
+        "worker: delete a tracked message",
+        prepare_in_flight("w-succeed", receives=2),
+        settle("delete", tracked=TrackedOutcome("succeed", 60, [b"7"])),
+        with_record(check_delete, state=b"succeeded", result=b"7"),
+    ),
+    Step(
+        "worker: dead-letter a tracked message",
+        prepare_in_flight("w-fail", receives=2),
+        partial(dead_letter, result_ttl=60),
+        with_record(check_dead_letter, state=b"failed", error=b"E: e"),
     ),
     Step(
         "worker: count receives that began no call",

@@ -41,7 +41,12 @@ def methods(kind):
 def shape(function):
     function = getattr(function, "__func__", function)
     return [
-        (parameter.name, parameter.kind, parameter.default, parameter.annotation)
+        (
+            parameter.name,
+            parameter.kind,
+            parameter.default,
+            str(parameter.annotation).replace("AsyncJobHandle", "JobHandle"),
+        )
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name not in {"client", "caller"}
     ]

@@ -114,6 +114,34 @@ TEXTS = [
     ),
     (errors.NotPossible("It is itself", hint="Use another."), "It is itself. Use another"),
     (
+        errors.JobFailed("q", "i", "ValueError: no"),
+        "Job 'i' of queue 'q' has failed: ValueError: no",
+    ),
+    (errors.JobCancelled("q", "i"), "The job was cancelled: 'i' of queue 'q'"),
+    (
+        errors.JobExpired("q", "i"),
+        (
+            "The message of the job is gone, and its outcome is not known: 'i' of queue 'q'. A "
+            "client that keeps no records has deleted, popped or moved it, or the queue was "
+            "purged. All workers of the queue need track=True"
+        ),
+    ),
+    (
+        errors.JobNotFound("q", "i"),
+        (
+            "There is no such job, or the time to live of its record has ended: 'i' of queue 'q'. "
+            "A record lives for the result_ttl of the listener after the job has ended, one hour "
+            "by default"
+        ),
+    ),
+    (
+        errors.JobNotEnded("q", "i", 5),
+        (
+            "The job has not ended within 5 s: 'i' of queue 'q'. It goes on: wait again, or look "
+            "at its status()"
+        ),
+    ),
+    (
         errors.RunReplaced("rsmq:q:x:copied"),
         (
             "Another run of this migration has replaced this one, or the target queue was deleted. "

@@ -67,6 +67,19 @@ EXAMPLES = [
         "The subscriber exists, with other settings or as one that is being removed",
     ),
     (errors.NotPossible("It is itself", hint="h"), "notPossible", "It is itself"),
+    (errors.JobFailed("q", "i", "E: e"), "jobFailed", "The job has failed"),
+    (errors.JobCancelled("q", "i"), "jobCancelled", "The job was cancelled"),
+    (
+        errors.JobExpired("q", "i"),
+        "jobExpired",
+        "The message of the job is gone, and its outcome is not known",
+    ),
+    (
+        errors.JobNotFound("q", "i"),
+        "jobNotFound",
+        "There is no such job, or the time to live of its record has ended",
+    ),
+    (errors.JobNotEnded("q", "i", 5), "jobNotEnded", "The job has not ended within 5 s"),
     (
         errors.RunReplaced("k"),
         "runReplaced",

@@ -240,7 +240,7 @@ def test_attribute_fields_are_read_in_the_order_that_python_expects():
 
 def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     keys = Namespace("ns").queue("q")
-    names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions)}
+    names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions, keys.job(""))}
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
     names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED, fields.LIMITED)}
     code = "".join(

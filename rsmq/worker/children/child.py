@@ -25,7 +25,13 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.jobs import BatchJob, GroupJob, SingleJob
+from rsmq.worker.state.jobs import (
+    BatchJob,
+    GroupJob,
+    SingleJob,
+    TrackedJob,
+    single_job_class,
+)
 from rsmq.worker.state.lane import Job, Lane, Lease
 from rsmq.worker.state.message_state import (
     BEGIN,
@@ -140,6 +146,7 @@ class _Child:
         is_single = isinstance(job, SingleJob)
         return {
             "number": call["number"],
+            "result": job.result if isinstance(job, TrackedJob) else None,
             "error": None if job.failure is None else describe_failure(job.failure),
             "errors": {
                 lease.id: describe_failure(lease.failure)
@@ -164,7 +171,7 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
 def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
     singles, queue = [], lane.queue_by_cell[call["cell"]]
     handler = call["handler"]
-    make_job = SingleJob if handler is None else GroupJob
+    make_job = GroupJob if handler is not None else single_job_class(lane.listener)
     for message in call["messages"]:
         single = make_job(
             queue,

@@ -20,6 +20,7 @@ from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
 from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
+from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import Job, Lease
 
 _log = get_logger("rsmq.worker")
@@ -147,6 +148,8 @@ class Child:
         for lease in leases:
             if lease.id in answer["errors"]:
                 lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
+        if isinstance(job, TrackedJob):
+            job.result = answer["result"]
         if answer["error"] is not None:
             raise restore_error(answer["error"], job.lane.name, leases[0])
 

@@ -33,7 +33,7 @@ from rsmq.worker.receive.prefetch_plan import (
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.settle.settler import Settler
-from rsmq.worker.state.jobs import BatchJob, GroupJob, SingleJob
+from rsmq.worker.state.jobs import BatchJob, SingleJob, single_job_class
 from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane
 
 _log = get_logger("rsmq.worker")
@@ -320,7 +320,7 @@ class Prefetcher:
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         queue.cell.server_ahead = now / 1000 - sent_at
-        make_job = GroupJob if lane.listener.handlers.is_group else SingleJob
+        make_job = single_job_class(lane.listener)
         singles = [
             make_job(queue, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)

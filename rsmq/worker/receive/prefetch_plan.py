@@ -50,6 +50,7 @@ class PlannedRequest:
             self.prefetch,
             self.max_messages,
             None if fill_seconds is None else round(fill_seconds * 1000),
+            lane.listener.result_ttl is not None,
         )
 
 

@@ -17,7 +17,7 @@ from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Defer, HandlerTimedOut
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
-from rsmq.worker.run.unrun_result import reject_unrun_result
+from rsmq.worker.run.results import keep_result
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import GroupJob, SingleJob
@@ -84,7 +84,7 @@ class Invoker:
                 handler, args = call
                 result = handler(*args)
                 if result is not None:
-                    reject_unrun_result(result, _DECLARE_ASYNC)
+                    keep_result(job, result, _DECLARE_ASYNC)
         except BaseException as error:  # noqa: BLE001 - the settler decides the outcome
             job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
@@ -99,7 +99,7 @@ class Invoker:
                 handler, args = call
                 result = await handler(*args)
                 if result is not None:
-                    reject_unrun_result(result, _AWAIT)
+                    keep_result(job, result, _AWAIT)
             if job.is_timed_out:  # the handler has caught its cancellation
                 job.failure = read_error(_make_timeout(job, None), job.lane.policy)
         except BaseException as error:  # noqa: BLE001 - as above

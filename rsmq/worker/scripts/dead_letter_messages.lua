@@ -12,7 +12,8 @@
 -- ARGV[3] bound        integer     maximum number of stored reasons
 -- ARGV[4] lifetime     integer     ms for which reasons are stored at least
 -- ARGV[5] quarantined  integer     '1' if the messages ran in quarantine, else ''
--- ARGV[6...] messages  strings     for each message its id, receive count and reason
+-- ARGV[6] tracked      integer     ms for which their records live if they are tracked, else ''
+-- ARGV[7...] messages  strings     for each message its id, receive count, reason and, if tracked, error
 --
 -- returns a digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
 --         received again since
@@ -30,10 +31,11 @@
 -- @include reasons.lua
 -- @include workers.lua
 -- @include in_flight.lua
+-- @include tracked.lua
 
 local in_flight, to_hash, to_zset, reasons = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local hash, zset = KEYS[5], KEYS[6]
-local token, name, bound, lifetime, quarantined = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local token, name, bound, lifetime, quarantined, tracked = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local messages = ARGV
 
 local stored = queue(to_hash, 'x:limited')
@@ -50,11 +52,14 @@ local to = {zset = to_zset, hash = to_hash, has_limits = stored[4]}
 if quarantined == '1' then
   require_local_beside(zset, ':x:alone')
 end
+if tracked ~= '' then
+  require_local_beside(zset, ':x:job:')
+end
 local has_own_name = has_name(in_flight, token)
 local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 
 local now, answer = digits(server_time_ms()), {}
-for at = 6, #messages, 3 do
+for at = 7, #messages, tracked ~= '' and 4 or 3 do
   local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
   local result = {}
   match_receipts(hash, zset, {id}, count, result)
@@ -66,6 +71,9 @@ for at = 6, #messages, 3 do
     transfer(zset, hash, to, id, now)
     if quarantined == '1' then
       delete_records(zset, {id}, false)
+    end
+    if tracked ~= '' then
+      settle_jobs(zset, {id}, {1}, count, {'fail', tracked, messages[at + 3]}, 1, tonumber(now))
     end
     if room > 0 then
       redis.call('HSET', reasons, id, now .. ':' .. reason)

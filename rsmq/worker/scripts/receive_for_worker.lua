@@ -9,7 +9,9 @@
 -- ARGV[3] room          integer           maximum total bytes of bodies; the first body may be larger
 -- ARGV[4...] requests   strings           for each queue: ms to hide its messages, messages of a handler
 --                                         call (as NUMBER:MS if a call may wait until it has so many), messages
---                                         that may be prefetched, maximum number of messages, and its name
+--                                         that may be prefetched, maximum number of messages, and its name.
+--                                         Then, if messages are tracked, the name of the worker and the places of
+--                                         their queues
 --
 -- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue
 --         {id, body, id ...}, {place, receive count, first-received ms, place ...} of those that were
@@ -30,6 +32,7 @@
 -- @include limits.lua
 -- @include expired.lua
 -- @include full_batches.lua
+-- @include tracked.lua
 
 local in_flight = KEYS[1]
 local queues = KEYS
@@ -48,6 +51,7 @@ for at = 2, #queues, 2 do
       and expiry(namespace_of(zset, requests[5 * at / 2 + 3]), zset, hash, stored[5], stored[6])
   end
 end
+local tracked = tracked_queues(queues, requests, 5 * #states + 4)
 if not has_name(in_flight, token) then
   return redis.error_reply('WORKERREPLACED ' .. in_flight)
 end
@@ -83,6 +87,7 @@ for at in ipairs(states) do
     local vt, name = requests[5 * at - 1], requests[5 * at + 3]
     deliver(queues[2 * at], queues[2 * at + 1], due, this_time, digits(now + vt))
     record_in_flight(in_flight, due, name)
+    begin_jobs(tracked, at, queues[2 * at + 1], due, unbegun[at], now, tonumber(vt))
   end
   answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
   answer[#answer + 1], answer[#answer + 2] = unbegun[at] or {}, retries[at] or {}

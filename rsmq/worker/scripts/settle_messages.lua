@@ -15,7 +15,9 @@
 --                                        for hide, retry, defer and extend how long, for release and
 --                                        unbegun the sent time, '' = unknown. For unbegun and defer the
 --                                        number of its receives that are no attempts follows, for retry the
---                                        error
+--                                        error. After the last group come, for each group of tracked messages, the
+--                                        number of the group, of its messages, the event of fragments/jobs.lua, ms
+--                                        for which an ended record lives, and for each message its result or error
 --
 -- returns a digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received again
 --         since
@@ -30,6 +32,7 @@
 -- @include failed.lua
 -- @include workers.lua
 -- @include in_flight.lua
+-- @include tracked.lua
 
 local in_flight, token = KEYS[1], ARGV[1]
 local queues = KEYS
@@ -41,6 +44,7 @@ for at = 2, #queues, 2 do
   require_local_records(queues[at + 1], messages[from], messages[from + 1])
   from = from + 5 + messages[from + 3] * stride_of(messages[from])
 end
+local tracked = tracked_groups(queues, messages, from)
 local has_own_name = has_name(in_flight, token)
 if not has_own_name and messages[2] == 'extend' then
   return redis.error_reply('WORKERREPLACED ' .. in_flight)
@@ -84,6 +88,7 @@ for at = 2, #queues, 2 do
   if has_records == '1' then
     update_records(zset, fit, action, count)
   end
+  settle_jobs(zset, fit, places, count, messages, tracked and tracked[at / 2], now)
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)
 end

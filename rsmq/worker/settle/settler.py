@@ -23,7 +23,9 @@ from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import (
     Settlement,
+    TrackedOutcome,
     dead_letter_messages,
+    encode_job_error,
     record_finished,
     settle_messages,
 )
@@ -335,7 +337,11 @@ class Settler:
             ids = [lease.id for lease in leases]
             if kind.action == "unbegun":
                 ids = [(lease.id, lease.unbegun + 1) for lease in leases]
-        return Settlement(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
+        ttl = lane.listener.result_ttl
+        tracked = None if ttl is None else _describe_tracked(kind, items, ttl)
+        return Settlement(
+            kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records, tracked
+        )
 
     def _write_groups(self, cell: Cell, groups: list[Settlement]) -> list[bytes]:
         """
@@ -432,7 +438,12 @@ class Settler:
             for decision in chosen
         ]
         operation = dead_letter_messages(
-            queue.cell.identity, queue.keys, target, messages, quarantined=kind.is_quarantined
+            queue.cell.identity,
+            queue.keys,
+            target,
+            messages,
+            quarantined=kind.is_quarantined,
+            result_ttl=queue.lane.listener.result_ttl,
         )
         try:
             results = queue.cell.client.run(operation)
@@ -558,6 +569,16 @@ def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
 def _describe(failure: HandlerFailure) -> str:
     """Return type and text of the exception, as they are stored."""
     return f"{failure.cause_name}: {failure.cause_text}"
+
+
+def _describe_tracked(kind: Kind, items: list[Any], ttl: float) -> TrackedOutcome:
+    """Return what the records of tracked messages get."""
+    if kind.reason == "handled":
+        return TrackedOutcome("succeed", ttl, [lease.result for lease in items])
+    if kind.reason == "failed" and kind.action != "defer":
+        errors = [encode_job_error(_describe(decision.failure)) for decision in items]
+        return TrackedOutcome("retry" if kind.action == "retry" else "fail", ttl, errors)
+    return TrackedOutcome("hide", ttl, [b""] * len(items))
 
 
 def _has_records(lease: Lease) -> bool:

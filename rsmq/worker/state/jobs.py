@@ -12,6 +12,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.listener import Listener
 from rsmq.worker.outcome import Policy
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
@@ -162,6 +163,28 @@ class GroupJob(SingleJob):
         super().__init__(*args)
         self.progress = HandlerProgress()
         self.handler: str | None = None
+
+
+class TrackedJob(SingleJob):
+    """
+    A message that has a record, and the call for it.
+
+    Attributes:
+        result: what the handler has returned, as JSON. The thread or task of the call writes it.
+    """
+
+    __slots__ = ("result",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.result = b"null"
+
+
+def single_job_class(listener: Listener) -> type[SingleJob]:
+    """Return the class of the jobs of a listener that have one message."""
+    if listener.handlers.is_group:
+        return GroupJob
+    return SingleJob if listener.result_ttl is None else TrackedJob
 
 
 class BatchMessage(_Deliverable):

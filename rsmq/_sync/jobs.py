@@ -1,0 +1,156 @@
+# Generated from rsmq/jobs/asyncio_.py by scripts/generate-sync. Do not edit.
+"""
+``queues.job`` of the synchronous clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound
+from rsmq.jobs.operations import MAX_READ, JobPlace, read_jobs
+from rsmq.jobs.status import JobStatus
+from rsmq.misuse import BlocksForResult
+from rsmq.transport.clock import now
+from rsmq.wire.ids import check_id
+from rsmq.wire.limits import check_duration
+
+
+class JobHandle(BlocksForResult):
+    """
+    A tracked message, by its queue and its id.
+
+    The message was sent with ``track=True``, or its listener has ``track=True``: such a listener
+    makes a record of every message that it handles, whichever client has sent it.
+
+    Attributes:
+        queue: the name of its queue.
+        id: its id.
+        place: where it is, for extensions.
+    """
+
+    def __init__(self, engine: Any, qname: str, id: str) -> None:
+        """
+        Make it; nothing is read. The clients call this.
+
+        Raises:
+            MissingParameter: the name or the id is None or empty.
+            InvalidFormat: the name or the id has other characters; or the id is of a set of cells,
+                and has no number of a cell.
+        """
+        cell, stored_id = engine.split_id(id)
+        if cell is None:
+            raise InvalidFormat("id", value=id, hint="Pass the id that the send has returned.")
+        self.queue = qname
+        self.id = id
+        keys = engine.clients[cell].namespace.queue(qname)
+        self.place = JobPlace(engine, cell, keys, check_id(stored_id))
+
+    def status(self) -> JobStatus:
+        """
+        Return what has become of it.
+
+        One atomic script, which compares the record with the message. If the message has left the
+        queue without an outcome, it also ends the record.
+
+        Raises:
+            JobNotFound: there is neither a message nor a record of this id: the time to live of the
+                record has ended, or there never was one.
+        """
+        [status] = _read([self])
+        return status
+
+    def result(
+        self,
+        timeout: float | None = None,
+    ) -> Any:
+        """
+        Wait until it has ended, and return what its handler returned.
+
+        It waits as a receive does: on the connection of the client that all its waiting calls
+        share, and without asking Redis again and again. Errors of the connection are raised when
+        ``retry_deadline`` has passed; then it may be called again. If a client in another language
+        deletes the message, this is found within 30 seconds.
+
+        Args:
+            timeout: seconds, from 0; None waits for ever.
+
+        Returns:
+            A value of JSON.
+
+        Raises:
+            JobNotEnded: it has not ended within the timeout. It is a TimeoutError too.
+            JobFailed: its handler has failed for the last time; ``error`` says how.
+            JobCancelled: it was cancelled.
+            JobExpired: its message is gone, and no outcome is known.
+            JobNotFound: as for ``status``.
+            InvalidValue: timeout is out of range.
+        """
+        [status] = wait_for_jobs([self], timeout)
+        return status.result()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.queue!r}, {self.id!r})"
+
+
+def _read(jobs: list[JobHandle]) -> list[JobStatus]:
+    """
+    Return the status of each job; one script for each queue, and for each MAX_READ of its jobs.
+
+    Raises:
+        JobNotFound: there is neither a message nor a record of one of them.
+    """
+    by_queue: dict[Any, list[int]] = {}
+    for at, job in enumerate(jobs):
+        by_queue.setdefault(job.place.queue, []).append(at)
+    found: dict[int, JobStatus] = {}
+    for places in by_queue.values():
+        first = jobs[places[0]].place
+        client = first.engine.client(first.cell)
+        for begin in range(0, len(places), MAX_READ):
+            step = places[begin : begin + MAX_READ]
+            ids = [jobs[at].place.id for at in step]
+            for at, record in zip(step, client.run(read_jobs(first.keys, ids)), strict=True):
+                if record is None:
+                    raise JobNotFound(jobs[at].queue, jobs[at].id)
+                found[at] = record.to_status(jobs[at].queue, jobs[at].id)
+    return [found[at] for at in range(len(jobs))]
+
+
+def _wait_for_end(job: JobHandle, seconds: float | None) -> bool:
+    """Wait until a job has ended, and return whether it has."""
+
+    def has_ended() -> bool:
+        return (job.status()).is_ended
+
+    place = job.place
+    client = place.engine.client(place.cell)
+    has_ended_now: bool = client.watcher.wait(
+        has_ended, lambda _ended: None, False, (place.keys.job(place.id),), seconds
+    )
+    return has_ended_now
+
+
+def wait_for_jobs(
+    jobs: Iterable[JobHandle],
+    timeout: float | None,
+) -> list[JobStatus]:
+    """See ``RSMQ.wait_for_jobs``."""
+    handles = list(jobs)
+    seconds = None if timeout is None else check_duration("timeout", timeout)
+    until = None if seconds is None else now() + seconds
+    ended: dict[int, JobStatus] = {}
+    while True:
+        pending = [at for at in range(len(handles)) if at not in ended]
+        statuses = _read([handles[at] for at in pending])
+        ended |= {
+            at: status for at, status in zip(pending, statuses, strict=True) if status.is_ended
+        }
+        if len(ended) == len(handles):
+            return [ended[at] for at in range(len(handles))]
+        # Jobs end in about the order of their sends: when the last one has ended, most have.
+        last = handles[next(at for at in reversed(pending) if at not in ended)]
+        left = None if until is None else max(until - now(), 0.0)
+        if left == 0 or not _wait_for_end(last, left):
+            raise JobNotEnded(last.queue, last.id, seconds or 0)

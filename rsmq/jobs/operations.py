@@ -1,0 +1,102 @@
+"""
+Operations on the records of tracked messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rsmq.jobs.status import JobState, JobStatus
+from rsmq.lua.load import loader_of
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import decode_name, encode_names
+
+load = loader_of("jobs")
+
+#: Maximum number of records in one call of ``read_jobs``: their results may be large.
+MAX_READ = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """
+    Where a tracked message is.
+
+    Attributes:
+        engine: the cells of the client.
+        cell: the number of its cell.
+        id: its id as it is stored.
+    """
+
+    engine: Any
+    cell: int
+    keys: QueueKeys
+    id: str
+
+    @property
+    def queue(self) -> tuple[object, ...]:
+        """The same value for all messages of the queue of a cell."""
+        return self.engine.clients[self.cell], self.keys
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """
+    The record of a tracked message as it is stored, with the state that the message shows.
+
+    Attributes:
+        state: as in ``JobState``.
+        begun, ended: Unix ms.
+    """
+
+    state: bytes
+    attempt: bytes | None
+    worker: bytes | None
+    begun: bytes | None
+    ended: bytes | None
+    result: bytes | None
+    error: bytes | None
+
+    def to_status(self, queue: str, id: str) -> JobStatus:
+        """Return it as the clients return it, for the id as its sender knows it."""
+        return JobStatus(
+            queue,
+            id,
+            JobState(decode_name(self.state)),
+            int(self.attempt or 0),
+            None if self.worker is None else decode_name(self.worker),
+            _to_time(self.begun),
+            _to_time(self.ended),
+            None if self.error is None else self.error.decode(errors="replace"),
+            self.result,
+        )
+
+
+def _to_time(ms: bytes | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(int(ms) / 1000, UTC)
+
+
+def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord | None]]:
+    """
+    Read the records of messages.
+
+    Args:
+        ids: the ids of the messages as they are stored, at most MAX_READ.
+
+    Returns:
+        For each message its record; None if there is neither a record nor a message.
+    """
+    return Operation(
+        load("read_jobs"),
+        (queue.hash, queue.zset, *map(queue.job, ids)),
+        (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), *encode_names(ids)),
+        lambda reply: [JobRecord(*fields) if fields[0] else None for fields in reply],
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )

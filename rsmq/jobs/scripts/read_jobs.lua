@@ -1,0 +1,35 @@
+-- Reads the records of tracked messages. A job whose message has left the queue without an outcome ends here, if the
+-- user may write its record.
+--
+-- KEYS[1] hash           hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset           sorted set  the queue's message ids
+-- KEYS[3...] records     hash        the record of each message, as in fragments/jobs.lua
+-- ARGV[1] lifetime       integer     ms for which the record of a job that ends here lives
+-- ARGV[2...] ids         strings     the ids of the messages
+--
+-- returns for each message {state, attempt, worker, begun ms, ended ms, result, error}, each nil without a value; the
+--         state is nil if there is neither a record nor a message
+-- errors  none
+-- source  none in Node
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include jobs.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local records = KEYS
+local lifetime = ARGV[1]
+local ids = ARGV
+
+local now, answer = server_time_ms(), {}
+for each = 2, #ids do
+  local id = ids[each]
+  local found = redis.call('HMGET', records[each + 1], 'state', 'receives', 'attempt', 'worker', 'begun', 'ended',
+    'result', 'error')
+  local state = job_state(hash, zset, id, found[1], found[2], now)
+  if state == 'expired' and found[1] ~= state then
+    found[6] = digits(now)
+    pcall(change_job, records[each + 1], 'expire', lifetime, 0, 'ended', found[6])
+  end
+  answer[each - 1] = {state, found[3], found[4], found[5], found[6], found[7], found[8]}
+end
+return answer

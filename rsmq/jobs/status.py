@@ -1,0 +1,91 @@
+"""
+What has become of a tracked message.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded
+from rsmq.wire.jobs import ENDS
+
+
+class JobState(StrEnum):
+    """
+    The state of a tracked message; each is equal to its text, as in ``state == "running"``.
+
+    Attributes:
+        WAITING: it is in the queue, visible or delayed, and no consumer has it.
+        RUNNING: a consumer has received it. A worker may receive a message shortly before it calls
+            the handler.
+        RETRYING: its handler has failed, and it waits for the next attempt.
+        SUCCEEDED: its handler has returned.
+        FAILED: its handler has failed for the last time.
+        CANCELLED: it was cancelled.
+        EXPIRED: it has left the queue, and no outcome is known.
+    """
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """
+    What has become of a tracked message.
+
+    Attributes:
+        queue: the name of its queue.
+        id: its id.
+        state: its state.
+        attempt: the number of the last attempt, from 1; 0 before the first.
+        worker: the name of the worker of that attempt; None before the first.
+        begun_at: when a worker received it for that attempt; None before the first.
+        ended_at: when it ended; None before.
+        error: type and text of the last failure, at most 500 characters; None if there is none.
+        raw_result: what the handler returned, as JSON; None unless it has succeeded.
+    """
+
+    queue: str
+    id: str
+    state: JobState
+    attempt: int
+    worker: str | None
+    begun_at: datetime | None
+    ended_at: datetime | None
+    error: str | None
+    raw_result: bytes | None
+
+    @property
+    def is_ended(self) -> bool:
+        """Return whether no worker will handle it any more."""
+        return self.state in ENDS
+
+    def result(self) -> Any:
+        """
+        Return what the handler returned.
+
+        Raises:
+            JobFailed: its handler has failed for the last time.
+            JobCancelled: it was cancelled.
+            JobExpired: its message is gone, and no outcome is known.
+            JobNotEnded: it has not ended.
+        """
+        if self.state is JobState.FAILED:
+            raise JobFailed(self.queue, self.id, self.error or "")
+        if self.state is JobState.CANCELLED:
+            raise JobCancelled(self.queue, self.id)
+        if self.state is JobState.EXPIRED:
+            raise JobExpired(self.queue, self.id)
+        if not self.is_ended:
+            raise JobNotEnded(self.queue, self.id, 0)
+        return json.loads(self.raw_result or b"null")

@@ -1,0 +1,207 @@
+"""Waiting for results."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from rsmq import AsyncCells, AsyncRSMQ, Cells, InvalidFormat, InvalidValue
+from rsmq.errors import ClientClosed, JobFailed, JobNotEnded, JobNotFound
+from tests.workers.polling import wait_until
+
+
+def in_thread(call):
+    """Start a call in a thread; return a function that returns its result or raises its error."""
+    results = []
+
+    def run():
+        try:
+            results.append((call(), None))
+        except Exception as error:  # noqa: BLE001 - for the test
+            results.append((None, error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def get():
+        thread.join(30)
+        [(result, error)] = results
+        if error is not None:
+            raise error
+        return result
+
+    return get
+
+
+def track(env, handler, queue="q", **options):
+    worker = env.create_worker()
+    worker.listener(queue, track=True, backoff=0, **options)(handler)
+    worker.start()
+    return worker
+
+
+def count_calls(env):
+    """Return how many commands clients have sent, and scripts."""
+    stats = env.raw.info("commandstats")
+    return {name: stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "hget")}
+
+
+def test_a_wait_asks_nothing_while_nothing_changes(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", track=True)
+    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    wait_until(lambda: env.raw.info("clients").get("tracking_clients"))
+    wait_until(lambda: rsmq.watcher.is_tracking)
+    time.sleep(0.2)  # its reads have ended
+    before = count_calls(env)
+    time.sleep(0.5)
+    assert count_calls(env) == before
+    track(env, lambda body: "done")
+    assert get() == "done"
+
+
+def test_all_waiters_of_a_job_are_woken(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", track=True)
+    gets = [in_thread(lambda: rsmq.job("q", id).result(20)) for _ in range(20)]
+    wait_until(lambda: rsmq.watcher.is_tracking)
+    started = time.monotonic()
+    track(env, lambda body: body)
+    assert [get() for get in gets] == ["x"] * 20
+    assert time.monotonic() - started < 15  # one after the other, without a pause of a second
+
+
+def test_many_jobs_are_waited_for_together(env, rsmq):
+    env.create_queues("q")
+    ids = rsmq.send_messages("q", [str(number) for number in range(300)], track=True)
+    jobs = [rsmq.job("q", id) for id in ids]
+    get = in_thread(lambda: rsmq.wait_for_jobs(jobs, 30))
+
+    def handle(body):
+        if body == "7":
+            raise ValueError("seven")
+        return int(body)
+
+    track(env, handle, max_retries=0, drop=True)
+    statuses = get()
+    assert [status.id for status in statuses] == ids
+    assert statuses[8].result() == 8
+    with pytest.raises(JobFailed, match="seven"):
+        statuses[7].result()
+    assert rsmq.wait_for_jobs([]) == []
+
+
+def test_a_wait_ends_with_its_timeout(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", track=True)
+    job = rsmq.job("q", id)
+    for seconds in (0, 0.05):
+        with pytest.raises(TimeoutError) as raised:
+            job.result(seconds)
+        assert isinstance(raised.value, JobNotEnded)
+    with pytest.raises(InvalidValue):
+        job.result(-1)
+    assert env.record(id) == {"state": "waiting"}
+
+
+def test_a_wait_for_a_record_whose_time_has_ended_says_so(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", track=True)
+    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    wait_until(lambda: rsmq.watcher.is_tracking)
+    env.raw.hdel(f"{env.ns}:q:Q", id)
+    env.raw.delete(env.key(id))  # as at the end of its time to live
+    with pytest.raises(JobNotFound):
+        get()
+
+
+def test_a_wait_survives_a_lost_connection(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", track=True)
+    get = in_thread(lambda: rsmq.job("q", id).result(20))
+    wait_until(lambda: rsmq.watcher.is_tracking)
+    env.raw.client_kill_filter(_type="normal", skipme=True)
+    track(env, lambda body: "done")
+    assert get() == "done"
+
+
+def test_a_wait_ends_when_its_client_is_closed(env):
+    env.create_queues("q")
+    client = env.create_client()
+    id = client.send_message("q", "x", track=True)
+    get = in_thread(lambda: client.job("q", id).result(20))
+    wait_until(lambda: client.watcher.is_tracking)
+    client.close()
+    with pytest.raises(ClientClosed):
+        get()
+
+
+@pytest.mark.parametrize("backend", ["redis", "memory"])
+def test_await_waits_for_the_result(env, backend):
+    env.create_queues("q")
+
+    async def main():
+        async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
+            ids = await queues.send_messages("q", ["1", "2"], track=True)
+            first, second = (queues.job("q", id) for id in ids)
+            waiting = asyncio.ensure_future(asyncio.wait_for(first, 20))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            track(env, int)
+            assert await waiting == 1
+            assert await second == 2
+            assert (await second.status()).state == "succeeded"
+            statuses = await queues.wait_for_jobs([second, first], 20)
+            assert [status.result() for status in statuses] == [2, 1]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_wait_leaves_the_job_alone(env):
+    env.create_queues("q")
+
+    async def main():
+        async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
+            id = await queues.send_message("q", "x", track=True)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(queues.job("q", id).result(), 0.1)
+            assert env.record(id) == {"state": "waiting"}
+
+    asyncio.run(main())
+
+
+def test_the_synchronous_handle_explains_await(env, rsmq):
+    env.create_queues("q")
+
+    async def main():
+        await rsmq.job("q", "x" * 32)
+
+    with pytest.raises(TypeError, match="AsyncRSMQ"):
+        asyncio.run(main())
+
+
+def test_jobs_of_a_set_of_cells_are_found_by_their_ids(env):
+    with Cells.from_url(env.url, cells=3, ns=f"{env.ns}:set") as queues:
+        queues.create_queue("q")
+        ids = [queues.send_message("q", str(number), track=True) for number in range(6)]
+        assert len({id.partition("-")[0] for id in ids}) > 1
+        jobs = [queues.job("q", id) for id in ids]
+        assert {job.status().state for job in jobs} == {"waiting"}
+        worker = env.create_worker(rsmq=queues)
+        worker.listener("q", track=True)(int)
+        worker.start()
+        statuses = queues.wait_for_jobs(jobs, 20)
+        assert [status.result() for status in statuses] == list(range(6))
+        assert [status.id for status in statuses] == ids
+        with pytest.raises(InvalidFormat, match="the send has returned"):
+            queues.job("q", ids[0].partition("-")[2])
+        worker.stop()
+
+    async def main():
+        async with AsyncCells.from_url(env.url, cells=3, ns=f"{env.ns}:set") as queues:
+            assert await queues.job("q", ids[5]) == 5
+
+    asyncio.run(main())
