@@ -702,8 +702,8 @@ class JobExpired(RSMQError):
         super().__init__(
             text,
             value=id,
-            hint="A client that keeps no records has deleted, popped or moved it, or the queue was "
-            "purged. All workers of the queue need track=True.",
+            hint="It has reached its expires, a client that keeps no records has deleted, popped "
+            "or moved it, or the queue was purged. All workers of the queue need track=True.",
             summary=f"{text}: {show(id)} of queue {show(queue)}",
         )
 

@@ -267,7 +267,7 @@ class Cells(OnlyWith):
 
         Args:
             jobs: handles, of any queues.
-            timeout: seconds for all of them, from 0; None waits for ever.
+            timeout: seconds for all of them, from 0; None waits forever.
 
         Returns:
             The statuses, in the order of the handles.

@@ -479,7 +479,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Args:
             jobs: handles, of any queues.
-            timeout: seconds for all of them, from 0; None waits for ever.
+            timeout: seconds for all of them, from 0; None waits forever.
 
         Returns:
             The statuses, in the order of the handles.

@@ -74,7 +74,7 @@ class JobHandle(BlocksForResult):
         deletes the message, this is found within 30 seconds.
 
         Args:
-            timeout: seconds, from 0; None waits for ever.
+            timeout: seconds, from 0; None waits forever.
 
         Returns:
             A value of JSON.

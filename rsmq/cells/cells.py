@@ -266,7 +266,7 @@ class AsyncCells(OnlyAsyncWith):
 
         Args:
             jobs: handles, of any queues.
-            timeout: seconds for all of them, from 0; None waits for ever.
+            timeout: seconds for all of them, from 0; None waits forever.
 
         Returns:
             The statuses, in the order of the handles.

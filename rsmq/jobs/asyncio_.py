@@ -73,7 +73,7 @@ class AsyncJobHandle(AwaitsResult):
         deletes the message, this is found within 30 seconds.
 
         Args:
-            timeout: seconds, from 0; None waits for ever.
+            timeout: seconds, from 0; None waits forever.
 
         Returns:
             A value of JSON.

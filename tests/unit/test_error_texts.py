@@ -121,9 +121,9 @@ TEXTS = [
     (
         errors.JobExpired("q", "i"),
         (
-            "The message of the job is gone, and its outcome is not known: 'i' of queue 'q'. A "
-            "client that keeps no records has deleted, popped or moved it, or the queue was "
-            "purged. All workers of the queue need track=True"
+            "The message of the job is gone, and its outcome is not known: 'i' of queue 'q'. It "
+            "has reached its expires, a client that keeps no records has deleted, popped or moved "
+            "it, or the queue was purged. All workers of the queue need track=True"
         ),
     ),
     (
