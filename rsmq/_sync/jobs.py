@@ -45,7 +45,7 @@ class JobHandle(BlocksForResult):
         self.queue = qname
         self.id = id
         keys = engine.clients[cell].namespace.queue(qname)
-        self.place = JobPlace(engine, cell, keys, check_id(stored_id))
+        self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id))
 
     def status(self) -> JobStatus:
         """

@@ -44,7 +44,7 @@ class AsyncJobHandle(AwaitsResult):
         self.queue = qname
         self.id = id
         keys = engine.clients[cell].namespace.queue(qname)
-        self.place = JobPlace(engine, cell, keys, check_id(stored_id))
+        self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id))
 
     async def status(self) -> JobStatus:
         """
