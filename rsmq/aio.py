@@ -450,7 +450,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
         return AsyncSchedules(self.engine, realtime=self._realtime)
 
-    def job(self, qname: str, id: str) -> AsyncJobHandle:
+    def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """
         Return a handle on a tracked message: its status, its result.
 
@@ -471,9 +471,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     async def wait_for_jobs(
         self,
-        jobs: Iterable[AsyncJobHandle],
+        jobs: Iterable[AsyncJobHandle[T]],
         timeout: float | None = None,
-    ) -> list[JobStatus]:
+    ) -> list[JobStatus[T]]:
         """
         Wait until all of several tracked messages have ended, and return what has become of each.
 
@@ -490,6 +490,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
             JobNotFound: there is neither a message nor a record of one of them.
+            JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
         from rsmq.jobs.asyncio_ import wait_for_jobs  # noqa: PLC0415 - as above

@@ -40,7 +40,8 @@ The exceptions of this library.
     ├── JobCancelled          jobCancelled
     ├── JobExpired            jobExpired
     ├── JobNotFound           jobNotFound
-    └── JobNotEnded           jobNotEnded
+    ├── JobNotEnded           jobNotEnded
+    └── JobNotTracked         jobNotTracked
 
 An InvalidCombination is both an InvalidValue and an InvalidFormat.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
@@ -48,7 +49,7 @@ ScanBroken and CellFailed; only an import raises InvalidExport; only a migration
 SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
 only calls that wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost;
 only sets of cells raise CellsMismatch and PartlyDone; only workers raise the five after these, and
-only handles on tracked messages the last five.
+only handles on jobs the last six.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -735,5 +736,20 @@ class JobNotEnded(RSMQError, TimeoutError):
             text,
             value=id,
             hint="It goes on: wait again, or look at its status().",
+            summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )
+
+
+class JobNotTracked(RSMQError):
+    """A job is of a task without ``track=True``, so it has no record; ``value`` is the id."""
+
+    code = "jobNotTracked"
+
+    def __init__(self, queue: str, id: str) -> None:
+        text = "The task of the job is not tracked, so its result is not stored"
+        super().__init__(
+            text,
+            value=id,
+            hint=f"Declare it with track=True: @tasks.task(queue={show(queue)}, track=True).",
             summary=f"{text}: {show(id)} of queue {show(queue)}",
         )

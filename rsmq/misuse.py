@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rsmq.type_variables import R_co
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -36,18 +38,18 @@ def explain_arguments(init: Method) -> Method:
     return explained  # type: ignore[return-value]
 
 
-class AwaitsResult:
+class AwaitsResult(Generic[R_co]):
     """The base class of what the asyncio client returns and ``await`` waits for."""
 
-    def result(self) -> Awaitable[Any]:
+    def result(self) -> Awaitable[R_co]:
         """Return what it waits for."""
         raise NotImplementedError
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, R_co]:
         return self.result().__await__()
 
 
-class BlocksForResult:
+class BlocksForResult(Generic[R_co]):
     """The same of the synchronous client, which refuses ``await``."""
 
     if not TYPE_CHECKING:

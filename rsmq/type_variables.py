@@ -1,5 +1,5 @@
 """
-The type variables of codecs, messages and clients.
+The type variables of codecs, messages, clients and jobs.
 
 Their defaults (PEP 696) exist for type checkers only, which bring typing_extensions themselves.
 """
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     Out_co = TypeVar("Out_co", covariant=True, default=In_contra)
     #: The body of a message, as the client's codec decodes it.
     B_co = TypeVar("B_co", covariant=True, default=Any)
+    #: The result of a tracked message.
+    R_co = TypeVar("R_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
     In_contra = TypeVar("In_contra", contravariant=True)
     Out_co = TypeVar("Out_co", covariant=True)
     B_co = TypeVar("B_co", covariant=True)
+    R_co = TypeVar("R_co", covariant=True)
 
 #: The body of a message, as the codec of a call decodes it.
 D = TypeVar("D")

@@ -235,7 +235,7 @@ class Cells(OnlyWith):
 
         return Schedules(self._engine, realtime=self._settings["realtime"])
 
-    def job(self, qname: str, id: str) -> JobHandle:
+    def job(self, qname: str, id: str) -> JobHandle[Any]:
         """
         Return a handle on a tracked message: its status, its result.
 
@@ -256,9 +256,9 @@ class Cells(OnlyWith):
 
     def wait_for_jobs(
         self,
-        jobs: Iterable[JobHandle],
+        jobs: Iterable[JobHandle[T]],
         timeout: float | None = None,
-    ) -> list[JobStatus]:
+    ) -> list[JobStatus[T]]:
         """
         Wait until all of several tracked messages have ended, and return what has become of each.
 
@@ -275,6 +275,7 @@ class Cells(OnlyWith):
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
             JobNotFound: there is neither a message nor a record of one of them.
+            JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
         from rsmq._sync.jobs import wait_for_jobs  # noqa: PLC0415 - as above

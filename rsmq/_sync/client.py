@@ -447,7 +447,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         return Schedules(self.engine, realtime=self._realtime)
 
-    def job(self, qname: str, id: str) -> JobHandle:
+    def job(self, qname: str, id: str) -> JobHandle[Any]:
         """
         Return a handle on a tracked message: its status, its result.
 
@@ -468,9 +468,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
     def wait_for_jobs(
         self,
-        jobs: Iterable[JobHandle],
+        jobs: Iterable[JobHandle[T]],
         timeout: float | None = None,
-    ) -> list[JobStatus]:
+    ) -> list[JobStatus[T]]:
         """
         Wait until all of several tracked messages have ended, and return what has become of each.
 
@@ -487,6 +487,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
             JobNotFound: there is neither a message nor a record of one of them.
+            JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
         from rsmq._sync.jobs import wait_for_jobs  # noqa: PLC0415 - as above

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound
+from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked
 from rsmq.jobs.operations import MAX_READ, JobPlace, read_jobs
-from rsmq.jobs.status import JobStatus
+from rsmq.jobs.status import JobStatus, return_unchanged
 from rsmq.misuse import BlocksForResult
 from rsmq.transport.clock import now
+from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
 from rsmq.wire.limits import check_duration
 
+T = TypeVar("T")
 
-class JobHandle(BlocksForResult):
+
+class JobHandle(BlocksForResult[R_co]):
     """
     A tracked message, by its queue and its id.
 
@@ -28,11 +31,23 @@ class JobHandle(BlocksForResult):
         queue: the name of its queue.
         id: its id.
         place: where it is, for extensions.
+        decode: converts the JSON of the result, as for ``JobStatus``.
+        is_tracked: False if it is known that nobody keeps a record of it.
+        ended: its status if it has ended without a message, as in ``Tasks.immediate``; else None.
     """
 
-    def __init__(self, engine: Any, qname: str, id: str) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        qname: str,
+        id: str,
+        *,
+        decode: Callable[[Any], R_co] = return_unchanged,
+        is_tracked: bool = True,
+        ended: JobStatus[R_co] | None = None,
+    ) -> None:
         """
-        Make it; nothing is read. The clients call this.
+        Make it; nothing is read. The clients and ``Tasks`` call this.
 
         Raises:
             MissingParameter: the name or the id is None or empty.
@@ -46,8 +61,11 @@ class JobHandle(BlocksForResult):
         self.id = id
         keys = engine.clients[cell].namespace.queue(qname)
         self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id))
+        self.decode = decode
+        self.is_tracked = is_tracked
+        self.ended = ended
 
-    def status(self) -> JobStatus:
+    def status(self) -> JobStatus[R_co]:
         """
         Return what has become of it.
 
@@ -57,6 +75,7 @@ class JobHandle(BlocksForResult):
         Raises:
             JobNotFound: there is neither a message nor a record of this id: the time to live of the
                 record has ended, or there never was one.
+            JobNotTracked: the same, of a task without ``track=True``.
         """
         [status] = _read([self])
         return status
@@ -64,7 +83,7 @@ class JobHandle(BlocksForResult):
     def result(
         self,
         timeout: float | None = None,
-    ) -> Any:
+    ) -> R_co:
         """
         Wait until it has ended, and return what its handler returned.
 
@@ -77,7 +96,7 @@ class JobHandle(BlocksForResult):
             timeout: seconds, from 0; None waits forever.
 
         Returns:
-            A value of JSON.
+            A value of JSON; for a task a value of the type that its function returns.
 
         Raises:
             JobNotEnded: it has not ended within the timeout. It is a TimeoutError too.
@@ -85,6 +104,7 @@ class JobHandle(BlocksForResult):
             JobCancelled: it was cancelled.
             JobExpired: its message is gone, and no outcome is known.
             JobNotFound: as for ``status``.
+            JobNotTracked: it is of a task without ``track=True``, so nobody stores its result.
             InvalidValue: timeout is out of range.
         """
         [status] = wait_for_jobs([self], timeout)
@@ -94,17 +114,20 @@ class JobHandle(BlocksForResult):
         return f"{type(self).__name__}({self.queue!r}, {self.id!r})"
 
 
-def _read(jobs: list[JobHandle]) -> list[JobStatus]:
+def _read(jobs: Sequence[JobHandle[T]]) -> list[JobStatus[T]]:
     """
     Return the status of each job; one script for each queue, and for each MAX_READ of its jobs.
 
     Raises:
-        JobNotFound: there is neither a message nor a record of one of them.
+        JobNotFound, JobNotTracked: there is neither a message nor a record of one of them.
     """
     by_queue: dict[Any, list[int]] = {}
+    found: dict[int, JobStatus[T]] = {}
     for at, job in enumerate(jobs):
-        by_queue.setdefault(job.place.queue, []).append(at)
-    found: dict[int, JobStatus] = {}
+        if job.ended is not None:
+            found[at] = job.ended
+        else:
+            by_queue.setdefault(job.place.queue, []).append(at)
     for places in by_queue.values():
         first = jobs[places[0]].place
         client = first.engine.client(first.cell)
@@ -112,13 +135,15 @@ def _read(jobs: list[JobHandle]) -> list[JobStatus]:
             step = places[begin : begin + MAX_READ]
             ids = [jobs[at].place.id for at in step]
             for at, record in zip(step, client.run(read_jobs(first.keys, ids)), strict=True):
+                job = jobs[at]
                 if record is None:
-                    raise JobNotFound(jobs[at].queue, jobs[at].id)
-                found[at] = record.to_status(jobs[at].queue, jobs[at].id)
+                    error = JobNotFound if job.is_tracked else JobNotTracked
+                    raise error(job.queue, job.id)
+                found[at] = record.to_status(job.queue, job.id, job.decode)
     return [found[at] for at in range(len(jobs))]
 
 
-def _wait_for_end(job: JobHandle, seconds: float | None) -> bool:
+def _wait_for_end(job: JobHandle[Any], seconds: float | None) -> bool:
     """Wait until a job has ended, and return whether it has."""
 
     def has_ended() -> bool:
@@ -133,14 +158,17 @@ def _wait_for_end(job: JobHandle, seconds: float | None) -> bool:
 
 
 def wait_for_jobs(
-    jobs: Iterable[JobHandle],
+    jobs: Iterable[JobHandle[T]],
     timeout: float | None,
-) -> list[JobStatus]:
+) -> list[JobStatus[T]]:
     """See ``RSMQ.wait_for_jobs``."""
     handles = list(jobs)
+    for each in handles:
+        if not each.is_tracked:
+            raise JobNotTracked(each.queue, each.id)
     seconds = None if timeout is None else check_duration("timeout", timeout)
     until = None if seconds is None else now() + seconds
-    ended: dict[int, JobStatus] = {}
+    ended: dict[int, JobStatus[T]] = {}
     while True:
         pending = [at for at in range(len(handles)) if at not in ended]
         statuses = _read([handles[at] for at in pending])

@@ -234,7 +234,7 @@ class AsyncCells(OnlyAsyncWith):
 
         return AsyncSchedules(self._engine, realtime=self._settings["realtime"])
 
-    def job(self, qname: str, id: str) -> AsyncJobHandle:
+    def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """
         Return a handle on a tracked message: its status, its result.
 
@@ -255,9 +255,9 @@ class AsyncCells(OnlyAsyncWith):
 
     async def wait_for_jobs(
         self,
-        jobs: Iterable[AsyncJobHandle],
+        jobs: Iterable[AsyncJobHandle[T]],
         timeout: float | None = None,
-    ) -> list[JobStatus]:
+    ) -> list[JobStatus[T]]:
         """
         Wait until all of several tracked messages have ended, and return what has become of each.
 
@@ -274,6 +274,7 @@ class AsyncCells(OnlyAsyncWith):
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
             JobNotFound: there is neither a message nor a record of one of them.
+            JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
         from rsmq.jobs.asyncio_ import wait_for_jobs  # noqa: PLC0415 - as above

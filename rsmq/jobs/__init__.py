@@ -2,6 +2,29 @@
 Tracked messages: what has become of each, and what its handler has returned.
 """
 
-from rsmq.jobs.status import JobState, JobStatus
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["JobState", "JobStatus"]
+if TYPE_CHECKING:
+    from rsmq._sync.jobs import JobHandle as JobHandle
+    from rsmq.jobs.asyncio_ import AsyncJobHandle as AsyncJobHandle
+    from rsmq.jobs.status import JobState as JobState
+    from rsmq.jobs.status import JobStatus as JobStatus
+else:
+    # Imported at their first use: the modules of handles import others of this package.
+    _MODULES = {
+        "AsyncJobHandle": "rsmq.jobs.asyncio_",
+        "JobHandle": "rsmq._sync.jobs",
+        "JobState": "rsmq.jobs.status",
+        "JobStatus": "rsmq.jobs.status",
+    }
+    __all__ = list(_MODULES)
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'rsmq.jobs' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})

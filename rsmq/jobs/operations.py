@@ -4,10 +4,10 @@ Operations on the records of tracked messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.lua.load import loader_of
@@ -18,6 +18,8 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name, encode_names
 
 load = loader_of("jobs")
+
+T = TypeVar("T")
 
 #: Maximum number of records in one call of ``read_jobs``: their results may be large.
 MAX_READ = 100
@@ -63,7 +65,7 @@ class JobRecord:
     result: bytes | None
     error: bytes | None
 
-    def to_status(self, queue: str, id: str) -> JobStatus:
+    def to_status(self, queue: str, id: str, decode: Callable[[Any], T]) -> JobStatus[T]:
         """Return it as the clients return it, for the id as its sender knows it."""
         return JobStatus(
             queue,
@@ -75,6 +77,7 @@ class JobRecord:
             _to_time(self.ended),
             None if self.error is None else self.error.decode(errors="replace"),
             self.result,
+            decode,
         )
 
 

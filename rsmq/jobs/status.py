@@ -5,12 +5,14 @@ What has become of a tracked message.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic
 
 from rsmq.errors import JobCancelled, JobExpired, JobFailed, JobNotEnded
+from rsmq.type_variables import R_co
 from rsmq.wire.jobs import ENDS
 
 
@@ -38,8 +40,13 @@ class JobState(StrEnum):
     EXPIRED = "expired"
 
 
+def return_unchanged(value: Any) -> Any:
+    """Return a result as it is."""
+    return value
+
+
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Generic[R_co]):
     """
     What has become of a tracked message.
 
@@ -53,6 +60,7 @@ class JobStatus:
         ended_at: when it ended; None before.
         error: type and text of the last failure, at most 500 characters; None if there is none.
         raw_result: what the handler returned, as JSON; None unless it has succeeded.
+        decode: converts the value of JSON to the result; for a task, by its annotations.
     """
 
     queue: str
@@ -64,13 +72,14 @@ class JobStatus:
     ended_at: datetime | None
     error: str | None
     raw_result: bytes | None
+    decode: Callable[[Any], R_co] = field(default=return_unchanged, repr=False, compare=False)
 
     @property
     def is_ended(self) -> bool:
         """Return whether no worker will handle it any more."""
         return self.state in ENDS
 
-    def result(self) -> Any:
+    def result(self) -> R_co:
         """
         Return what the handler returned.
 
@@ -88,4 +97,4 @@ class JobStatus:
             raise JobExpired(self.queue, self.id)
         if not self.is_ended:
             raise JobNotEnded(self.queue, self.id, 0)
-        return json.loads(self.raw_result or b"null")
+        return self.decode(json.loads(self.raw_result or b"null"))

@@ -6,15 +6,16 @@ Tasks: functions that are called by messages, declared once for producers and wo
     @tasks.task(queue="mail", max_retries=5)
     def welcome(user_id: int, language: str = "en") -> None: ...
 
-    welcome.send(17)
+    job = welcome.send(17)
     tasks.worker().run()  # or, in a shell: rsmq-worker app:tasks
 """
 
+from rsmq._sync.jobs import JobHandle
+from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.tasks.body import RESULT
-from rsmq.tasks.job import TaskJob as Job
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import BoundTask
 from rsmq.tasks.task import DeclaredTask as Task
 from rsmq.tasks.tasks import Tasks
 
-__all__ = ["RESULT", "BoundTask", "Job", "Signature", "Task", "Tasks"]
+__all__ = ["RESULT", "AsyncJobHandle", "BoundTask", "JobHandle", "Signature", "Task", "Tasks"]

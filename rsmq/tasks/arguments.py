@@ -1,5 +1,5 @@
 """
-The arguments of a task: Python values at the call, JSON in the body.
+The arguments and the result of a task: values of Python and of JSON.
 
 With pydantic installed, the annotations convert and check them; otherwise the rules of
 ``dataclass_codec`` do.
@@ -23,7 +23,7 @@ _KINDS = {
 
 
 class TaskArguments:
-    """The parameters of a function, and the form of its arguments in a body."""
+    """The parameters of a function, and the form of its arguments and of its result as JSON."""
 
     def __init__(self, task: str, function: Callable[..., Any]) -> None:
         """
@@ -81,15 +81,42 @@ class TaskArguments:
         named = self._by_name(**args)
         return {name: self._converter(name).from_json(value) for name, value in named.items()}
 
-    def prepare(self) -> None:
+    def encode_result(self, result: Any) -> Any:
+        """
+        Return what the function has returned, as a value of JSON.
+
+        Raises:
+            WrongArgument: it breaks the rule of the annotation.
+        """
+        return self._result_converter.to_json(result)
+
+    def decode_result(self, value: Any) -> Any:
+        """
+        Return what the function has returned, from a value of JSON.
+
+        Raises:
+            InvalidFormat: it breaks the rule of the annotation here, which may be newer than that
+                of the worker.
+        """
+        try:
+            return self._result_converter.from_json(value)
+        except WrongArgument as error:
+            raise InvalidFormat("result", value=Shown(self._task), hint=f"{error}.") from None
+
+    def prepare(self, *, has_result: bool) -> None:
         """
         Read the annotations.
+
+        Args:
+            has_result: whether the result is stored.
 
         Raises:
             InvalidFormat: one of them can't be read, or its values can't be stored as JSON.
         """
         for name in self._converters:
             self._converter(name)
+        if has_result:
+            self._result_converter  # noqa: B018 - it is made now
 
     def _by_name(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
@@ -115,18 +142,25 @@ class TaskArguments:
         return self._converters[self._rest]
 
     @cached_property
+    def _result_converter(self) -> ArgumentConverter:
+        return self._make_converter("result", self._types.get("return", Any))
+
+    @cached_property
     def _converters(self) -> dict[str, ArgumentConverter]:
+        return {
+            name: self._make_converter(name, self._types.get(name, Any))
+            for name in self._signature.parameters
+        }
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
         try:
-            types = get_type_hints(self._function, include_extras=True)
+            return get_type_hints(self._function, include_extras=True)
         except Exception as error:
             raise self._refusal(
                 f"its annotations can't be read ({error}). Import these names at the top of the "
                 "module, outside of TYPE_CHECKING"
             ) from error
-        return {
-            name: self._make_converter(name, types.get(name, Any))
-            for name in self._signature.parameters
-        }
 
     def _make_converter(self, name: str, kind: Any) -> ArgumentConverter:
         try:

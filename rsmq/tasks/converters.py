@@ -41,7 +41,7 @@ class PlainArgument:
             raise InvalidFormat(
                 "annotation",
                 value=Shown(f"{name}: {getattr(kind, '__name__', kind)}, of task {task}"),
-                hint="A parameter is a str, int, float, bool, None, list, dict with str keys, "
+                hint="It is a str, int, float, bool, None, list, dict with str keys, "
                 "dataclass, Any, or one of these or None. The extra pydantic adds datetime, UUID, "
                 "Enum, Decimal, models and others.",
             ) from None

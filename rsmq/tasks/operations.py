@@ -29,6 +29,8 @@ def finish_task(
     map_id: str = "",
     number: str = "",
     realtime: bool,
+    result_ttl: float | None = None,
+    result: bytes = b"",
 ) -> Operation[str | None]:
     """
     Delete the message of a finished task, and send the next one; of a map only after all others.
@@ -43,6 +45,8 @@ def finish_task(
         map_id: the id of the map; empty if the message is not of a map.
         number: the number of the message in the map.
         realtime: whether the send publishes Node's notification.
+        result_ttl: seconds for which the record of the message lives; None if it is not tracked.
+        result: the result for the record, as JSON.
 
     Returns:
         The id of the next task; empty if others of the map are unfinished; None if the message was
@@ -69,6 +73,8 @@ def finish_task(
             make_id_suffix(),
             target.channel if realtime else b"",
             digits(_LIFETIME_MS),
+            b"" if result_ttl is None else digits(round(result_ttl * 1000)),
+            result,
         ),
         lambda reply: None if reply is None else decode_name(reply),
         RetryClass.ALWAYS,

@@ -7,12 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rsmq.errors import InvalidFormat, Shown
 from rsmq.tasks.body import RESULT, make_body, make_next
-from rsmq.tasks.job import TaskJob
+from rsmq.type_variables import R_co
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
+
+if TYPE_CHECKING:
+    from rsmq._sync.jobs import JobHandle
+    from rsmq.jobs.asyncio_ import AsyncJobHandle
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,24 +36,35 @@ class TaskSendOptions:
     expires: float | timedelta | None = None
     max_retries: int | None = None
     level: str | None = None
-    then: Signature | None = None
+    then: Signature[Any] | None = None
 
 
 NO_OPTIONS = TaskSendOptions()
 
 
+class HasResult(Protocol[R_co]):
+    """A task, as far as its result is concerned."""
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether its results are stored."""
+
+    def decode_result(self, value: Any) -> R_co:
+        """Return a result, from a value of JSON."""
+
+
 class TaskSender(Protocol):
     """Sends calls; ``Tasks`` does."""
 
-    def send(self, signature: Signature) -> TaskJob:
+    def send(self, signature: Signature[T]) -> JobHandle[T]:
         """Send a call."""
 
-    async def asend(self, signature: Signature) -> TaskJob:
+    async def asend(self, signature: Signature[T]) -> AsyncJobHandle[T]:
         """Send a call from asyncio."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Generic[R_co]):
     """
     A call of a task with checked arguments, which can be sent later.
 
@@ -59,6 +76,7 @@ class Signature:
         args: its arguments by name, as values of JSON.
         options: the options of the send.
         sender: sends it.
+        declared: the task.
     """
 
     task: str
@@ -66,6 +84,7 @@ class Signature:
     args: Mapping[str, Any]
     options: TaskSendOptions
     sender: TaskSender = field(repr=False)
+    declared: HasResult[R_co] = field(repr=False, compare=False)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -90,7 +109,7 @@ class Signature:
                     hint=f"{name} is RESULT: pass this call as then= to the task before it.",
                 )
 
-    def send(self) -> TaskJob:
+    def send(self) -> JobHandle[R_co]:
         """
         Send it; see ``Task.send``.
 
@@ -99,7 +118,7 @@ class Signature:
         """
         return self.sender.send(self)
 
-    async def asend(self) -> TaskJob:
+    async def asend(self) -> AsyncJobHandle[R_co]:
         """
         Send it from asyncio; see ``Task.send``.
 

@@ -8,27 +8,34 @@ import functools
 import inspect
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, read_next
 from rsmq.tasks.converters import WrongArgument
 from rsmq.tasks.follow import Follow
-from rsmq.tasks.job import TaskJob
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 from rsmq.worker.children.import_name import find_name_of_main
 from rsmq.worker.outcome import DeadLetter
+from rsmq.worker.run.unrun_result import reject_unrun_result
+
+if TYPE_CHECKING:
+    from rsmq._sync.jobs import JobHandle
+    from rsmq.jobs.asyncio_ import AsyncJobHandle
 
 P = ParamSpec("P")
+#: The result of a task: what its function returns, or what awaiting the function returns.
+T = TypeVar("T")
+#: What a call of the function returns.
 R = TypeVar("R")
 
 MAX_NAME_CHARACTERS = 200
 
 
-class BoundTask(Generic[P]):
+class BoundTask(Generic[P, T]):
     """
     A task with the options of its sends; ``Task.options`` makes it.
 
@@ -36,11 +43,11 @@ class BoundTask(Generic[P]):
     parameters, and the annotations check and convert the values.
     """
 
-    def __init__(self, task: DeclaredTask[P, Any], options: TaskSendOptions) -> None:
+    def __init__(self, task: DeclaredTask[P, T, Any], options: TaskSendOptions) -> None:
         self._task = task
         self._options = options
 
-    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[T]:
         """
         Return a checked call that was not sent, for ``send_many`` and ``schedule``.
 
@@ -59,9 +66,10 @@ class BoundTask(Generic[P]):
             task.arguments.encode(args, kwargs),
             self._options,
             task.sender,
+            task,
         )
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob:
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
         """
         Send a message that calls the function in a worker. One script, one round trip.
 
@@ -73,8 +81,8 @@ class BoundTask(Generic[P]):
             kwargs: its arguments by name.
 
         Returns:
-            The message that was sent; with a dedup_id or unique_key that is in use, the earlier
-            one.
+            The job, with ``queue``, ``id``, ``status`` and, if the task has ``track=True``,
+            ``result``. With a dedup_id or unique_key that is in use it is the earlier one.
 
         Raises:
             InvalidFormat: as ``signature``, and as ``send_message`` of the client for the options.
@@ -84,9 +92,9 @@ class BoundTask(Generic[P]):
         """
         return self.signature(*args, **kwargs).send()
 
-    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob:
+    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[T]:
         """
-        Send a message from asyncio, as ``send`` does.
+        Send a message from asyncio, as ``send`` does; ``await job`` waits for the result.
 
         Args:
             args: the arguments of the function.
@@ -98,7 +106,7 @@ class BoundTask(Generic[P]):
         return await self.signature(*args, **kwargs).asend()
 
 
-class DeclaredTask(BoundTask[P], Generic[P, R]):
+class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
     """
     A function that messages call; ``Tasks.task`` makes it. A call of it calls the function here.
 
@@ -108,6 +116,8 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         queue: the name of its queue.
         function: the function.
         levels: the levels of its queue.
+        is_tracked: whether its listener has ``track`` or ``result_ttl``, so that the result is
+            stored.
     """
 
     def __init__(
@@ -116,7 +126,9 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         function: Callable[P, R],
         name: str,
         queue: str,
+        *,
         levels: frozenset[str],
+        is_tracked: bool,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         super().__init__(self, NO_OPTIONS)
@@ -126,6 +138,7 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         self.function = function
         self.arguments: TaskArguments = TaskArguments(name, function)
         self.levels = levels
+        self.is_tracked = is_tracked
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now; no message is sent."""
@@ -145,8 +158,8 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         level: str | None = None,
-        then: Signature | None = None,
-    ) -> BoundTask[P]:
+        then: Signature[Any] | None = None,
+    ) -> BoundTask[P, T]:
         """
         Return the task with options of its sends: ``welcome.options(delay=60).send(17)``.
 
@@ -220,6 +233,16 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         """Whether the function is a coroutine function, which a worker runs in its event loop."""
         return inspect.iscoroutinefunction(self.function)
 
+    def decode_result(self, value: Any) -> T:
+        """
+        Return a result, from a value of JSON.
+
+        Raises:
+            InvalidFormat: it is not what the annotation of the function says.
+        """
+        result: T = self.arguments.decode_result(value)
+        return result
+
     def make_handler(self, follow: Follow) -> Callable[[dict[str, Any]], Any]:
         """
         Return the function that a worker calls with the body of a message.
@@ -232,16 +255,18 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         async def handle_async(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body)
             result = await function(**arguments)
+            stored = self._encode_result(result)
             if following is not None:
-                await follow.asend_next(following, result)
-            return result
+                await follow.asend_next(following, result, stored)
+            return stored
 
         def handle(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body)
             result = function(**arguments)
+            stored = self._encode_result(result)
             if following is not None:
-                follow.send_next(following, result)
-            return result
+                follow.send_next(following, result, stored)
+            return stored
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle
         handler.__qualname__ = self.name  # for errors and logs
@@ -259,11 +284,27 @@ class DeclaredTask(BoundTask[P], Generic[P, R]):
         except (WrongArgument, ValueError) as error:
             raise DeadLetter(f"task {self.name}: {error}") from None
 
+    def _encode_result(self, result: Any) -> Any:
+        """
+        Return a result as a value of JSON if it is stored, unless it is a coroutine or the like.
+
+        Raises:
+            DeadLetter: it is not what the annotation says. Another attempt would do the work again.
+        """
+        if not self.is_tracked:
+            return result
+        reject_unrun_result(result, "declare it with async def, also where it is decorated")
+        try:
+            return self.arguments.encode_result(result)
+        except WrongArgument as error:
+            text = f"the result of task {self.name} can't be stored: {error}"
+            raise DeadLetter(text) from None
+
     def __repr__(self) -> str:
         return f"Task({self.name!r}, queue={self.queue!r})"
 
 
-def check_next(signature: object) -> Signature:
+def check_next(signature: object) -> Signature[Any]:
     """
     Return the call that follows a task, if it is one.
 

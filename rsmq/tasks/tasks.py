@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -17,6 +16,7 @@ from typing import (
     Any,
     NamedTuple,
     ParamSpec,
+    Protocol,
     Self,
     TypeAlias,
     TypedDict,
@@ -28,12 +28,15 @@ from typing import (
 
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
+from rsmq._sync.jobs import JobHandle
 from rsmq.codecs import JSON
 from rsmq.errors import InvalidFormat, QueueNotFound, show, show_type
+from rsmq.jobs.asyncio_ import AsyncJobHandle
+from rsmq.jobs.status import JobStatus
 from rsmq.operations.operation import Operation
-from rsmq.tasks.body import NextTask, make_route
-from rsmq.tasks.follow import EncodeResult, FollowInWorker, add_result
-from rsmq.tasks.job import TaskJob
+from rsmq.tasks.body import make_route
+from rsmq.tasks.follow import EncodeResult, FollowInWorker
+from rsmq.tasks.immediate import Immediate
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSendOptions
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
@@ -46,7 +49,7 @@ from rsmq.worker.places.async_client import AsyncClient
 from rsmq.worker.worker import Worker
 
 P = ParamSpec("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 DEFAULT_QUEUE = "tasks"
 #: Options that the body or the queue has.
@@ -61,10 +64,21 @@ _BATCH_OPTIONS = [
 _Group: TypeAlias = tuple[str, list[int], list[dict[str, Any]], dict[str, Any]]
 
 
+class TaskDecorator(Protocol):
+    """Makes a function a task; the result of an async function is what awaiting it returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> DeclaredTask[P, T, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> DeclaredTask[P, T, T]: ...
+
+
 class _MapPlan(NamedTuple):
     """The calls of a map, the operation that stores its record, and its messages."""
 
-    signatures: list[Signature]
+    signatures: list[Signature[Any]]
     start: Operation[bool]
     groups: list[_Group]
 
@@ -85,7 +99,7 @@ class _DeclaredQueue:
     """A queue with its tasks by name, and the options of its listener as they were passed."""
 
     options: ListenerOptions
-    tasks: dict[str, DeclaredTask[Any, Any]] = field(default_factory=dict)
+    tasks: dict[str, DeclaredTask[..., Any, Any]] = field(default_factory=dict)
 
     def add_to(self, worker: Worker[Any], queue: str, encode_result: EncodeResult) -> None:
         """
@@ -133,11 +147,12 @@ class Tasks:
             )
         self.client = client
         self._queues: dict[str, _DeclaredQueue] = {}
-        self._by_name: dict[str, DeclaredTask[Any, Any]] = {}
-        self._schedules: dict[str, tuple[Signature, _ScheduleOptions]] = {}
+        self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
+        self._schedules: dict[str, tuple[Signature[Any], _ScheduleOptions]] = {}
         self._async_client: AsyncClient[Any] | None = None
         self._lock = threading.Lock()
         self._is_immediate = False
+        self._immediate = Immediate(self._by_name, self._encode_result)
 
     @classmethod
     def from_url(cls, url: str, *, ns: str = DEFAULT_NS, **options: Any) -> Self:
@@ -156,7 +171,11 @@ class Tasks:
         return cls(RSMQ.from_url(url, ns=ns, **options))
 
     @overload
-    def task(self, function: Callable[P, R], /) -> DeclaredTask[P, R]: ...
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> DeclaredTask[P, T, Coroutine[Any, Any, T]]: ...
+    @overload
+    def task(self, function: Callable[P, T], /) -> DeclaredTask[P, T, T]: ...
     @overload
     def task(
         self,
@@ -166,7 +185,7 @@ class Tasks:
         queue: str = DEFAULT_QUEUE,
         name: str | None = None,
         **options: Unpack[ListenerOptions],
-    ) -> Callable[[Callable[P, R]], DeclaredTask[P, R]]: ...
+    ) -> TaskDecorator: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -206,14 +225,14 @@ class Tasks:
             raise InvalidFormat("queue", value=show(queue), hint="Write @tasks.task, or name it.")
         check_option_names(self.task, options, ListenerOptions)
 
-        def declare(function: Callable[P, R]) -> DeclaredTask[P, R]:
+        def declare(function: Callable[..., Any]) -> DeclaredTask[..., Any, Any]:
             return self._declare(function, queue, name, cast("ListenerOptions", options))
 
         return declare
 
     def _declare(
-        self, function: Callable[P, R], queue: str, name: str | None, options: ListenerOptions
-    ) -> DeclaredTask[P, R]:
+        self, function: Callable[..., Any], queue: str, name: str | None, options: ListenerOptions
+    ) -> DeclaredTask[..., Any, Any]:
         if not callable(function) or isinstance(function, type | DeclaredTask):
             raise InvalidFormat("task", value=show(function), hint="It is a function.")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -238,19 +257,21 @@ class Tasks:
                 hint=f"The tasks of queue {queue!r} share one listener, and {other} has other "
                 "options. Pass the same, or another queue.",
             )
-        levels = frozenset(shared.get("levels") or ())
-        task = DeclaredTask(self, function, name, queue, levels)
+        levels, is_tracked = frozenset(shared.get("levels") or ()), _is_tracked(shared)
+        task: DeclaredTask[..., Any, Any] = DeclaredTask(
+            self, function, name, queue, levels=levels, is_tracked=is_tracked
+        )
         # Nothing is changed before all options and functions are checked, by a worker for them.
         checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
         checked.add_to(Worker(self.client), queue, self._encode_result)
         declared.options, declared.tasks = shared, checked.tasks
         self._queues[queue], self._by_name[name] = declared, task
         for each in declared.tasks.values():
-            each.levels = levels
+            each.levels, each.is_tracked = levels, is_tracked
         return task
 
     def schedule(
-        self, name: str, signature: Signature, **options: Unpack[_ScheduleOptions]
+        self, name: str, signature: Signature[Any], **options: Unpack[_ScheduleOptions]
     ) -> None:
         """
         Declare a schedule that sends a task at set times; each worker stores it when it starts.
@@ -335,7 +356,7 @@ class Tasks:
         worker.source = self
         for queue, declared in self._queues.items():
             for task in declared.tasks.values():
-                task.arguments.prepare()
+                task.arguments.prepare(has_result=task.is_tracked)
             declared.add_to(worker, queue, self._encode_result)
         for schedule, (signature, options) in self._schedules.items():
             worker.schedule(
@@ -343,7 +364,7 @@ class Tasks:
             )
         return worker
 
-    def send(self, signature: Signature) -> TaskJob:
+    def send(self, signature: Signature[T]) -> JobHandle[T]:
         """
         Send a call. ``Task.send`` and ``Signature.send`` do the same.
 
@@ -354,7 +375,8 @@ class Tasks:
             The errors of ``Task.send``.
         """
         if self._is_immediate:
-            return self._run_now(signature)
+            id = self._make_immediate_id()
+            return self._make_job(signature, id, self._immediate.run(signature, id))
         signature.check_has_arguments()
         queue, options = signature.queue, _send_options(signature)
         try:
@@ -362,9 +384,9 @@ class Tasks:
         except QueueNotFound:
             self.client.create_queue(queue, exist_ok=True)
             id = self.client.send_message(queue, signature.body, codec=JSON, **options)
-        return TaskJob(id, queue)
+        return self._make_job(signature, id)
 
-    async def asend(self, signature: Signature) -> TaskJob:
+    async def asend(self, signature: Signature[T]) -> AsyncJobHandle[T]:
         """
         Send a call from asyncio. ``Task.asend`` and ``Signature.asend`` do the same.
 
@@ -375,7 +397,9 @@ class Tasks:
             The errors of ``Task.send``.
         """
         if self._is_immediate:
-            return await self._run_now_async(signature)
+            id = self._make_immediate_id()
+            ended = await self._immediate.arun(signature, id)
+            return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
         queue, options = signature.queue, _send_options(signature)
         client = self._get_async_client()
@@ -384,9 +408,9 @@ class Tasks:
         except QueueNotFound:
             await client.create_queue(queue, exist_ok=True)
             id = await client.send_message(queue, signature.body, codec=JSON, **options)
-        return TaskJob(id, queue)
+        return self._make_async_job(signature, id)
 
-    def send_many(self, signatures: Iterable[Signature]) -> list[TaskJob]:
+    def send_many(self, signatures: Iterable[Signature[T]]) -> list[JobHandle[T]]:
         """
         Send calls of any tasks, in order.
 
@@ -398,28 +422,31 @@ class Tasks:
             signatures: the calls, as in ``welcome.signature(id) for id in ids``.
 
         Returns:
-            The messages, in the order of the calls.
+            The jobs, in the order of the calls.
 
         Raises:
             The errors of ``Task.send``.
         """
-        signatures = _check_signatures(signatures)
+        checked = _check_signatures(signatures)
         if self._is_immediate:
-            return [self._run_now(each) for each in signatures]
-        return self._send_groups(_groups(signatures), len(signatures))
+            return [self.send(each) for each in checked]
+        return self._send_groups(checked, _groups(checked))
 
-    def _send_groups(self, groups: Iterable[_Group], number: int) -> list[TaskJob]:
-        jobs: dict[int, TaskJob] = {}
+    def _send_groups(
+        self, signatures: list[Signature[T]], groups: Iterable[_Group]
+    ) -> list[JobHandle[T]]:
+        jobs: dict[int, JobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
                 ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
             except QueueNotFound:
                 self.client.create_queue(queue, exist_ok=True)
                 ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
-            jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
-        return [jobs[place] for place in range(number)]
+            for place, id in zip(places, ids, strict=True):
+                jobs[place] = self._make_job(signatures[place], id)
+        return [jobs[place] for place in range(len(signatures))]
 
-    async def asend_many(self, signatures: Iterable[Signature]) -> list[TaskJob]:
+    async def asend_many(self, signatures: Iterable[Signature[T]]) -> list[AsyncJobHandle[T]]:
         """
         Send calls of any tasks from asyncio, as ``send_many`` does.
 
@@ -429,26 +456,61 @@ class Tasks:
         Raises:
             The errors of ``Task.send``.
         """
-        signatures = _check_signatures(signatures)
+        checked = _check_signatures(signatures)
         if self._is_immediate:
-            return [await self._run_now_async(each) for each in signatures]
-        return await self._asend_groups(_groups(signatures), len(signatures))
+            return [await self.asend(each) for each in checked]
+        return await self._asend_groups(checked, _groups(checked))
 
-    async def _asend_groups(self, groups: Iterable[_Group], number: int) -> list[TaskJob]:
+    async def _asend_groups(
+        self, signatures: list[Signature[T]], groups: Iterable[_Group]
+    ) -> list[AsyncJobHandle[T]]:
         client = self._get_async_client()
-        jobs: dict[int, TaskJob] = {}
+        jobs: dict[int, AsyncJobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
                 ids = await client.send_messages(queue, bodies, codec=JSON, **options)
             except QueueNotFound:
                 await client.create_queue(queue, exist_ok=True)
                 ids = await client.send_messages(queue, bodies, codec=JSON, **options)
-            jobs.update(zip(places, (TaskJob(id, queue) for id in ids), strict=True))
-        return [jobs[place] for place in range(number)]
+            for place, id in zip(places, ids, strict=True):
+                jobs[place] = self._make_async_job(signatures[place], id)
+        return [jobs[place] for place in range(len(signatures))]
+
+    def _make_immediate_id(self) -> str:
+        id: str = self.client.engine.show_id(0, f"immediate-{secrets.token_hex(8)}")
+        return id
+
+    def _make_job(
+        self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
+    ) -> JobHandle[T]:
+        """Return the handle on a message that was sent, or on a call that has ended."""
+        task = signature.declared
+        return JobHandle(
+            self.client.engine,
+            signature.queue,
+            id,
+            decode=task.decode_result,
+            is_tracked=task.is_tracked,
+            ended=ended,
+        )
+
+    def _make_async_job(
+        self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
+    ) -> AsyncJobHandle[T]:
+        """Return the same for asyncio."""
+        task, client = signature.declared, self.client if ended else self._get_async_client()
+        return AsyncJobHandle(
+            client.engine,
+            signature.queue,
+            id,
+            decode=task.decode_result,
+            is_tracked=task.is_tracked,
+            ended=ended,
+        )
 
     def map(
-        self, task: BoundTask[...], items: Iterable[object], *, then: Signature
-    ) -> list[TaskJob]:
+        self, task: BoundTask[..., T], items: Iterable[object], *, then: Signature[Any]
+    ) -> list[JobHandle[T]]:
         """
         Send a task for each item, and another call after all of them have returned.
 
@@ -467,7 +529,7 @@ class Tasks:
                 is sent at once.
 
         Returns:
-            The messages of the items, in order.
+            The jobs of the items, in order.
 
         Raises:
             InvalidFormat: an argument is invalid, or the client is a set of cells.
@@ -478,11 +540,11 @@ class Tasks:
         if self._is_immediate or not plan.signatures:
             return [self.send(each) for each in (*plan.signatures, then)][:-1]
         self.client.cells[0].run(plan.start)
-        return self._send_groups(plan.groups, len(plan.signatures))
+        return self._send_groups(plan.signatures, plan.groups)
 
     async def amap(
-        self, task: BoundTask[...], items: Iterable[object], *, then: Signature
-    ) -> list[TaskJob]:
+        self, task: BoundTask[..., T], items: Iterable[object], *, then: Signature[Any]
+    ) -> list[AsyncJobHandle[T]]:
         """
         Send a task for each item from asyncio, and another call after all of them; see ``map``.
 
@@ -498,9 +560,11 @@ class Tasks:
         if self._is_immediate or not plan.signatures:
             return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
         await self._get_async_client().cells[0].run(plan.start)
-        return await self._asend_groups(plan.groups, len(plan.signatures))
+        return await self._asend_groups(plan.signatures, plan.groups)
 
-    def _plan_map(self, task: BoundTask[...], items: Iterable[object], then: Signature) -> _MapPlan:
+    def _plan_map(
+        self, task: BoundTask[..., Any], items: Iterable[object], then: Signature[Any]
+    ) -> _MapPlan:
         """Return the calls of a map, checked, and what is sent."""
         if len(self.client.cells) > 1:
             raise InvalidFormat(
@@ -566,40 +630,6 @@ class Tasks:
         finally:
             self._is_immediate = before
 
-    def _run_now(self, signature: Signature) -> TaskJob:
-        self.run_body(_through_json(signature.body))
-        return _immediate_job(signature)
-
-    async def _run_now_async(self, signature: Signature) -> TaskJob:
-        await self.arun_body(_through_json(signature.body))
-        return _immediate_job(signature)
-
-    def send_next(self, following: NextTask, result: Any) -> None:
-        """Run what follows a task, for ``immediate``."""
-        body = add_result(following, result, self._encode_result)
-        if body is not None:
-            self.run_body(body)
-
-    async def asend_next(self, following: NextTask, result: Any) -> None:
-        """Run what follows a task, for ``immediate`` in asyncio."""
-        body = add_result(following, result, self._encode_result)
-        if body is not None:
-            await self.arun_body(body)
-
-    def run_body(self, body: dict[str, Any]) -> None:
-        """Run a task here and now, for ``immediate``."""
-        task = self._by_name[body["task"]]
-        result = task.make_handler(self)(body)
-        if task.is_async:
-            _run_in_thread(result)
-
-    async def arun_body(self, body: dict[str, Any]) -> None:
-        """Run a task here and now, for ``immediate`` in asyncio."""
-        task = self._by_name[body["task"]]
-        result = task.make_handler(self)(body)
-        if task.is_async:
-            await result
-
     def _encode_result(self, task: str, argument: str, result: Any) -> Any:
         """Return a result as the argument of a task, unchecked if that is not declared here."""
         if task in self._by_name:
@@ -639,6 +669,10 @@ class Tasks:
         return f"Tasks({self.client!r}, {len(self._by_name)} tasks)"
 
 
+def _is_tracked(options: ListenerOptions) -> bool:
+    return bool(options.get("track")) or options.get("result_ttl") is not None
+
+
 def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:
     """Return the options of a queue's listener, with the defaults of tasks."""
     chosen: ListenerOptions = {"create": True, **options}
@@ -647,7 +681,7 @@ def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:
     return chosen
 
 
-def _check_signature(signature: object) -> Signature:
+def _check_signature(signature: object) -> Signature[Any]:
     if not isinstance(signature, Signature):
         raise InvalidFormat(
             "signature",
@@ -657,60 +691,37 @@ def _check_signature(signature: object) -> Signature:
     return signature
 
 
-def _check_signatures(signatures: Iterable[Signature]) -> list[Signature]:
-    checked = [_check_signature(each) for each in signatures]
+def _check_signatures(signatures: Iterable[Signature[T]]) -> list[Signature[T]]:
+    checked: list[Signature[T]] = [_check_signature(each) for each in signatures]
     for each in checked:
         each.check_has_arguments()
     return checked
 
 
-def _send_options(signature: Signature) -> dict[str, Any]:
+def _send_options(signature: Signature[Any]) -> dict[str, Any]:
     """Return the arguments of ``send_message``."""
     options = signature.options
+    tracked = {"track": True} if signature.declared.is_tracked else {}
     if options is NO_OPTIONS:
-        return {}
-    return {
+        return tracked
+    return tracked | {
         each.name: getattr(options, each.name)
         for each in fields(TaskSendOptions)
         if each.name not in _NOT_OF_SENDS
     }
 
 
-def _groups(signatures: list[Signature]) -> Iterator[_Group]:
+def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:
     """Return for each ``send_messages`` the queue, the places of the calls, bodies and options."""
     groups: dict[Any, list[int]] = {}
     for place, each in enumerate(signatures):
         shared = tuple(getattr(each.options, name) for name in _BATCH_OPTIONS)
-        groups.setdefault((each.queue, shared), []).append(place)
-    for (queue, shared), places in groups.items():
+        groups.setdefault((each.queue, shared, each.declared.is_tracked), []).append(place)
+    for (queue, shared, is_tracked), places in groups.items():
         chosen = [signatures[place] for place in places]
         options = dict(zip(_BATCH_OPTIONS, shared, strict=True))
+        options["track"] = is_tracked
         for name in ("dedup_id", "unique_key"):
             values = [getattr(each.options, name) for each in chosen]
             options[f"{name}s"] = values if any(value is not None for value in values) else None
         yield queue, places, [each.body for each in chosen], options
-
-
-def _through_json(body: dict[str, Any]) -> Any:
-    return JSON.decode(JSON.encode(body).encode())
-
-
-def _immediate_job(signature: Signature) -> TaskJob:
-    return TaskJob(f"immediate-{secrets.token_hex(8)}", signature.queue)
-
-
-def _run_in_thread(coroutine: Any) -> None:
-    """Run a coroutine in a new event loop, also if this thread's is running."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            asyncio.run(coroutine)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]

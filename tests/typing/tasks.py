@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from rsmq import RSMQ
-from rsmq.tasks import RESULT, Job, Signature, Tasks
+from rsmq.jobs import AsyncJobHandle, JobHandle, JobStatus
+from rsmq.tasks import RESULT, Signature, Tasks
 from rsmq.worker import Worker
 
 
@@ -26,15 +27,25 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
     @tasks.task
     def bare(number: float) -> None: ...
 
-    assert_type(welcome.send(17), Job)
-    assert_type(welcome.send(user_id=17, language="de"), Job)
-    assert_type(welcome.options(delay=60, level="high").send(17), Job)
-    assert_type(welcome.signature(17), Signature)
-    assert_type(tasks.send_many([welcome.signature(1), bare.signature(1.5)]), list[Job])
+    job = welcome.send(17)
+    assert_type(job, JobHandle[str])
+    assert_type(job.result(timeout=1), str)
+    assert_type(job.status(), JobStatus[str])
+    assert_type(job.status().result(), str)
+    assert_type(fetch.send("x").result(), bytes)
+    assert_type(bare.send(1.5), JobHandle[None])
+    assert_type(welcome.send(user_id=17, language="de"), JobHandle[str])
+    assert_type(welcome.options(delay=60, level="high").send(17), JobHandle[str])
+    assert_type(welcome.signature(17), Signature[str])
+    assert_type(welcome.signature(17).send(), JobHandle[str])
+    assert_type(tasks.send_many(welcome.signature(each) for each in [1]), list[JobHandle[str]])
+    assert_type(queues.wait_for_jobs([job]), list[JobStatus[str]])
+    assert_type(queues.wait_for_jobs(tasks.send_many([welcome.signature(1)])), list[JobStatus[str]])
+    tasks.send_many([welcome.signature(1), bare.signature(1.5)])
     assert_type(welcome(17), str)
-    assert_type(welcome.options(then=bare.signature(RESULT)).send(1), Job)
-    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), list[Job])
-    assert_type(tasks.map(welcome.options(delay=1), [1], then=welcome.signature(1)), list[Job])
+    assert_type(welcome.options(then=bare.signature(RESULT)).send(1), JobHandle[str])
+    assert_type(tasks.map(bare, [1.5], then=welcome.signature(1)), list[JobHandle[None]])
+    tasks.map(welcome.options(delay=1), [1], then=welcome.signature(1))
     tasks.schedule("nightly", welcome.signature(1), cron="@daily")
 
     welcome.send("17")  # type: ignore[arg-type]
@@ -46,8 +57,12 @@ def declared(tasks: Tasks, queues: RSMQ[str]) -> None:
     tasks.task(queue="q", retries=5)  # type: ignore[call-overload]
 
     async def from_asyncio() -> None:
-        assert_type(await welcome.asend(17), Job)
-        assert_type(await fetch.options(unique_key="a").asend("x"), Job)
+        assert_type(await welcome.asend(17), AsyncJobHandle[str])
+        job = await fetch.options(unique_key="a").asend("x")
+        assert_type(job, AsyncJobHandle[bytes])
+        assert_type(await job, bytes)
+        assert_type(await job.result(timeout=1), bytes)
+        assert_type(await tasks.asend_many([fetch.signature("x")]), list[AsyncJobHandle[bytes]])
         assert_type(await fetch("x"), bytes)
         await welcome.asend("17")  # type: ignore[arg-type]
 

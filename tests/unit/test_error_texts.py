@@ -142,6 +142,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.JobNotTracked("q", "i"),
+        (
+            "The task of the job is not tracked, so its result is not stored: 'i' of queue 'q'. "
+            "Declare it with track=True: @tasks.task(queue='q', track=True)"
+        ),
+    ),
+    (
         errors.RunReplaced("rsmq:q:x:copied"),
         (
             "Another run of this migration has replaced this one, or the target queue was deleted. "

@@ -81,6 +81,11 @@ EXAMPLES = [
     ),
     (errors.JobNotEnded("q", "i", 5), "jobNotEnded", "The job has not ended within 5 s"),
     (
+        errors.JobNotTracked("q", "i"),
+        "jobNotTracked",
+        "The task of the job is not tracked, so its result is not stored",
+    ),
+    (
         errors.RunReplaced("k"),
         "runReplaced",
         "Another run of this migration has replaced this one, or the target queue was deleted",

@@ -1,5 +1,5 @@
 -- Deletes the message of a finished task, and sends the next task, in one step. The message of a map is counted
--- instead, and the last one of the map sends the next task.
+-- instead, and the last one of the map sends the next task. The record of a tracked message ends here.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
@@ -15,6 +15,8 @@
 -- ARGV[6] suffix    string      the 22 random characters of its id
 -- ARGV[7] channel   string      channel for the number of messages; '' = none
 -- ARGV[8] lifetime  integer     ms for which the record of the map is stored from now on
+-- ARGV[9] tracked   integer     ms for which the record of the message lives if it is tracked, else ''
+-- ARGV[10] result   bytes       the result for this record, JSON
 --
 -- returns the id of the next task; '' if messages of the map are unfinished, or if its record has expired; nothing
 --         if the message is not in the queue or was received again since: then nothing is changed
@@ -25,16 +27,21 @@
 -- @include due.lua
 -- @include full.lua
 -- @include id.lua
+-- @include jobs.lua
+-- @include local_keys.lua
 -- @include sending.lua
 -- @include totals.lua
 -- @include variadic.lua
 
 local hash, zset, to_hash, to_zset, map = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, count, number, body, size = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local suffix, channel, lifetime = ARGV[6], ARGV[7], ARGV[8]
+local suffix, channel, lifetime, tracked, result = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
 if redis.call('HGET', hash, id .. ':rc') ~= count or not redis.call('ZSCORE', zset, id) then
   return false
+end
+if tracked ~= '' then
+  require_local_beside(zset, ':x:job:')
 end
 local is_last = true
 if number ~= '' then
@@ -76,4 +83,7 @@ if is_last then
 end
 redis.call('ZREM', zset, id)
 variadic('HDEL', hash, fields_of({id}))
+if tracked ~= '' then -- the user may lack the right
+  pcall(change_job, zset .. ':x:job:' .. id, 'succeed', tracked, 0, 'ended', digits(now), 'result', result)
+end
 return next_id

@@ -114,9 +114,9 @@ class Heartbeat:
             for lease in leases:
                 self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
             return
-        extended = ord("1")
+        extended, gone = ord("1"), ord("0")
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
-            if digit == extended:
+            if digit == extended or (digit == gone and lease.job.is_finishing):
                 queue.in_flight.extend(lease, sent_at, lane.vt)
             else:
                 self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")

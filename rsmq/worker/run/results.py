@@ -28,10 +28,16 @@ def keep_result(job: Job, result: Any, remedy: str) -> None:
     """
     reject_unrun_result(result, remedy)
     if isinstance(job, TrackedJob):
-        job.result = _encode(result)
+        job.result = encode_result(result)
 
 
-def _encode(result: Any) -> bytes:
+def encode_result(result: Any) -> bytes:
+    """
+    Return the result of a handler as it is stored.
+
+    Raises:
+        DeadLetter: it can't be stored.
+    """
     try:
         encoded = json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -95,6 +95,7 @@ class SingleJob(_Deliverable):
         "failure",
         "first_received_ms",
         "id",
+        "is_finishing",
         "is_quarantined",
         "is_timed_out",
         "is_urgent",
@@ -131,7 +132,7 @@ class SingleJob(_Deliverable):
         self.max_retries: int | None = None
         self.state = READY
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = self.is_timed_out = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = self.is_finishing = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: HandlerFailure | None = None
@@ -233,6 +234,7 @@ class BatchJob:
         "cell_queue",
         "ended_at",
         "failure",
+        "is_finishing",
         "is_quarantined",
         "is_timed_out",
         "is_urgent",
@@ -249,7 +251,7 @@ class BatchJob:
         self.lane = cell_queue.lane
         self.received_at = received_at
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = self.is_timed_out = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = self.is_finishing = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: HandlerFailure | None = None

@@ -460,6 +460,8 @@ class Job(Protocol):
         task: the task that runs it, if it can be cancelled and was not.
         is_urgent: whether it starts before calls of a higher priority.
         is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
+        is_finishing: whether its handler deletes its message itself, and sends another in the same
+            script. The handler sets it, the heartbeat reads it.
     """
 
     lane: Lane
@@ -473,6 +475,7 @@ class Job(Protocol):
     task: Any
     is_urgent: bool
     is_timed_out: bool
+    is_finishing: bool
 
     @property
     def leases(self) -> Sequence[Lease]:
