@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -40,6 +40,8 @@ class TaskSendOptions:
 
 
 NO_OPTIONS = TaskSendOptions()
+#: Options that the body or the queue has.
+NOT_OF_SENDS = {"level", "then"}
 
 
 class HasResult(Protocol[R_co]):
@@ -93,6 +95,18 @@ class Signature(Generic[R_co]):
         return make_body(
             self.task, self.args, None if then is None else make_next(then.queue, then.body)
         )
+
+    @property
+    def send_options(self) -> dict[str, Any]:
+        """The options as arguments of ``send_message``."""
+        tracked = {"track": True} if self.declared.is_tracked else {}
+        if self.options is NO_OPTIONS:
+            return tracked
+        return tracked | {
+            each.name: getattr(self.options, each.name)
+            for each in fields(TaskSendOptions)
+            if each.name not in NOT_OF_SENDS
+        }
 
     def check_has_arguments(self) -> None:
         """

@@ -38,7 +38,7 @@ from rsmq.tasks.body import make_route
 from rsmq.tasks.follow import EncodeResult, FollowInWorker
 from rsmq.tasks.immediate import Immediate
 from rsmq.tasks.operations import start_map
-from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSendOptions
+from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
@@ -52,11 +52,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_QUEUE = "tasks"
-#: Options that the body or the queue has.
-_NOT_OF_SENDS = {"level", "then"}
 _BATCH_OPTIONS = [
     each.name for each in fields(TaskSendOptions)
-    if each.name not in {"dedup_id", "unique_key", *_NOT_OF_SENDS}
+    if each.name not in {"dedup_id", "unique_key", *NOT_OF_SENDS}
 ]  # fmt: skip
 
 
@@ -378,7 +376,7 @@ class Tasks:
             id = self._make_immediate_id()
             return self._make_job(signature, id, self._immediate.run(signature, id))
         signature.check_has_arguments()
-        queue, options = signature.queue, _send_options(signature)
+        queue, options = signature.queue, signature.send_options
         try:
             id = self.client.send_message(queue, signature.body, codec=JSON, **options)
         except QueueNotFound:
@@ -401,7 +399,7 @@ class Tasks:
             ended = await self._immediate.arun(signature, id)
             return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
-        queue, options = signature.queue, _send_options(signature)
+        queue, options = signature.queue, signature.send_options
         client = self._get_async_client()
         try:
             id = await client.send_message(queue, signature.body, codec=JSON, **options)
@@ -696,19 +694,6 @@ def _check_signatures(signatures: Iterable[Signature[T]]) -> list[Signature[T]]:
     for each in checked:
         each.check_has_arguments()
     return checked
-
-
-def _send_options(signature: Signature[Any]) -> dict[str, Any]:
-    """Return the arguments of ``send_message``."""
-    options = signature.options
-    tracked = {"track": True} if signature.declared.is_tracked else {}
-    if options is NO_OPTIONS:
-        return tracked
-    return tracked | {
-        each.name: getattr(options, each.name)
-        for each in fields(TaskSendOptions)
-        if each.name not in _NOT_OF_SENDS
-    }
 
 
 def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:

@@ -97,7 +97,7 @@ def quick_parts() -> list[Part]:
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks",
-                "tests/jobs",
+                "tests/jobs", "tests/transactions",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -204,6 +204,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         measured("schedules: who fires them, kills", 30, "tests/schedules", is_waiting=True),
         measured("tasks: arguments, workers", 20, "tests/tasks"),
         measured("jobs: records and results, kills", 20, "tests/jobs", is_waiting=True),
+        measured(
+            "transactions: SQLAlchemy, an outbox, kills", 20, "tests/transactions",
+            is_waiting=True, needs=[_PEERS],
+        ),
         measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
         measured("doctor: every fault and its repair", 40, "tests/doctor", needs=[_PEERS]),
         measured(

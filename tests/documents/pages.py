@@ -22,10 +22,10 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "worker-life",
-    "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers", "schedules",
-    "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing", "types",
-    "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker",
+    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "transactions",
+    "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers",
+    "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing",
+    "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker",
     "benchmarks", "reference", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}

@@ -38,7 +38,7 @@ NOT_RUN = {
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 
-LANGUAGES = {"python", "sh", "text", "toml", "js", "yaml"}
+LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "yaml"}
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.

@@ -12,6 +12,7 @@ import pytest
 
 import rsmq
 import rsmq.codecs
+import rsmq.sqlalchemy
 import rsmq.tasks
 import rsmq.worker
 
@@ -87,7 +88,7 @@ def test_pyright_knows_the_type_of_every_export(tmp_path: Path) -> None:
     symbols = {each["name"]: each for each in report["symbols"]}
     exports = [
         f"{module.__name__}.{name}"
-        for module in (rsmq, rsmq.codecs, rsmq.tasks, rsmq.worker)
+        for module in (rsmq, rsmq.codecs, rsmq.sqlalchemy, rsmq.tasks, rsmq.worker)
         for name in module.__all__
     ]
 

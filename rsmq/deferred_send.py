@@ -1,0 +1,84 @@
+"""
+A send that is checked now and made later, when a transaction of a database has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rsmq._sync.cells import Cells
+from rsmq._sync.client import RSMQ
+from rsmq.aio import AsyncRSMQ
+from rsmq.cells.cells import AsyncCells
+from rsmq.codecs import JSON, Codec, check_codec
+from rsmq.operations.messages import send_message
+from rsmq.tasks import Signature
+from rsmq.wire.keys import Namespace
+
+
+def prepare_send(
+    queues: RSMQ[Any] | Cells | AsyncRSMQ[Any] | AsyncCells,
+    qname: str,
+    body: object,
+    *,
+    codec: Codec | None = None,
+    confirm: Any = None,
+    timeout: Any = None,
+    **options: Any,
+) -> Callable[[], Any]:
+    """
+    Return a call that sends a message; that of an asyncio client returns an awaitable.
+
+    The body is encoded now: later changes of the object have no effect.
+
+    Raises:
+        The errors of ``send_message`` that need no server; not those of confirm and timeout.
+        TypeError: there is no such option.
+    """
+    encoded_once = _EncodedOnce(queues.cells[0].codec if codec is None else check_codec(codec))
+    namespace = queues.cells[0].namespace
+    send_message(namespace, qname, body, codec=encoded_once, realtime=False, **_complete(options))
+
+    def send() -> Any:
+        return queues.send_message(
+            qname, None, codec=encoded_once, confirm=confirm, timeout=timeout, **options
+        )
+
+    return send
+
+
+def check_signature(signature: Signature[Any]) -> None:
+    """
+    Check that a call of a task can be sent later.
+
+    Raises:
+        InvalidFormat, InvalidValue: an argument is RESULT, or an option is invalid.
+    """
+    signature.check_has_arguments()
+    options = _complete(signature.send_options)
+    namespace = Namespace("rsmq", strict_names=False)
+    send_message(namespace, signature.queue, signature.body, codec=JSON, realtime=False, **options)
+
+
+def _complete(options: dict[str, Any]) -> dict[str, Any]:
+    return {"delay": None, **options}
+
+
+class _EncodedOnce:
+    """A codec that returns for one body what another codec returned when it was called first."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._encoded: str | bytes | None = None
+
+    def encode(self, body: Any) -> str | bytes:
+        if self._encoded is None:
+            self._encoded = self._codec.encode(body)
+        return self._encoded
+
+    def decode(self, raw: bytes) -> Any:
+        return self._codec.decode(raw)
+
+    def __repr__(self) -> str:
+        return repr(self._codec)
