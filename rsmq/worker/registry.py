@@ -14,6 +14,7 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.guarded_log import get_logger
+from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.process_identity import has_died
 from rsmq.worker import operations as worker_operations
 from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, register_worker
@@ -65,9 +66,17 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
     return read_workers(rsmq)[1]
 
 
-def read_workers(rsmq: RSMQ) -> tuple[int, list[WorkerInfo]]:
-    """Return the server's time in Unix ms, and the workers as ``list_workers`` does."""
-    now, stored = rsmq.run(worker_operations.list_workers(rsmq.namespace))
+def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[WorkerInfo]]:
+    """
+    Return the server's time in Unix ms, and the workers as ``list_workers`` does.
+
+    Args:
+        rsmq: a client of the namespace.
+        timeout: seconds for the call with all its attempts; None is the deadline of the client.
+    """
+    operation = worker_operations.list_workers(rsmq.namespace)
+    operation.limit = start_time_limit(timeout)
+    now, stored = rsmq.run(operation)
     found = []
     for name, entry in sorted(stored.items()):
         expires_ms, _, rest = entry.partition(b":")

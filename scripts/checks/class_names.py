@@ -33,6 +33,7 @@ if __name__ == "__main__":
         {
             str(path.relative_to(_PACKAGE.parent)): path.read_text()
             for path in sorted(_PACKAGE.rglob("*.py"))
+            if path.parts[-3:-1] != ("management", "commands")  # Django demands the name Command
         }
     )
     if faults:

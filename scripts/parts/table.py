@@ -97,7 +97,7 @@ def quick_parts() -> list[Part]:
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks",
-                "tests/jobs", "tests/transactions",
+                "tests/jobs", "tests/django", "tests/transactions",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -203,6 +203,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         measured("schedules: who fires them, kills", 30, "tests/schedules", is_waiting=True),
         measured("tasks: arguments, workers", 20, "tests/tasks"),
+        measured("django: backend, a project", 20, "tests/django", is_waiting=True),
         measured("jobs: records and results, kills", 20, "tests/jobs", is_waiting=True),
         measured(
             "transactions: SQLAlchemy, an outbox, kills", 20, "tests/transactions",

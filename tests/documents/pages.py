@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "transactions",
+    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "django", "transactions",
     "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers",
     "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing",
     "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker",

@@ -28,6 +28,7 @@ NOT_RUN = {
         "servers.md",
         "from rsmq import RSMQ, Confirm",
     ): "needs a replica; test_servers_page.py runs it",
+    ("django.md", "await rsmq.sendMessageAsync({"): "is for Node; tests/django sends its body",
     ("tasks.md", "await rsmq.sendMessageAsync({"): "is for Node; compat/test_tasks.py sends it",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",

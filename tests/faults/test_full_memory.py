@@ -47,6 +47,7 @@ UNCHANGING = {
     "change_message_visibility": ([H, Z], [NO_ID, "", 5]),
     "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
+    "begin_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, "m", "w"]),
     "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
     "claim_name": ([HELD], ["token", 99_000]),
@@ -94,6 +95,7 @@ UNCHANGING = {
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
     "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9, ""]),
     "read_jobs": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
+    "read_task": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID]),
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
     "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
     "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),
@@ -121,6 +123,7 @@ UNCHANGING = {
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
+    "store_errors": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, ""]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),
 }  # fmt: skip

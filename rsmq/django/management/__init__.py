@@ -1,0 +1,3 @@
+"""
+Management commands, as Django finds them.
+"""

@@ -1,0 +1,134 @@
+"""A real project, made by ``django-admin startproject``, with its worker as a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ
+from tests.django.conftest import APPS
+from tests.workers.polling import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+SETTINGS = """
+INSTALLED_APPS += [*{apps}, "rsmq.django"]
+TASKS = {{
+    "default": {{
+        "BACKEND": "rsmq.django.RSMQBackend",
+        "OPTIONS": {{"url": {url!r}, "ns": {ns!r}}},
+    }}
+}}
+"""
+TASKS = """
+import pathlib, time
+
+from {module} import task
+
+@task
+def add(a, b):
+    return a + b {change}
+
+@task
+def wait_for(path):
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return "found"
+"""
+
+
+class Project:
+    def __init__(self, folder, url, ns):
+        self.folder = folder
+        self.queues = RSMQ.from_url(url, ns=ns)
+        self._processes = []
+        self._environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+        self.run("-m", "django", "startproject", "shop", ".")
+        settings = (folder / "shop" / "settings.py").read_text()
+        settings += SETTINGS.format(apps=APPS, url=url, ns=ns)
+        (folder / "shop" / "settings.py").write_text(settings)
+        self.write_tasks()
+
+    def write_tasks(self, change="", times=0):
+        """Write the tasks, with a time of the file that is later than that of all earlier ones."""
+        path = self.folder / "shop" / "tasks.py"
+        module = "django_tasks" if APPS else "django.tasks"
+        path.write_text(TASKS.format(module=module, change=change))
+        time = path.stat().st_mtime + times
+        os.utime(path, (time, time))
+
+    def run(self, *arguments):
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=self.folder, env=self._environment, check=True,
+            capture_output=True, text=True, timeout=60,
+        ).stdout  # fmt: skip
+
+    def start(self, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "rsmq_worker", *arguments], cwd=self.folder,
+            env=self._environment, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def send(self, task, *args):
+        self.queues.create_queue("default", exist_ok=True)
+        body = f'{{"task": "shop.tasks.{task}", "args": {{}}, "positional": {list(args)}}}'
+        return self.queues.send_message("default", body.replace("'", '"'))
+
+    def close(self):
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with the child of the reloader
+            process.communicate()
+        self.queues.close()
+
+
+@pytest.fixture
+def project(tmp_path, server, ns):
+    project = Project(tmp_path, server.url, ns)
+    yield project
+    project.close()
+
+
+def test_a_worker_ends_gracefully_and_another_process_reads_the_result(project):
+    worker, path = project.start("--grace", "60"), project.folder / "done"
+    script = f"from shop.tasks import wait_for; print(wait_for.enqueue({str(path)!r}).id)"
+    setup = "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'shop.settings'"
+    id = project.run("-c", f"{setup}; django.setup(); {script}").strip()
+    job = project.queues.job("default", id.removesuffix("-default"))
+    wait_until(lambda: job.status().state == "running")
+
+    worker.send_signal(signal.SIGTERM)
+    path.touch()
+    _, log = worker.communicate(timeout=60)
+
+    assert worker.returncode == 0, log
+    assert "stops, by SIGTERM" in log
+    script = (
+        f"from shop.tasks import wait_for as w; r = w.get_result({id!r}); print(r.return_value)"
+    )
+    imports = "import sys, rsmq; assert 'django' not in sys.modules"
+    assert project.run("-c", f"{imports}; {setup}; django.setup(); {script}") == "found\n"
+
+
+def test_autoreload_runs_the_new_code_after_a_change(project):
+    worker = project.start("--autoreload")
+    first = project.queues.job("default", project.send("add", 1, 2))
+    assert first.result(timeout=60) == 3
+    times = 0
+
+    def is_changed():
+        nonlocal times
+        times += 1
+        project.write_tasks("* 100", times)  # until the worker has seen a change
+        return project.queues.job("default", project.send("add", 1, 2)).result(timeout=60) != 3
+
+    wait_until(is_changed, 60)
+    assert worker.poll() is None
