@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
     from rsmq.codecs.formats import TextCodec
-    from rsmq.jobs.status import JobStatus
+    from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import (
         Expired,
         Message,
@@ -465,6 +465,38 @@ class RSMQ(OnlyWith, Generic[B_co]):
         from rsmq._sync.jobs import JobHandle  # noqa: PLC0415 - few programs use it
 
         return JobHandle(self.engine, qname, id)
+
+    def jobs(
+        self,
+        qname: str,
+        *,
+        state: JobState | str | None = None,
+        max_jobs: int = 1000,
+    ) -> list[JobStatus[Any]]:
+        """
+        Return what has become of the tracked messages of a queue that have a record.
+
+        Nothing is changed. There is no index of records, so this looks at all keys of the database
+        (of each cell of a set), a thousand in each script: about a second for a million keys. It is
+        for operators, not for each request of a program. The whole is not atomic: a job that begins
+        or ends meanwhile may be missing.
+
+        Args:
+            qname: the queue's name.
+            state: a ``JobState`` or its text, such as ``"failed"``; None is any.
+            max_jobs: maximum number, 1 to 10,000: those that were sent last.
+
+        Returns:
+            The statuses, the job that was sent last first.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or there is no such state.
+            InvalidValue: max_jobs is out of range.
+        """
+        from rsmq._sync.jobs import list_jobs  # noqa: PLC0415 - few programs use it
+
+        return list_jobs(self.engine, qname, state, max_jobs)
 
     def wait_for_jobs(
         self,

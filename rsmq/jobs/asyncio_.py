@@ -4,19 +4,23 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked
-from rsmq.jobs.operations import MAX_READ, JobPlace, read_jobs
-from rsmq.jobs.status import JobStatus, return_unchanged
+from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked, show
+from rsmq.jobs.operations import MAX_READ, JobPlace, find_jobs, read_jobs
+from rsmq.jobs.status import JobState, JobStatus, return_unchanged
 from rsmq.misuse import AwaitsResult
 from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
-from rsmq.wire.limits import check_duration
+from rsmq.wire.limits import check_duration, check_whole_number
 
 T = TypeVar("T")
+
+#: Maximum number of jobs that a list has.
+MAX_JOBS = 10_000
 
 
 class AsyncJobHandle(AwaitsResult[R_co]):
@@ -115,10 +119,24 @@ class AsyncJobHandle(AwaitsResult[R_co]):
 
 async def _read(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:
     """
-    Return the status of each job; one script for each queue, and for each MAX_READ of its jobs.
+    Return the status of each job.
 
     Raises:
         JobNotFound, JobNotTracked: there is neither a message nor a record of one of them.
+    """
+    found = await _find(jobs)
+    for at, job in enumerate(jobs):
+        if at not in found:
+            error = JobNotFound if job.is_tracked else JobNotTracked
+            raise error(job.queue, job.id)
+    return [found[at] for at in range(len(jobs))]
+
+
+async def _find(jobs: Sequence[AsyncJobHandle[T]]) -> dict[int, JobStatus[T]]:
+    """
+    Return the status of each job that has a message or a record, by its place.
+
+    One script for each queue, and for each MAX_READ of its jobs.
     """
     by_queue: dict[Any, list[int]] = {}
     found: dict[int, JobStatus[T]] = {}
@@ -135,11 +153,9 @@ async def _read(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:
             ids = [jobs[at].place.id for at in step]
             for at, record in zip(step, await client.run(read_jobs(first.keys, ids)), strict=True):
                 job = jobs[at]
-                if record is None:
-                    error = JobNotFound if job.is_tracked else JobNotTracked
-                    raise error(job.queue, job.id)
-                found[at] = record.to_status(job.queue, job.id, job.decode)
-    return [found[at] for at in range(len(jobs))]
+                if record is not None:
+                    found[at] = record.to_status(job.queue, job.id, job.decode)
+    return found
 
 
 async def _wait_for_end(job: AsyncJobHandle[Any], seconds: float | None) -> bool:
@@ -181,3 +197,38 @@ async def wait_for_jobs(
         left = None if until is None else max(until - now(), 0.0)
         if left == 0 or not await _wait_for_end(last, left):
             raise JobNotEnded(last.queue, last.id, seconds or 0)
+
+
+async def list_jobs(
+    engine: Any, qname: str, state: JobState | str | None, max_jobs: int
+) -> list[JobStatus[Any]]:
+    """See ``AsyncRSMQ.jobs``."""
+    wanted = None if state is None else _check_state(state)
+    check_whole_number("max_jobs", max_jobs, 1, MAX_JOBS)
+    newest: list[tuple[str, int]] = []  # ids begin with the time of the send
+    for cell in range(engine.number):
+        client = await engine.client(cell)
+        keys = client.namespace.queue(qname)
+        cursor = None
+        while cursor != b"0":
+            cursor, ids = await client.run(find_jobs(keys, cursor or b"0", wanted))
+            if ids:
+                newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
+    jobs = [AsyncJobHandle[Any](engine, qname, engine.show_id(cell, id)) for id, cell in newest]
+    found = await _find(jobs)
+    statuses = [found[at] for at in sorted(found)]
+    return [status for status in statuses if wanted in {None, status.state}]
+
+
+def _check_state(state: object) -> JobState:
+    """
+    Return a state.
+
+    Raises:
+        InvalidFormat: it is not one.
+    """
+    try:
+        return JobState(state)  # type: ignore[arg-type]
+    except ValueError:
+        hint = f"The states are {', '.join(JobState)}."
+        raise InvalidFormat("state", value=show(state), hint=hint) from None

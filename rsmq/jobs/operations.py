@@ -14,8 +14,8 @@ from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
-from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import decode_name, encode_names
+from rsmq.wire.keys import QueueKeys, escape_pattern
+from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 
 load = loader_of("jobs")
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 #: Maximum number of records in one call of ``read_jobs``: their results may be large.
 MAX_READ = 100
+#: About how many keys of the database one call of ``find_jobs`` looks at: less than 1 ms of Redis.
+_KEYS_PER_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,30 @@ def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord 
         (queue.hash, queue.zset, *map(queue.job, ids)),
         (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), *encode_names(ids)),
         lambda reply: [JobRecord(*fields) if fields[0] else None for fields in reply],
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def find_jobs(
+    queue: QueueKeys, cursor: bytes, state: JobState | None
+) -> Operation[tuple[bytes, list[str]]]:
+    """
+    Find records of the messages of a queue, among some of the keys of its database.
+
+    Args:
+        cursor: b"0" at the start, then what the call before has returned.
+        state: the state that is looked for; None is any.
+
+    Returns:
+        The next cursor, b"0" at the end, and the ids of the messages as they are stored.
+    """
+    pattern = escape_pattern(queue.job("")) + b"*"
+    return Operation(
+        load("find_jobs"),
+        (queue.hash, queue.zset),
+        (cursor, pattern, digits(_KEYS_PER_STEP), encode_name(state or "")),
+        lambda reply: (reply[0], decode_names(reply[1])),
         RetryClass.ALWAYS,
         (queue.name,),
     )

@@ -31,6 +31,7 @@ CALLS = {
     "send unique": (lambda rsmq: rsmq.send_message("q", "m", unique_key="x"), 1),
     "send limited": (lambda rsmq: rsmq.send_message("q", "m", max_retries=1, expires=9), 1),
     "send tracked": (lambda rsmq: rsmq.send_message("q", "m", track=True), 1),
+    "jobs": (lambda rsmq: rsmq.jobs("q"), 1),
     "receive": (lambda rsmq: rsmq.receive_message("q"), 1),
     "pop": (lambda rsmq: rsmq.pop_message("q"), 1),
     "delete": (lambda rsmq: rsmq.delete_message("q", "i" * 32), 1),

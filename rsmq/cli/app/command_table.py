@@ -93,6 +93,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "tail": Entry("rsmq.cli.commands.tail:tail", "Show new messages without receiving them."),
     },
+    "Jobs": {
+        "job": Entry("rsmq.cli.commands.jobs:job", "Show what has become of a tracked message."),
+        "jobs": Entry("rsmq.cli.commands.jobs:jobs", "List the tracked messages of a queue."),
+    },
     "Dead letters": {
         "dead-letter": Entry(
             "rsmq.cli.commands.dead_letters:dead_letter",
@@ -208,12 +212,14 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "remove": ("delete", "delete-queue"),
     "requeue": ("release", "redrive"),
     "restore": ("import",),
+    "result": ("job",),
     "retry": ("redrive", "release"),
     "set": ("attributes",),
     "show": ("peek", "attributes"),
     "size": ("stats",),
-    "status": ("stats", "top"),
+    "status": ("stats", "job", "top"),
     "subscribe": ("subscribers",),
+    "tasks": ("jobs",),
     "touch": ("visibility",),
     "unsubscribe": ("subscribers",),
     "watch": ("top", "tail"),

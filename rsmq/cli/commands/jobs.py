@@ -1,0 +1,131 @@
+"""
+The commands job and jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import DURATION, command, queue_argument
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value, truncate
+from rsmq.errors import JobNotEnded, JobNotFound
+from rsmq.jobs.status import JobState
+
+if TYPE_CHECKING:
+    from rsmq._sync.cells import Cells
+    from rsmq._sync.client import RSMQ
+    from rsmq._sync.jobs import JobHandle
+    from rsmq.jobs.status import JobStatus
+
+_HEADINGS = ("id", "state", "attempt", "begun", "ended", "worker", "error")
+
+
+@command("job", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
+@queue_argument()
+@click.argument("id")
+@click.option(
+    "--wait", type=DURATION, default=0, metavar="DURATION",
+    help="Wait so long at most until it has ended.",
+)  # fmt: skip
+@click.pass_obj
+def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
+    """
+    Show what has become of a tracked message.
+
+    These are its state, its attempt, its progress, and its result or its error. All times are in
+    UTC. The exit code is 1 if there is neither such a message nor a record of it, or if it has not
+    ended within --wait.
+    """
+    code = None
+    with call.open_queues() as rsmq:
+        handle = rsmq.job(queue, id)
+        try:
+            if wait:
+                code = _wait(rsmq, handle, wait)
+            status = handle.status()
+        except JobNotFound as error:
+            call.out.note(str(error))
+            return Exit.NOT_ALL
+    call.out.result(_to_json(status), _describe(status))
+    return code
+
+
+@command("jobs", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
+@queue_argument()
+@click.option(
+    "--state",
+    type=click.Choice([each.value for each in JobState]),
+    help="List only jobs in this state.",
+)
+@click.option(
+    "--count", "--number", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True,
+    metavar="N", help="The highest number of jobs, 1 to 10,000.",
+)  # fmt: skip
+@click.pass_obj
+def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
+    """
+    List the tracked messages of a queue.
+
+    Those that were sent last are first. All times are in UTC. It looks at all keys of the database
+    in small steps, which takes about a second for a million keys.
+    """
+    with call.open_queues() as rsmq:
+        found = rsmq.jobs(queue, state=state, max_jobs=count)
+    rows = [
+        (
+            each.id,
+            each.state,
+            each.attempt,
+            _show_time(each.begun_at),
+            _show_time(each.ended_at),
+            None if each.worker is None else format_text(each.worker),
+            None if each.error is None else format_text(each.error),
+        )
+        for each in found
+    ]
+    lines = format_table(_HEADINGS, rows)
+    width = call.out.width
+    call.out.result(list(map(_to_json, found)), [truncate(each, width, keep=32) for each in lines])
+
+
+def _wait(rsmq: RSMQ[Any] | Cells, handle: JobHandle[Any], seconds: float) -> Exit | None:
+    try:
+        rsmq.wait_for_jobs([handle], seconds)
+    except JobNotEnded:
+        return Exit.NOT_ALL
+    return None
+
+
+def _to_json(status: JobStatus[Any]) -> dict[str, Any]:
+    document: dict[str, Any] = to_json_value(status)
+    del document["decode"]
+    raw = document.pop("raw_result")
+    document["result"] = None if raw is None else json.loads(raw)
+    return document
+
+
+def _show_time(time: datetime | None) -> str | None:
+    return None if time is None else format_time(time.timestamp() * 1000)
+
+
+def _describe(status: JobStatus[Any]) -> list[str]:
+    values = {
+        "state": status.state,
+        "attempt": status.attempt,
+        "worker": None if status.worker is None else format_text(status.worker),
+        "begun": _show_time(status.begun_at),
+        "ended": _show_time(status.ended_at),
+        "error": None if status.error is None else format_text(status.error),
+        "result": None if status.raw_result is None else _show_json(status.raw_result.decode()),
+    }
+    return [f"{name:<9} {value}" for name, value in values.items() if value is not None]
+
+
+def _show_json(text: str) -> str:
+    return text if text.isprintable() else json.dumps(json.loads(text))

@@ -1,0 +1,63 @@
+"""``rsmq job`` and ``rsmq jobs``."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq.worker import Discard, Worker
+
+
+@pytest.fixture
+def ids(rsmq):
+    """Return the ids of a job that has succeeded, one that has failed and one that waits."""
+    rsmq.create_queue("q")
+    worker = Worker(rsmq, name="w")
+
+    @worker.listener("q", track=True, drop=True, max_retries=0)
+    def handle(body):
+        if body == "bad":
+            raise Discard("no such customer")
+        return {"pages": 3, "title": "ä\u200b"}
+
+    good, bad = (rsmq.send_message("q", body, track=True) for body in ("good", "bad"))
+    worker.run(until_empty=True, timeout=30)
+    return good, bad, rsmq.send_message("q", "late", delay=60, track=True)
+
+
+def test_a_job_is_shown(cli, ids):
+    good, bad, late = ids
+    lines = cli("job", "q", good).lines
+    assert [line.split()[0] for line in lines] == [
+        "state", "attempt", "worker", "begun", "ended", "result",
+    ]  # fmt: skip
+    assert lines[-1] == 'result    {"pages": 3, "title": "\\u00e4\\u200b"}'
+    document = cli("job", "q", good, "--json").json
+    assert (document["state"], document["worker"]) == ("succeeded", "w")
+    assert document["result"] == {"pages": 3, "title": "ä\u200b"}
+    assert {"queue", "id", "attempt", "begun_at", "ended_at", "error"} <= set(document)
+    assert "error     Discard: no such customer" in cli("job", "q", bad).lines
+    assert cli("job", "q", good, "--wait", "30s").code == 0
+    waiting = cli("job", "q", late, "--wait", "10ms")
+    assert (waiting.code, waiting.lines) == (1, ["state     waiting", "attempt   0"])
+
+
+def test_a_job_that_is_not_there_or_not_valid_ends_with_a_code(cli, ids):
+    missing = cli("job", "q", "x" * 32)
+    assert (missing.code, missing.lines) == (1, [])
+    assert "There is no such job" in missing.stderr
+    assert cli("job", "q", "x").code == 2
+    assert cli("jobs", "q", "--state", "done").code == 2
+
+
+def test_jobs_are_listed_by_their_states_the_last_first(cli, ids):
+    good, bad, late = ids
+    heading, *rows = cli("jobs", "q").lines
+    assert heading.split() == ["ID", "STATE", "ATTEMPT", "BEGUN", "ENDED", "WORKER", "ERROR"]
+    assert [row.split()[:2] for row in rows] == [
+        [late, "waiting"], [bad, "failed"], [good, "succeeded"],
+    ]  # fmt: skip
+    assert rows[1].endswith("Discard: no such customer")
+    [failed] = cli("jobs", "q", "--state", "failed", "--json").json
+    assert (failed["id"], failed["error"]) == (bad, "Discard: no such customer")
+    assert [each["id"] for each in cli("jobs", "q", "-n", "2", "--json").json] == [late, bad]
+    assert cli("jobs", "other", "--json").json == []
