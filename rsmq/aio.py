@@ -452,10 +452,11 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """
-        Return a handle on a tracked message: its status, its result.
+        Return a handle on a tracked message: its status, its result, and its cancellation.
 
-        Nothing is read. The handle has ``status``, which says what has become of the message, and
-        ``result``, which waits until it has ended and returns what its handler returned.
+        Nothing is read. The handle has ``status``, which says what has become of the message,
+        ``result``, which waits until it has ended and returns what its handler returned, and
+        ``cancel``.
 
         Args:
             qname: the queue's name.

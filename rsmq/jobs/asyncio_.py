@@ -8,9 +8,15 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked, show
-from rsmq.jobs.operations import MAX_READ, JobPlace, find_jobs, read_jobs
-from rsmq.jobs.status import JobState, JobStatus, return_unchanged
+from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked, RSMQError, show
+from rsmq.jobs.operations import MAX_READ, JobPlace, cancel_job, find_jobs, read_jobs
+from rsmq.jobs.status import (
+    CancelResult,
+    JobState,
+    JobStatus,
+    ReportedProgress,
+    return_unchanged,
+)
 from rsmq.misuse import AwaitsResult
 from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
@@ -113,6 +119,52 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         [status] = await wait_for_jobs([self], timeout)
         return status.result()
 
+    async def progress(self) -> ReportedProgress | None:
+        """
+        Return the last progress that its handler has reported in this attempt; None without one.
+
+        It is ``progress`` of ``status``, for programs that need nothing else.
+
+        Raises:
+            JobNotFound, JobNotTracked: as for ``status``.
+        """
+        return (await self.status()).progress
+
+    async def cancel(self) -> CancelResult:
+        """
+        Cancel it: its message is deleted, and no handler is called for it any more.
+
+        One atomic script. A job that waits, also for a retry or the end of a delay, is cancelled at
+        once, whether it is tracked or not. If a consumer has the message, this returns without
+        waiting for it. A worker with ``track=True`` learns of it within a third of the visibility
+        timeout, and within 2 seconds at most:
+
+        - An async handler is cancelled, as by ``task.cancel()``.
+        - A handler in a thread finds ``message.cancelled``, and may raise any exception.
+        - A handler in a child process is interrupted by HandlerCancelled, and its process is
+          killed if it has not ended 5 seconds later.
+
+        The job is cancelled then, without a retry or a dead letter. If the handler returns in spite
+        of it, the job has succeeded. If its worker dies, no tracking worker handles the message
+        again. Clients in other languages and listeners without tracking learn nothing: they handle
+        the message to its end.
+
+        Returns:
+            What was done: cancelled, requested, or ended if it had ended before. A repeated call
+            returns what is true by then, and changes nothing else.
+
+        Raises:
+            JobNotFound, JobNotTracked: as for ``status``.
+        """
+        if self.ended is not None:
+            return CancelResult.ENDED
+        place = self.place
+        client = await place.engine.client(place.cell)
+        result: CancelResult | None = await client.run(cancel_job(place.keys, place.id))
+        if result is None:
+            raise _not_found(self)
+        return result
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue!r}, {self.id!r})"
 
@@ -127,8 +179,7 @@ async def _read(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:
     found = await _find(jobs)
     for at, job in enumerate(jobs):
         if at not in found:
-            error = JobNotFound if job.is_tracked else JobNotTracked
-            raise error(job.queue, job.id)
+            raise _not_found(job)
     return [found[at] for at in range(len(jobs))]
 
 
@@ -156,6 +207,11 @@ async def _find(jobs: Sequence[AsyncJobHandle[T]]) -> dict[int, JobStatus[T]]:
                 if record is not None:
                     found[at] = record.to_status(job.queue, job.id, job.decode)
     return found
+
+
+def _not_found(job: AsyncJobHandle[Any]) -> RSMQError:
+    error = JobNotFound if job.is_tracked else JobNotTracked
+    return error(job.queue, job.id)
 
 
 async def _wait_for_end(job: AsyncJobHandle[Any], seconds: float | None) -> bool:

@@ -4,16 +4,17 @@ Operations on the records of tracked messages.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from rsmq.jobs.status import JobState, JobStatus
+from rsmq.jobs.status import CancelResult, JobState, JobStatus, ReportedProgress
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
+from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, ENDS
 from rsmq.wire.keys import QueueKeys, escape_pattern
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 
@@ -57,6 +58,8 @@ class JobRecord:
     Attributes:
         state: as in ``JobState``.
         begun, ended: Unix ms.
+        cancel: Unix ms of the call that asked to cancel it; None if none has, or it has ended.
+        done, total, text: its progress.
     """
 
     state: bytes
@@ -66,6 +69,10 @@ class JobRecord:
     ended: bytes | None
     result: bytes | None
     error: bytes | None
+    cancel: bytes | None
+    done: bytes | None
+    total: bytes | None
+    text: bytes | None
 
     def to_status(self, queue: str, id: str, decode: Callable[[Any], T]) -> JobStatus[T]:
         """Return it as the clients return it, for the id as its sender knows it."""
@@ -80,6 +87,14 @@ class JobRecord:
             None if self.error is None else self.error.decode(errors="replace"),
             self.result,
             decode,
+            None
+            if self.done is None
+            else ReportedProgress(
+                json.loads(self.done),
+                json.loads(self.total) if self.total else None,
+                (self.text or b"").decode(errors="replace"),
+            ),
+            self.cancel is not None,
         )
 
 
@@ -129,3 +144,31 @@ def find_jobs(
         RetryClass.ALWAYS,
         (queue.name,),
     )
+
+
+def cancel_job(queue: QueueKeys, id: str) -> Operation[CancelResult | None]:
+    """
+    Cancel a job.
+
+    Args:
+        id: the id of the message as it is stored.
+
+    Returns:
+        What was done; None if there is neither a record nor a message.
+    """
+    return Operation(
+        load("cancel_job"),
+        (queue.hash, queue.zset, queue.job(id)),
+        (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), encode_name(id)),
+        _parse_cancel,
+        # The second run finds what the first has done.
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+def _parse_cancel(reply: bytes | None) -> CancelResult | None:
+    if reply is None:
+        return None
+    state = decode_name(reply)
+    return CancelResult.ENDED if state in ENDS - {"cancelled"} else CancelResult(state)

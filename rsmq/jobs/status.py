@@ -45,6 +45,37 @@ def return_unchanged(value: Any) -> Any:
     return value
 
 
+class CancelResult(StrEnum):
+    """
+    What ``cancel`` has done; each is equal to its text, as in ``result == "requested"``.
+
+    Attributes:
+        CANCELLED: the job is cancelled, and its message deleted, now or by an earlier call.
+        REQUESTED: a consumer has the message, and is to cancel it.
+        ENDED: it had ended otherwise.
+    """
+
+    CANCELLED = "cancelled"
+    REQUESTED = "requested"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedProgress:
+    """
+    How far a handler has come, in its own units.
+
+    Attributes:
+        done: how much is done.
+        total: how much there is to do; None if it is not known.
+        text: what the handler does; may be empty.
+    """
+
+    done: float
+    total: float | None = None
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus(Generic[R_co]):
     """
@@ -61,6 +92,8 @@ class JobStatus(Generic[R_co]):
         error: type and text of the last failure, at most 500 characters; None if there is none.
         raw_result: what the handler returned, as JSON; None unless it has succeeded.
         decode: converts the value of JSON to the result; for a task, by its annotations.
+        progress: the last progress of that attempt; None if it has reported none.
+        is_cancelling: whether it is to be cancelled, and has not ended yet.
     """
 
     queue: str
@@ -73,6 +106,8 @@ class JobStatus(Generic[R_co]):
     error: str | None
     raw_result: bytes | None
     decode: Callable[[Any], R_co] = field(default=return_unchanged, repr=False, compare=False)
+    progress: ReportedProgress | None = None
+    is_cancelling: bool = False
 
     @property
     def is_ended(self) -> bool:

@@ -10,3 +10,5 @@ ENDS = frozenset(("succeeded", "failed", "cancelled", "expired"))
 DEFAULT_RESULT_TTL_SECONDS = 3600.0
 #: The largest result: bytes of its JSON.
 MAX_RESULT_BYTES = 65_536
+#: The stored length of the text of a progress.
+MAX_PROGRESS_CHARACTERS = 500

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat, zip_longest
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
@@ -189,19 +190,23 @@ class TrackedOutcome(NamedTuple):
     What the records of a group of tracked messages get.
 
     Attributes:
-        event: what has happened; see ``lua/fragments/jobs.lua``.
+        event: what has happened; see ``lua/fragments/jobs.lua``. For an extension it is progress.
         ttl: seconds for which the record of an ended job lives.
-        values: for each message its result as JSON, or its error; empty for hide.
+        values: for each message its result as JSON, or its error; empty for hide and progress.
+        progresses: for each message its progress as it is stored, empty if it is not new; () if all
+            are empty.
     """
 
-    event: Literal["succeed", "fail", "retry", "hide"]
+    event: Literal["succeed", "fail", "retry", "hide", "progress"]
     ttl: float
     values: Sequence[bytes]
+    progresses: Sequence[bytes] = ()
 
     def args(self, place: int) -> tuple[bytes, ...]:
         """Return the arguments of ``settle_messages`` for the group at a place, from 1."""
         ttl = digits(round(self.ttl * 1000))
-        return digits(place), digits(len(self.values)), self.event.encode(), ttl, *self.values
+        each = chain.from_iterable(zip_longest(self.values, self.progresses, fillvalue=b""))
+        return digits(place), digits(len(self.values)), self.event.encode(), ttl, *each
 
 
 class Settlement(NamedTuple):
@@ -241,7 +246,7 @@ def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation
 
     Returns:
         A digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received
-        again since.
+        again since, 3 it was extended and is to be cancelled.
     """
     keys: list[bytes] = [worker.in_flight_key]
     args: list[bytes] = [worker.token.encode()]
@@ -419,6 +424,7 @@ def dead_letter_messages(
     *,
     quarantined: bool = False,
     result_ttl: float | None = None,
+    progresses: Iterable[bytes] = repeat(b""),
 ) -> Operation[bytes]:
     """
     Move messages to a dead-letter queue, and store why each became a dead letter.
@@ -429,10 +435,11 @@ def dead_letter_messages(
             ``DeadLetterReason``.
         quarantined: whether they ran in quarantine and the outcome of that is known.
         result_ttl: seconds for which their records live; None if they have none.
+        progresses: for each message its progress as it is stored, empty if it is not new.
 
     Returns:
-        A digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
-        received again since.
+        A digit for each message: 1 it was moved or cancelled, 0 it is not in the queue or has no
+        body, 2 it was received again since.
 
     Raises:
         InvalidFormat: both are the same queue.
@@ -451,10 +458,10 @@ def dead_letter_messages(
         b"1" if quarantined else b"",
         b"" if result_ttl is None else digits(round(result_ttl * 1000)),
     ]
-    for id, count, reason in messages:
+    for (id, count, reason), progress in zip(messages, progresses, strict=False):
         args += encode_name(id), digits(count), json.dumps(reason).encode()
         if result_ttl is not None:
-            args.append(encode_job_error(reason["exception"]))
+            args += encode_job_error(reason["exception"]), progress
     return Operation(
         load("dead_letter_messages"),
         (worker.in_flight_key, target.hash, target.zset, target.reasons, queue.hash, queue.zset),

@@ -441,6 +441,16 @@ def check_status(state, result, stored):
     assert [record.state for record in result] == [b"waiting"]
 
 
+def prepare_cancel(client, stored):
+    client.create_queue("cancel")
+    return client.send_message("cancel", "m", track=True)
+
+
+def check_cancel(state, result, stored):
+    assert (result, stored.ids("cancel")) == ("cancelled", [])
+    assert stored.fields(f"cancel:x:job:{state}")[b"state"] == b"cancelled"
+
+
 def check_receive(state, result, stored):
     assert (result.id, result.body, result.receive_count) == (state, "receive", 1)
     assert stored.field("receive", f"{state}:rc") == b"1"
@@ -605,6 +615,12 @@ STEPS = [
         prepare_job,
         lambda c, state: c.run(read_jobs(state[0], [state[1]])),
         check_status,
+    ),
+    Step(
+        "cancel of a job",
+        prepare_cancel,
+        lambda c, state: c.job("cancel", state).cancel(),
+        check_cancel,
     ),
     Step(
         "receive",

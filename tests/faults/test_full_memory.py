@@ -49,6 +49,7 @@ UNCHANGING = {
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
     "begin_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, "m", "w"]),
     "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
+    "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
     "claim_name": ([HELD], ["token", 99_000]),
     "count_unbegun": ([H, Z], [NO_ID]),

@@ -59,6 +59,8 @@ CALLS = {
     "send_message, replace":
         lambda rsmq, held, due: rsmq.send_message("q", "m", unique_key="held", replace=True),
     "send_message, track": lambda rsmq, held, due: rsmq.send_message("q", "m", track=True),
+    "cancel": lambda rsmq, held, due: rsmq.job("q", due[0]).cancel(),
+    "cancel, in flight": lambda rsmq, held, due: rsmq.job("q", held[0].id).cancel(),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
     "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
     "publish, expires": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m", expires=9),

@@ -10,6 +10,7 @@ import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.jobs.operations import cancel_job
 from rsmq.schedules.operations import fire_due_schedules
 from tests.blocking import Blocking
 from tests.servers import Server, redis_7
@@ -32,6 +33,7 @@ CALLS = {
     "send limited": (lambda rsmq: rsmq.send_message("q", "m", max_retries=1, expires=9), 1),
     "send tracked": (lambda rsmq: rsmq.send_message("q", "m", track=True), 1),
     "jobs": (lambda rsmq: rsmq.jobs("q"), 1),
+    "cancel a job": (lambda rsmq: rsmq.run(cancel_job(rsmq.namespace.queue("q"), "i" * 32)), 1),
     "receive": (lambda rsmq: rsmq.receive_message("q"), 1),
     "pop": (lambda rsmq: rsmq.pop_message("q"), 1),
     "delete": (lambda rsmq: rsmq.delete_message("q", "i" * 32), 1),

@@ -21,7 +21,9 @@ from hypothesis.stateful import (
 )
 
 from rsmq import RSMQ
-from rsmq.jobs.operations import read_jobs
+from rsmq.jobs import ReportedProgress
+from rsmq.jobs.operations import cancel_job, read_jobs
+from rsmq.jobs.status import return_unchanged
 from rsmq.transport import memory
 from rsmq.worker.operations import (
     Identity,
@@ -49,6 +51,10 @@ OUTCOMES = {
 }
 
 
+def stored_progress(done):
+    return b"" if done is None else f"{done} 10 some\ntext".encode()
+
+
 @dataclass
 class Model:
     """
@@ -60,6 +66,9 @@ class Model:
         count: its receive count.
         in_queue: whether it is in the queue.
         is_running: whether a consumer has it, or had it until its visibility timeout ended.
+        hidden: for how many seconds its last receive has hidden it.
+        is_asked: whether it is to be cancelled.
+        progress: what its record has.
     """
 
     state: str = "waiting"
@@ -67,6 +76,13 @@ class Model:
     count: int = 0
     in_queue: bool = True
     is_running: bool = False
+    hidden: int = 0
+    is_asked: bool = False
+    progress: ReportedProgress | None = None
+
+    def end(self, state, ttl):
+        self.state, self.ttl, self.is_running, self.is_asked = state, ttl, False, False
+        self.in_queue = False
 
 
 class JobMachine(RuleBasedStateMachine):
@@ -102,54 +118,120 @@ class JobMachine(RuleBasedStateMachine):
     def receive_for_worker(self, number, track):
         request = ReceiveRequest(self.keys, 900_000, 1, 0, number, is_tracked=track)
         [result] = self.rsmq.run(receive_for_worker(self.worker, [request], number))
+        if track:
+            self.note_cancelled_by_receive()
         for id in result.ids:
-            self.note_receive(id)
+            self.note_receive(id, 900)
+            model = self.models[id]
             if track:
-                self.models[id].ttl = WEEK + 900
-            self.receipts.append((id, self.models[id].count))
+                assert not model.is_asked
+                model.ttl, model.progress = WEEK + 900, None
+            self.receipts.append((id, model.count))
+
+    def note_cancelled_by_receive(self):
+        for id, model in self.models.items():
+            if model.is_asked and self.raw.zscore(f"{self.ns}:q", id) is None:
+                assert model.state == "waiting"
+                model.progress = None
+                model.end("cancelled", HOUR)
 
     @rule()
     def receive_by_another_client(self):
         message = self.rsmq.receive_message("q")
         if message is not None:
-            self.note_receive(message.id)
+            self.note_receive(message.id, 1000)
 
-    def note_receive(self, id):
+    def note_receive(self, id, hidden):
         model = self.models[id]
-        model.state, model.is_running = "running", True
+        model.state, model.is_running, model.hidden = "running", True, hidden
         model.count += 1
 
+    @precondition(lambda self: self.models)
+    @rule(data=st.data())
+    def cancel(self, data):
+        id = data.draw(st.sampled_from(sorted(self.models)))
+        model = self.models[id]
+        result = self.rsmq.run(cancel_job(self.keys, id))
+        if not model.in_queue:
+            ended = "cancelled" if model.state == "cancelled" else "ended"
+            assert result == (ended if model.state else None)
+        elif model.state == "running":
+            assert result == "requested"
+            if not model.is_asked:
+                model.is_asked, model.ttl = True, WEEK + model.hidden
+        else:
+            assert result == "cancelled"
+            model.end("cancelled", HOUR)
+            assert self.raw.zscore(f"{self.ns}:q", id) is None
+            assert not self.raw.hexists(f"{self.ns}:q:Q", id)
+
     @precondition(lambda self: self.receipts)
-    @rule(data=st.data(), outcome=st.sampled_from([*sorted(OUTCOMES), "dead-letter"]))
-    def settle(self, data, outcome):
+    @rule(data=st.data(), done=st.sampled_from([None, 3, 2.5]))
+    def extend(self, data, done):
+        id, count = data.draw(st.sampled_from(self.receipts))
+        tracked = TrackedOutcome("progress", RESULT_TTL, [b""], [stored_progress(done)])
+        group = Settlement(self.keys, "extend", count, [(id, 900_000)], False, tracked)
+        result = self.rsmq.run(settle_messages(self.worker, [group]))
+        model = self.models[id]
+        if not (model.in_queue and model.count == count):
+            assert result in (b"0", b"2")
+            return
+        assert result == (b"3" if model.is_asked else b"1")
+        model.hidden = 900
+        if not model.is_running:  # its visibility timeout had ended
+            model.state, model.is_running = "running", True
+        if done is not None and model.ttl:
+            model.progress, model.ttl = ReportedProgress(done, 10, "some\ntext"), WEEK
+
+    @precondition(lambda self: self.receipts)
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([*sorted(OUTCOMES), "dead-letter"]),
+        done=st.sampled_from([None, 7]),
+    )
+    def settle(self, data, outcome, done):
         receipt = data.draw(st.sampled_from(self.receipts))
         self.receipts.remove(receipt)
         id, count = receipt
         if outcome == "dead-letter":
-            self.dead_letter(id, count)
+            self.dead_letter(id, count, done)
             return
         action, event, state = OUTCOMES[outcome]
         values = {"retry": (id, 500_000, "E: e"), "defer": (id, 500_000, 1), "release": id}
-        tracked = TrackedOutcome(event, RESULT_TTL, [b"7" if event == "succeed" else b"E: e"])
+        value = b"7" if event == "succeed" else b"E: e"
+        tracked = TrackedOutcome(event, RESULT_TTL, [value], [stored_progress(done)])
         group = Settlement(self.keys, action, count, [values.get(outcome, id)], False, tracked)
         result = self.rsmq.run(settle_messages(self.worker, [group]))
-        self.note_outcome(id, count, result, state, hidden=0 if outcome == "release" else 500)
+        hidden = 0 if outcome == "release" else 500
+        self.note_outcome(id, count, result, state, done, hidden=hidden)
 
-    def dead_letter(self, id, count):
+    def dead_letter(self, id, count, done):
         dead = self.rsmq.namespace.queue("dead")
         operation = dead_letter_messages(
-            self.worker, self.keys, dead, [(id, count, REASON)], result_ttl=RESULT_TTL
-        )
-        self.note_outcome(id, count, self.rsmq.run(operation), "failed", hidden=0)
+            self.worker, self.keys, dead, [(id, count, REASON)], result_ttl=RESULT_TTL,
+            progresses=[stored_progress(done)],
+        )  # fmt: skip
+        was_asked = self.models[id].is_asked
+        result = self.rsmq.run(operation)
+        self.note_outcome(id, count, result, "failed", done, hidden=0)
+        if result == b"1":
+            assert (self.raw.zscore(f"{self.ns}:dead", id) is None) == was_asked
 
-    def note_outcome(self, id, count, result, state, *, hidden):
+    def note_outcome(self, id, count, result, state, done, *, hidden):
         model = self.models[id]
         is_valid = model.in_queue and model.count == count
         assert (result == b"1") == is_valid
         if is_valid:
-            model.state, model.is_running = state, False
-            model.in_queue = state not in ("succeeded", "failed")
-            model.ttl = WEEK + hidden if model.in_queue else RESULT_TTL
+            if done is not None:
+                model.progress = ReportedProgress(done, 10, "some\ntext")
+            if model.is_asked and state != "succeeded":
+                model.end("cancelled", RESULT_TTL)
+                assert self.raw.zscore(f"{self.ns}:q", id) is None
+                assert not self.raw.hexists(f"{self.ns}:q:Q", id)
+            elif state in ("succeeded", "failed"):
+                model.end(state, RESULT_TTL)
+            else:
+                model.state, model.is_running, model.ttl = state, False, WEEK + hidden
 
     @rule(data=st.data())
     def end_a_visibility_timeout(self, data):
@@ -183,9 +265,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @staticmethod
     def forget(model):
-        model.in_queue = False
-        model.state = "expired" if model.ttl else None
-        model.ttl = min(model.ttl, HOUR)
+        model.end("expired" if model.ttl else None, min(model.ttl, HOUR))
 
     @invariant()
     def each_status_is_what_has_become_of_the_message(self):
@@ -197,6 +277,10 @@ class JobMachine(RuleBasedStateMachine):
             assert max(model.ttl - 60, 0) <= max(ttl, 0) <= model.ttl
             stored = self.raw.hgetall(f"{self.ns}:q:x:job:{id}")
             assert (b"result" in stored) == (state == "succeeded")
+            assert (b"cancel" in stored) == model.is_asked
+            if record is not None:
+                status = record.to_status("q", id, return_unchanged)
+                assert (status.progress, status.is_cancelling) == (model.progress, model.is_asked)
 
 
 @pytest.mark.timeout(120)
@@ -204,7 +288,7 @@ def test_random_calls_leave_each_job_in_its_true_state():
     run_state_machine_as_test(
         JobMachine,
         settings=settings(
-            max_examples=40,
+            max_examples=30,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -243,6 +243,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions, keys.job(""))}
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
     names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED, fields.LIMITED)}
+    names.add(b"total")  # of the progress of a job
     code = "".join(
         line.partition("--")[0] + "\n"
         for path in PACKAGE.glob("**/*.lua")

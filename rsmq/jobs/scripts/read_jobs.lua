@@ -7,8 +7,9 @@
 -- ARGV[1] lifetime       integer     ms for which the record of a job that ends here lives
 -- ARGV[2...] ids         strings     the ids of the messages
 --
--- returns for each message {state, attempt, worker, begun ms, ended ms, result, error}, each nil without a value; the
---         state is nil if there is neither a record nor a message
+-- returns for each message {state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel that its end
+--         will answer, done, total, text}, each nil without a value; the state is nil if there is neither a record nor a
+--         message
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -24,12 +25,12 @@ local now, answer = server_time_ms(), {}
 for each = 2, #ids do
   local id = ids[each]
   local found = redis.call('HMGET', records[each + 1], 'state', 'receives', 'attempt', 'worker', 'begun', 'ended',
-    'result', 'error')
+    'result', 'error', 'cancel', 'done', 'total', 'text')
   local state = job_state(hash, zset, id, found[1], found[2], now)
   if state == 'expired' and found[1] ~= state then
-    found[6] = digits(now)
-    pcall(change_job, records[each + 1], 'expire', lifetime, 0, 'ended', found[6])
+    found[6], found[9] = digits(now), false
+    pcall(change_job, records[each + 1], 'expire', now, lifetime, 0)
   end
-  answer[each - 1] = {state, found[3], found[4], found[5], found[6], found[7], found[8]}
+  answer[each - 1] = {state, unpack(found, 3, 12)}
 end
 return answer

@@ -1,50 +1,66 @@
 -- The records of tracked messages. Beside the queue, each has a hash that ends with `:x:job:` and its id: state, attempt,
--- receives (the receive count of this attempt), worker, begun and ended (ms), result (JSON) and error. It expires.
+-- receives (the receive count of this attempt), worker, begun and ended (ms), result (JSON) and error; done, total and
+-- text of its progress; and cancel (ms) while it is to be cancelled. It expires.
 -- @include digits.lua
 
+local function has_job_ended(state)
+  return state == 'succeeded' or state == 'failed' or state == 'cancelled' or state == 'expired'
+end
+
 -- Returns the state after an event, or nothing if the event changes nothing. A job that has ended begins again only if
--- someone has restored its message.
-local function next_job_state(state, event)
-  local ends = {succeeded = 1, failed = 1, cancelled = 1, expired = 1}
-  if ends[state] and event ~= 'begin' then
+-- someone has restored its message. `is_asked` is whether it is to be cancelled: then it succeeds, or gets no other
+-- attempt.
+local function next_job_state(state, event, is_asked)
+  local is_stop = event == 'begin' or event == 'hide' or event == 'retry' or event == 'fail'
+  if has_job_ended(state) and event ~= 'begin' then
     return
+  elseif is_asked and is_stop then
+    return 'cancelled'
   end
   local after = {send = 'waiting', begin = 'running', hide = 'waiting', retry = 'retrying', succeed = 'succeeded',
-    fail = 'failed', cancel = 'cancelled', expire = 'expired'}
+    fail = 'failed', ask = 'running', progress = state, cancel = 'cancelled', expire = 'expired'}
   return after[event]
 end
 
--- Changes the record of a message after an event, and adds fields. It lives for so many ms; '' = a week more than
--- `wait`, because it has not ended. The script has called require_local_beside, or the key is in its KEYS.
-local function change_job(key, event, lifetime, wait, ...)
-  local stored = redis.call('HGET', key, 'state')
-  local state = next_job_state(stored, event)
-  if state then
-    if stored and event == 'begin' then
-      redis.call('HDEL', key, 'ended', 'result')
-    elseif event == 'succeed' then
-      redis.call('HDEL', key, 'error')
-    end
-    redis.call('HSET', key, 'state', state, ...)
-    redis.call('PEXPIRE', key, lifetime ~= '' and lifetime or digits(wait + 604800000))
+-- Changes the record of a message after an event at the ms `now`, adds fields, and returns its state after that, or
+-- nothing if it is not changed. It lives for so many ms; '' = an hour if the job has ended, else a week more than
+-- `wait`. The script has called require_local_beside, or the key is in its KEYS.
+local function change_job(key, event, now, lifetime, wait, ...)
+  local stored = redis.call('HMGET', key, 'state', 'cancel')
+  local state = next_job_state(stored[1], event, stored[2])
+  if not state then
+    return
+  elseif stored[1] and event == 'begin' then
+    redis.call('HDEL', key, 'ended', 'result', 'done', 'total', 'text')
+  elseif event == 'succeed' then
+    redis.call('HDEL', key, 'error')
   end
+  redis.call('HSET', key, 'state', state, ...)
+  if has_job_ended(state) then
+    redis.call('HDEL', key, 'cancel')
+    redis.call('HSET', key, 'ended', digits(now))
+    redis.call('PEXPIRE', key, lifetime ~= '' and lifetime or '3600000')
+  else
+    redis.call('PEXPIRE', key, digits(wait + 604800000))
+  end
+  return state
 end
 
--- Returns the state of a job, or nothing if neither record nor message is there. What has not ended is compared with
--- the message, which other clients change without its record.
+-- Returns the state of a job, or nothing if neither record nor message is there, and the score and the receive count of
+-- its message. What has not ended is compared with the message, which other clients change without its record.
 local function job_state(hash, zset, id, stored, receives, now)
-  local next_state = next_job_state(stored, 'hide')
-  if stored and not next_state then
+  if has_job_ended(stored) then
     return stored
   end
   local score = redis.call('ZSCORE', zset, id)
   local found = redis.call('HMGET', hash, id, id .. ':rc')
+  local count = found[2] or '0'
   if not score or not found[1] then
     return stored and 'expired'
   elseif tonumber(score) <= now then
-    return stored == 'retrying' and stored or 'waiting'
-  elseif (found[2] or '0') == '0' then
-    return 'waiting'
+    return stored == 'retrying' and stored or 'waiting', score, count
+  elseif count == '0' then
+    return 'waiting', score, count
   end
-  return found[2] == receives and stored or 'running'
+  return count == receives and stored or 'running', score, count
 end

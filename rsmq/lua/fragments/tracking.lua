@@ -25,7 +25,7 @@ local function track_sent(zset, track, earlier_ids, time, suffixes, wait)
   for each = 1, track ~= '' and #earlier_ids or 0 do
     if earlier_ids[each] == '' then
       local id = time .. string.sub(suffixes, 22 * each - 21, 22 * each)
-      change_job(zset .. ':x:job:' .. id, 'send', '', wait)
+      change_job(zset .. ':x:job:' .. id, 'send', nil, '', wait)
     end
   end
 end

@@ -84,6 +84,6 @@ end
 redis.call('ZREM', zset, id)
 variadic('HDEL', hash, fields_of({id}))
 if tracked ~= '' then -- the user may lack the right
-  pcall(change_job, zset .. ':x:job:' .. id, 'succeed', tracked, 0, 'ended', digits(now), 'result', result)
+  pcall(change_job, zset .. ':x:job:' .. id, 'succeed', now, tracked, 0, 'result', result)
 end
 return next_id

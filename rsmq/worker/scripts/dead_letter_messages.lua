@@ -1,5 +1,6 @@
 -- Moves messages to a dead-letter queue with their counters, each given its receipt, and stores beside
--- that queue why each became a dead letter, for a bounded number of messages.
+-- that queue why each became a dead letter, for a bounded number of messages. A tracked message that is to be
+-- cancelled is removed instead.
 --
 -- KEYS[1] in_flight    hash        the worker's messages in flight, as in fragments/in_flight.lua
 -- KEYS[2] to_hash      hash        the dead-letter queue's attributes, bodies and counters
@@ -14,8 +15,9 @@
 -- ARGV[5] quarantined  integer     '1' if the messages ran in quarantine, else ''
 -- ARGV[6] tracked      integer     ms for which their records live if they are tracked, else ''
 -- ARGV[7...] messages  strings     for each message its id, receive count, reason and, if tracked, error
+--                                  and progress, as for settle_messages.lua
 --
--- returns a digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
+-- returns a digit for each message: 1 it was moved or removed, 0 it is not in the queue or has no body, 2 it was
 --         received again since
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -59,7 +61,7 @@ local has_own_name = has_name(in_flight, token)
 local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 
 local now, answer = digits(server_time_ms()), {}
-for at = 7, #messages, tracked ~= '' and 4 or 3 do
+for at = 7, #messages, tracked ~= '' and 5 or 3 do
   local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
   local result = {}
   match_receipts(hash, zset, {id}, count, result)
@@ -68,14 +70,18 @@ for at = 7, #messages, tracked ~= '' and 4 or 3 do
   if result[1] == '1' and not is_complete then
     result[1] = '0'
   elseif result[1] == '1' then
-    transfer(zset, hash, to, id, now)
+    local is_cancelled = tracked ~= '' and is_to_be_cancelled(zset, id)
+    if not is_cancelled then
+      transfer(zset, hash, to, id, now)
+    end
     if quarantined == '1' then
       delete_records(zset, {id}, false)
     end
     if tracked ~= '' then
-      settle_jobs(zset, {id}, {1}, count, {'fail', tracked, messages[at + 3]}, 1, tonumber(now))
+      local outcome = {'fail', tracked, messages[at + 3], messages[at + 4]}
+      settle_jobs(hash, zset, {id}, {1}, count, outcome, 1, tonumber(now))
     end
-    if room > 0 then
+    if room > 0 and not is_cancelled then
       redis.call('HSET', reasons, id, now .. ':' .. reason)
       room = room - 1
     end

@@ -1,6 +1,6 @@
 -- Receives messages that are due for a worker, from earlier queues first, and hides them. In each queue
 -- it does what receive_message.lua does, except for the dead-letter policy, which the worker applies
--- itself. Records the messages as in flight.
+-- itself. Records the messages as in flight. Tracked messages that are to be cancelled are removed.
 --
 -- KEYS[1] in_flight     hash              the worker's messages in flight, as in fragments/in_flight.lua
 -- KEYS[2...] queues     hash, sorted set  for each queue its two keys
@@ -74,8 +74,8 @@ end
 
 local unbegun, retries = {}, {}
 for at, due in pairs(found) do -- before the first delivery, which may not be repeated
-  unbegun[at] = #due.again > 0
-    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before(due))
+  remove_cancelled(tracked, at, queues[2 * at], queues[2 * at + 1], due, now)
+  unbegun[at] = #due.again > 0 and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before(due))
   retries[at] = own_retries(queues[2 * at + 1], limited[at], due.told)
 end
 

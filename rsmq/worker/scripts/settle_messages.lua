@@ -17,10 +17,11 @@
 --                                        number of its receives that are no attempts follows, for retry the
 --                                        error. After the last group come, for each group of tracked messages, the
 --                                        number of the group, of its messages, the event of fragments/jobs.lua, ms
---                                        for which an ended record lives, and for each message its result or error
+--                                        for which an ended record lives, and for each message its result or error,
+--                                        and its progress as 'done total text', each may be ''
 --
 -- returns a digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received again
---         since
+--         since, 3 it was extended and is to be cancelled
 -- errors  WORKERREPLACED: then nothing is extended. A missing queue counts as one without such messages
 -- source  none in Node; what is written is what npm rsmq 0.12.4 deleteMessage and
 --         changeMessageVisibility write
@@ -88,7 +89,7 @@ for at = 2, #queues, 2 do
   if has_records == '1' then
     update_records(zset, fit, action, count)
   end
-  settle_jobs(zset, fit, places, count, messages, tracked and tracked[at / 2], now)
+  settle_jobs(hash, zset, fit, places, count, messages, tracked and tracked[at / 2], now, results)
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)
 end

@@ -1,5 +1,6 @@
 -- The records of tracked messages that a worker receives and settles. A user may lack the right; then there are none.
 -- @include digits.lua
+-- @include due.lua
 -- @include jobs.lua
 -- @include local_keys.lua
 
@@ -11,7 +12,7 @@ local function tracked_groups(queues, arguments, from)
     local group = tonumber(arguments[from])
     require_local_beside(queues[2 * group + 1], ':x:job:')
     places[group] = from + 2
-    from = from + 4 + arguments[from + 1]
+    from = from + 4 + 2 * arguments[from + 1]
   end
   return places
 end
@@ -28,28 +29,77 @@ local function tracked_queues(queues, requests, from)
   return tracked
 end
 
--- Writes the records of messages whose receipts are valid, unless `at` is nil. From there on, the arguments have the
--- event, the ms for which the record of an ended job lives, and for each message of the group its result or error.
--- `places` are the places of the messages in the group, `count` is their receive count.
-local function settle_jobs(zset, fit, places, count, arguments, at, now)
-  if not at then
-    return
+-- Returns whether a message is to be cancelled. A user may lack the right; then it is not.
+local function is_to_be_cancelled(zset, id)
+  return type(redis.pcall('HGET', zset .. ':x:job:' .. id, 'cancel')) == 'string'
+end
+
+-- Returns the fields of a progress, 'done total text'; nothing if it is ''.
+local function fields_of_progress(progress)
+  local done, total, text = string.match(progress, '^(%S+) (%S*) (.*)$')
+  if done then
+    return 'done', done, 'total', total, 'text', text
   end
-  local event, lifetime = arguments[at], arguments[at + 1]
-  for each, id in ipairs(fit) do
-    local key, value = zset .. ':x:job:' .. id, arguments[at + 1 + places[each]]
-    if event == 'succeed' or event == 'fail' then
-      local field = event == 'succeed' and 'result' or 'error'
-      pcall(change_job, key, event, lifetime, 0, 'ended', digits(now), field, value)
+end
+
+-- Writes the records of messages whose receipts are valid, unless `at` is nil. From there on, the arguments have the
+-- event, the ms for which the record of an ended job lives, and for each message of the group its result or error and
+-- its progress, each may be ''. `places` are the places of the messages in the group, `count` is their receive count.
+-- A message that stays in the queue and is to be cancelled is removed, or is answered by 3 for the event progress.
+local function settle_jobs(hash, zset, fit, places, count, arguments, at, now, results)
+  local event = at and arguments[at]
+  for each = 1, event and #fit or 0 do
+    local id, value_at = fit[each], at + 2 * places[each]
+    local key, value, progress = zset .. ':x:job:' .. id, arguments[value_at], arguments[value_at + 1]
+    if event == 'progress' then
+      if is_to_be_cancelled(zset, id) then
+        results[places[each]] = '3'
+      end
+      if progress ~= '' then
+        pcall(change_job, key, event, now, '', 0, fields_of_progress(progress))
+      end
+    elseif event == 'succeed' then
+      pcall(change_job, key, event, now, arguments[at + 1], 0, 'result', value, fields_of_progress(progress))
     else
-      local wait = math.max((redis.call('ZSCORE', zset, id) or now) - now, 0)
-      if event == 'retry' then
-        pcall(change_job, key, event, '', wait, 'receives', count, 'error', value)
-      else
-        pcall(change_job, key, event, '', wait, 'receives', count)
+      local wait = event == 'fail' and 0 or math.max((redis.call('ZSCORE', zset, id) or now) - now, 0)
+      local field = value == '' and 'receives' or 'error'
+      local _, state = pcall(change_job, key, event, now, arguments[at + 1], wait, 'receives', count,
+        field, value == '' and count or value, fields_of_progress(progress))
+      if state == 'cancelled' then
+        remove_message(zset, hash, id)
       end
     end
   end
+end
+
+-- Removes those messages that are to be cancelled from their queue, and from what is to be delivered, in the form of
+-- due_many.lua. Only a message that was received before can be one.
+local function remove_cancelled(tracked, place, hash, zset, due, now)
+  local told, again, removed, number = {}, {}, {}, 0
+  for each = 1, tracked[place] and #due.again or 0, 3 do
+    local id = due.told[2 * due.again[each] - 1]
+    if is_to_be_cancelled(zset, id) then
+      local is_written = pcall(change_job, zset .. ':x:job:' .. id, 'begin', now, '', 0)
+      removed[due.again[each]] = is_written and remove_message(zset, hash, id)
+    end
+  end
+  if not next(removed) then
+    return
+  end
+  local places = {}
+  for each = 1, due.number do
+    if not removed[each] then
+      number = number + 1
+      told[2 * number - 1], told[2 * number], places[each] = due.told[2 * each - 1], due.told[2 * each], number
+    end
+  end
+  for each = 1, #due.again, 3 do
+    local at = places[due.again[each]]
+    if at then
+      again[#again + 1], again[#again + 2], again[#again + 3] = at, due.again[each + 1], due.again[each + 2]
+    end
+  end
+  due.told, due.again, due.number = told, again, number
 end
 
 -- Writes the records of messages that are delivered, in the form of due_many.lua, if the queue of their place is tracked.
@@ -65,7 +115,7 @@ local function begin_jobs(tracked, place, zset, due, unbegun, now, hidden)
     counts[number], attempts[number] = count, math.max(count - unbegun[(each + 2) / 3], 1)
   end
   for each = 1, due.number do
-    pcall(change_job, zset .. ':x:job:' .. due.told[2 * each - 1], 'begin', '', hidden, 'attempt',
+    pcall(change_job, zset .. ':x:job:' .. due.told[2 * each - 1], 'begin', now, '', hidden, 'attempt',
       digits(attempts[each] or 1), 'receives', digits(counts[each] or 1), 'worker', tracked.worker, 'begun', digits(now))
   end
 end

@@ -1,0 +1,41 @@
+-- Cancels a job. Its message is removed, unless a consumer has it: then its record asks the worker to cancel it.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- KEYS[3] record    hash        the record of the message, as in fragments/jobs.lua; made if there is none
+-- ARGV[1] lifetime  integer     ms for which the record of a job that ends here lives
+-- ARGV[2] id        string      the id of the message
+--
+-- returns cancelled, requested, the state of a job that had ended before; nil if there is neither a record nor a message
+-- errors  none
+-- source  none in Node; the message is removed as npm rsmq 0.12.4 deleteMessage does
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include full.lua
+-- @include due.lua
+-- @include jobs.lua
+
+local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
+local lifetime, id = ARGV[1], ARGV[2]
+
+allow_removal(zset, hash)
+local now = server_time_ms()
+local found = redis.call('HMGET', record, 'state', 'receives', 'cancel')
+local state, score, count = job_state(hash, zset, id, found[1], found[2], now)
+if not state or has_job_ended(found[1]) then
+  return state
+elseif state == 'running' and found[3] then
+  return 'requested'
+end
+redis.call('HDEL', record, '') -- these fail here if the user lacks the right, before any change
+redis.call('PEXPIRE', record, '604800000')
+if state == 'expired' then
+  change_job(record, 'expire', now, lifetime, 0)
+  return state
+elseif state == 'running' then
+  change_job(record, 'ask', now, '', score - now, 'receives', count, 'cancel', digits(now))
+  return 'requested'
+end
+change_job(record, 'cancel', now, lifetime, 0)
+remove_message(zset, hash, id)
+return 'cancelled'
