@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rsmq.django.backend import RSMQBackend
+    from rsmq.django.transactions import send_on_commit
     from rsmq.django.views import health
 
-__all__ = ["RSMQBackend", "health"]
+__all__ = ["RSMQBackend", "health", "send_on_commit"]
 
-_MODULES = {"RSMQBackend": "backend", "health": "views"}
+_MODULES = {"RSMQBackend": "backend", "health": "views", "send_on_commit": "transactions"}
 
 
 def __getattr__(name: str) -> Any:

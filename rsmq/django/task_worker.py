@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, reset_queries
 from django.utils import timezone
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq.cells.messages import CellMessage
 from rsmq.django.backend_options import add_listener, split_level
@@ -98,10 +98,14 @@ class TaskRunner:
             check_arguments(task, call.args, call.kwargs)
         except (InvalidCall, TypeError, InvalidTask) as error:
             raise DeadLetter(str(error)) from error
+        worker = str(self._worker.name)
         try:
-            log = self._run(begin_attempt, message, str(self._worker.name))
+            log = self._run(begin_attempt, message, worker)
+        except ResponseError as error:  # a full memory, or a missing right: tasks run nevertheless
+            _log.warning("task %s: its attempt can't be recorded: %s", message.id, error)
+            log = AttemptLog(None, None, (worker,), ())
         except (RedisError, OSError) as error:
-            raise Defer(f"its record can't be changed: {error}") from error  # it has not begun
+            raise Defer(f"its attempt can't be recorded: {error}") from error  # it has not begun
         if log is None:
             return None  # another consumer has the message
         id = f"{message.id}-{message.queue}"

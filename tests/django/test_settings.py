@@ -9,6 +9,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import RequestFactory, override_settings
+from redis.exceptions import OutOfMemoryError
 
 from rsmq.django import health, task_worker, views
 from rsmq.django.task_interface import (
@@ -128,16 +129,20 @@ def test_connections_of_the_database_are_checked_around_each_task(env, monkeypat
     assert steps == [0, 1]
 
 
-def test_a_task_whose_record_cannot_be_written_is_deferred(env, monkeypatch):
+@pytest.mark.parametrize("error", [OutOfMemoryError("full"), ConnectionError("gone")])
+def test_a_task_runs_with_a_full_memory_and_is_deferred_without_a_server(env, monkeypatch, error):
     shop.calls.clear()
     runner = task_worker.TaskRunner(env.backend, env.worker())
 
     def fail(*_):
-        raise ConnectionError("gone")
+        raise error
 
     monkeypatch.setattr(runner, "_run", fail)
     shop.add.enqueue(1)
     message = env.client.receive_message("default")
+    if isinstance(error, OutOfMemoryError):
+        assert runner.handle(message.body, message) == 2
+        return
     with pytest.raises(Defer, match="gone"):
         runner.handle(message.body, message)
     assert shop.calls == []

@@ -16,7 +16,7 @@ local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
 local id, count, errors = ARGV[1], ARGV[2], ARGV[3]
 
 if redis.call('HGET', hash, id .. ':rc') ~= count or not redis.call('ZSCORE', zset, id)
-  or redis.call('EXISTS', record) == 0 then
+  or not redis.call('HGET', record, 'state') then
   return false
 end
 redis.call('HSET', record, 'errors', errors)
