@@ -33,3 +33,38 @@ def test_node_sends_a_task_and_receives_one(node, server, ns):
         assert node.delete_message("mail", received["id"])
         tasks.run_all()
         assert len(ran) == 1
+
+
+def test_node_sends_a_task_and_reads_its_result(node, server, ns):
+    with Tasks.from_url(server.url, ns=ns) as tasks:
+
+        @tasks.task(queue="invoices", name="invoices.total", track=True, result_ttl=60)
+        def total(prices: list[int], currency: str = "EUR") -> dict[str, object]:
+            if not prices:
+                raise ValueError("no prices")
+            return {"total": sum(prices), "currency": currency}
+
+        node.create_queue("invoices")
+        good, wrong, unknown = (
+            node.send_message("invoices", json.dumps(body))
+            for body in (
+                {"task": "invoices.total", "args": {"prices": [3, 4]}},
+                {"task": "invoices.total", "args": {"prices": "3"}},
+                {"task": "invoices.sum"},
+            )
+        )
+        assert node.request("job", qname="invoices", id=good) is None
+        tasks.worker(name="w").run(until_empty=True, timeout=30)
+
+        record = node.request("job", qname="invoices", id=good)
+        assert (record["state"], record["attempt"], record["worker"]) == ("succeeded", "1", "w")
+        assert json.loads(record["result"]) == {"total": 7, "currency": "EUR"}
+        assert int(record["begun"]) <= int(record["ended"])
+        failed = node.request("job", qname="invoices", id=wrong)
+        assert (failed["state"], "result" in failed) == ("failed", False)
+        assert "prices is not valid" in failed["error"]
+        assert (
+            "no task 'invoices.sum'" in node.request("job", qname="invoices", id=unknown)["error"]
+        )
+        # The same job by the id that Node has.
+        assert tasks.client.job("invoices", good).result()["total"] == 7

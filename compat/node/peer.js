@@ -51,6 +51,13 @@ const COMMANDS = {
     }
   },
 
+  // Reads the record of a job, as docs/jobs.md shows it.
+  job: ({ ns, qname, id }) =>
+    new Promise((resolve, reject) => {
+      const done = (error, record) => (error ? reject(error) : resolve(record));
+      getClient(ns, false).redis.hgetall(`${ns}:${qname}:x:job:${id}`, done);
+    }),
+
   // Subscribes to a channel as a Node program does.
   subscribe: ({ channel }) =>
     new Promise((resolve) => {

@@ -24,7 +24,7 @@ def declare(tasks):
 
     options = {"vt": 1, "max_retries": 10_000, "backoff": 0.1}
 
-    @tasks.task(queue="first", name="first", **options)
+    @tasks.task(queue="first", name="first", track=True, **options)
     def first(number: int) -> int:
         time.sleep(0.02)
         return number + 1

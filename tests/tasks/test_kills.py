@@ -1,4 +1,4 @@
-"""Workers are killed while tasks follow others: none is lost, and none is sent twice."""
+"""Workers are killed while tasks follow others: none is lost or sent twice; each has its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_each_next_task_is_sent_once_through_kills(server, ns):
     with Tasks.from_url(server.url, ns=ns) as tasks:
         declare(tasks)
         first, second, item, end = (tasks._by_name[name] for name in NAMES)
-        tasks.send_many(
+        jobs = tasks.send_many(
             first.options(then=second.signature(RESULT)).signature(number)
             for number in range(CHAINS)
         )
@@ -56,6 +56,9 @@ def test_each_next_task_is_sent_once_through_kills(server, ns):
             assert start("--burst").wait(60) == 0
             time.sleep(0.2)
 
+        # The script that sends the next task has ended the record.
+        statuses = tasks.client.wait_for_jobs(jobs, timeout=0)
+        assert [each.result() for each in statuses] == list(range(1, CHAINS + 1))
         sent = {queue: tasks.client.get_queue_attributes(queue).total_sent for queue in QUEUES}
         assert sent == {"first": CHAINS, "second": CHAINS, "items": ITEMS, "ends": 1}
         with server.raw() as raw:
