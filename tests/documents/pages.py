@@ -25,8 +25,8 @@ TOPICS = (
     "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "django", "transactions",
     "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers",
     "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing",
-    "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-rsmq-worker",
-    "benchmarks", "reference", "faq",
+    "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-celery",
+    "from-rq", "from-task-systems", "from-rsmq-worker", "benchmarks", "reference", "limits", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

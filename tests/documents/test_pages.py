@@ -29,6 +29,16 @@ NOT_RUN = {
         "from rsmq import RSMQ, Confirm",
     ): "needs a replica; test_servers_page.py runs it",
     ("django.md", "await rsmq.sendMessageAsync({"): "is for Node; tests/django sends its body",
+    ("from-celery.md", "from celery import Celery"): "is for Celery",
+    (
+        "from-celery.md",
+        '@app.task(name="shop.charge", bind=True, ignore_result=True)',
+    ): "is for Celery",
+    ("from-rq.md", "from datetime import timedelta"): "is for RQ",
+    (
+        "from-rq.md",
+        "# old_reports.py: the module and the name that the jobs in RQ have",
+    ): "is for RQ",
     ("tasks.md", "await rsmq.sendMessageAsync({"): "is for Node; compat/test_tasks.py sends it",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
