@@ -39,6 +39,10 @@ NOT_RUN = {
         "from-rq.md",
         "# old_reports.py: the module and the name that the jobs in RQ have",
     ): "is for RQ",
+    (
+        "jobs.md",
+        "rsmq job reports hoijcxdfmt152JKHLjdJAHP85kPlPBWU --wait 5m",
+    ): "has the id of another run; tests/cli/test_jobs.py runs the commands",
     ("tasks.md", "await rsmq.sendMessageAsync({"): "is for Node; compat/test_tasks.py sends it",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
