@@ -1,4 +1,4 @@
-"""``rsmq job`` and ``rsmq jobs``."""
+"""``rsmq job``, ``rsmq jobs`` and ``rsmq cancel``."""
 
 from __future__ import annotations
 
@@ -61,3 +61,29 @@ def test_jobs_are_listed_by_their_states_the_last_first(cli, ids):
     assert (failed["id"], failed["error"]) == (bad, "Discard: no such customer")
     assert [each["id"] for each in cli("jobs", "q", "-n", "2", "--json").json] == [late, bad]
     assert cli("jobs", "other", "--json").json == []
+
+
+def test_jobs_are_cancelled(cli, rsmq, raw, ns, ids):
+    good, _, late = ids
+    running = rsmq.send_message("q", "runs", track=True)
+    rsmq.receive_message("q")
+    key = f"{ns}:q:x:job:{running}"
+    raw.hset(key, mapping={"state": "running", "done": "3", "total": "10", "text": "pages"})
+
+    ended = cli("cancel", "q", late, running, good, "x" * 32)
+    assert (ended.code, ended.lines) == (1, [
+        f"{late}: cancelled",
+        f"{running}: it runs, and its worker is to cancel it",
+        f"{good}: has ended already",
+        f"{'x' * 32}: not there",
+    ])  # fmt: skip
+    assert rsmq.get_message("q", late) is None
+    assert cli("job", "q", late).lines[0] == "state     cancelled"
+    lines = cli("job", "q", running).lines
+    assert lines[0] == "state     running, to be cancelled"
+    assert "progress  3 of 10, pages" in lines
+    document = cli("job", "q", running, "--json").json
+    assert document["is_cancelling"] is True
+    assert document["progress"] == {"done": 3, "total": 10, "text": "pages"}
+    again = cli("cancel", "q", late, "--json")
+    assert (again.code, again.json) == (0, [{"id": late, "result": "cancelled"}])

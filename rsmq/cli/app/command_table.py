@@ -96,6 +96,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Jobs": {
         "job": Entry("rsmq.cli.commands.jobs:job", "Show what has become of a tracked message."),
         "jobs": Entry("rsmq.cli.commands.jobs:jobs", "List the tracked messages of a queue."),
+        "cancel": Entry(
+            "rsmq.cli.commands.jobs:cancel", "Cancel jobs: those that wait, and those that run."
+        ),
     },
     "Dead letters": {
         "dead-letter": Entry(
@@ -181,6 +184,7 @@ ALIASES: dict[str, str] = {
 OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "ack": ("delete",),
     "acknowledge": ("delete",),
+    "abort": ("cancel",),
     "add": ("send", "create"),
     "clear": ("purge",),
     "config": ("attributes",),
@@ -214,6 +218,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "restore": ("import",),
     "result": ("job",),
     "retry": ("redrive", "release"),
+    "revoke": ("cancel",),
     "set": ("attributes",),
     "show": ("peek", "attributes"),
     "size": ("stats",),

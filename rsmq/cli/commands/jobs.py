@@ -1,5 +1,5 @@
 """
-The commands job and jobs.
+The commands job, jobs and cancel.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, queue_argument
+from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value, truncate
 from rsmq.errors import JobNotEnded, JobNotFound
@@ -21,9 +21,16 @@ if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
     from rsmq._sync.jobs import JobHandle
-    from rsmq.jobs.status import JobStatus
+    from rsmq.jobs.status import JobStatus, ReportedProgress
 
 _HEADINGS = ("id", "state", "attempt", "begun", "ended", "worker", "error")
+#: What a cancel has done, for people.
+_RESULTS = {
+    "cancelled": "cancelled",
+    "requested": "it runs, and its worker is to cancel it",
+    "ended": "has ended already",
+    None: "not there",
+}
 
 
 @command("job", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
@@ -94,6 +101,39 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     call.out.result(list(map(_to_json, found)), [truncate(each, width, keep=32) for each in lines])
 
 
+@command("cancel", "rsmq cancel reports ID", "rsmq cancel reports ID ID --json")
+@queue_argument()
+@ids_argument()
+@click.pass_obj
+def cancel(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
+    """
+    Cancel jobs: those that wait, and those that run.
+
+    A message that waits is deleted. If a worker with track=True has it, the worker learns of it
+    within 2 seconds, and cancels its handler if it can. The exit code is 1 if a job has ended
+    before, or is not there.
+    """
+    results: dict[str, str | None] = {}
+    with call.open_queues() as rsmq:
+        try:
+            for id in ids:
+                results[id] = _cancel(rsmq.job(queue, id))
+        finally:
+            call.out.result(
+                [{"id": id, "result": result} for id, result in results.items()],
+                [f"{format_text(id)}: {_RESULTS[result]}" for id, result in results.items()],
+            )
+    is_done = all(result in {"cancelled", "requested"} for result in results.values())
+    return None if is_done else Exit.NOT_ALL
+
+
+def _cancel(handle: JobHandle[Any]) -> str | None:
+    try:
+        return handle.cancel()
+    except JobNotFound:
+        return None
+
+
 def _wait(rsmq: RSMQ[Any] | Cells, handle: JobHandle[Any], seconds: float) -> Exit | None:
     try:
         rsmq.wait_for_jobs([handle], seconds)
@@ -116,15 +156,21 @@ def _show_time(time: datetime | None) -> str | None:
 
 def _describe(status: JobStatus[Any]) -> list[str]:
     values = {
-        "state": status.state,
+        "state": f"{status.state}, to be cancelled" if status.is_cancelling else status.state,
         "attempt": status.attempt,
         "worker": None if status.worker is None else format_text(status.worker),
         "begun": _show_time(status.begun_at),
         "ended": _show_time(status.ended_at),
+        "progress": None if status.progress is None else _show_progress(status.progress),
         "error": None if status.error is None else format_text(status.error),
         "result": None if status.raw_result is None else _show_json(status.raw_result.decode()),
     }
     return [f"{name:<9} {value}" for name, value in values.items() if value is not None]
+
+
+def _show_progress(progress: ReportedProgress) -> str:
+    numbers = f"{progress.done:g}" + (f" of {progress.total:g}" if progress.total else "")
+    return f"{numbers}, {format_text(progress.text)}" if progress.text else numbers
 
 
 def _show_json(text: str) -> str:
