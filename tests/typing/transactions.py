@@ -1,0 +1,34 @@
+"""The types of ``send_on_commit``. mypy and pyright check this file; it is never run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session
+
+from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
+from rsmq.sqlalchemy import send_on_commit
+from rsmq.tasks import Signature
+
+
+def accepted(session: Session, sessions: scoped_session[Session], cells: Cells) -> None:
+    """Check that a session takes synchronous clients."""
+    send_on_commit(session, RSMQ.from_url("memory://"), "q", "x", delay=5)
+    send_on_commit(sessions, cells, "q", b"x")
+
+
+def accepted_async(session: AsyncSession, queues: AsyncRSMQ, cells: AsyncCells) -> None:
+    """Check that an asyncio session takes asyncio clients."""
+    send_on_commit(session, queues, "q", "x")
+    send_on_commit(session, cells, "q", "x")
+
+
+def accepted_signature(session: Session | AsyncSession, call: Signature[Any]) -> None:
+    """Check that each session takes the call of a task."""
+    send_on_commit(session, call)
+
+
+def refused(session: Session, queues: AsyncRSMQ) -> None:
+    """Check that a client must fit its session."""
+    send_on_commit(session, queues, "q", "x")  # type: ignore[call-overload]
