@@ -41,15 +41,16 @@ The exceptions of this library.
     ├── JobExpired            jobExpired
     ├── JobNotFound           jobNotFound
     ├── JobNotEnded           jobNotEnded
-    └── JobNotTracked         jobNotTracked
+    ├── JobNotTracked         jobNotTracked
+    └── NotTracked            notTracked
 
 An InvalidCombination is both an InvalidValue and an InvalidFormat.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
 only calls that wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost;
-only sets of cells raise CellsMismatch and PartlyDone; only workers raise the five after these, and
-only handles on jobs the last six.
+only sets of cells raise CellsMismatch and PartlyDone; only workers raise the five after these, only
+handles on jobs the six after these, and only handlers get NotTracked.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -751,5 +752,20 @@ class JobNotTracked(RSMQError):
             text,
             value=id,
             hint=f"Declare it with track=True: @tasks.task(queue={show(queue)}, track=True).",
+            summary=f"{text}: {show(id)} of queue {show(queue)}",
+        )
+
+
+class NotTracked(RSMQError):
+    """A handler has reported progress of a message that has no record; ``value`` is the id."""
+
+    code = "notTracked"
+
+    def __init__(self, queue: str, id: str) -> None:
+        text = "The message is not tracked, so its progress can't be stored"
+        super().__init__(
+            text,
+            value=id,
+            hint="Set track=True of its listener or task.",
             summary=f"{text}: {show(id)} of queue {show(queue)}",
         )

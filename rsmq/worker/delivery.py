@@ -13,6 +13,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message, to_stored
 from rsmq.type_variables import B_co
+from rsmq.wire.jobs import encode_progress
 from rsmq.worker.state.failure import HandlerFailure
 
 
@@ -25,6 +26,7 @@ class DeliveredLease(Protocol):
         raw: its body.
         count: its receive count.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
+        is_cancelled: whether its job is to be cancelled. Once True, it stays True.
         failure: the error that the handler passed to ``fail``; for a message that is not in a batch
             also the error of its call. None if there is none.
     """
@@ -34,6 +36,7 @@ class DeliveredLease(Protocol):
     count: int
     first_received_ms: int | None
     failure: HandlerFailure | None
+    is_cancelled: bool
 
     @property
     def error(self) -> BaseException | None:
@@ -41,6 +44,14 @@ class DeliveredLease(Protocol):
 
     def fail(self, error: BaseException) -> None:
         """Set ``failure``."""
+
+    def report_progress(self, progress: bytes) -> None:
+        """
+        Let a progress be written to its record.
+
+        Raises:
+            NotTracked: it has no record.
+        """
 
     @property
     def attempt(self) -> int:
@@ -86,6 +97,39 @@ class Delivery(Message[B_co]):
         from time to time, and ends when it is True. Once True, it stays True.
         """
         return self._lease.is_over
+
+    @property
+    def cancelled(self) -> bool:
+        """
+        Return whether its job is to be cancelled: ``job.cancel()`` was called while it runs.
+
+        A worker with ``track=True`` knows that within a third of the visibility timeout, and within
+        2 seconds at most; without, it is always False. A long-running handler in a thread checks it
+        from time to time, and raises any exception: then the message is deleted without a retry or
+        a dead letter, and the job is cancelled. If the handler returns, the job has succeeded.
+        Async handlers and child processes are interrupted, and need not check it.
+        """
+        return self._lease.is_cancelled
+
+    def set_progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """
+        Report how far the handler has come, for ``job.progress()`` and ``status.progress``.
+
+        It costs no call to Redis: the last progress is written when the visibility timeout is
+        extended, at most once a second, and with the outcome of the message. It may be called as
+        often as the handler likes, from any thread of it. A new attempt begins without progress.
+
+        Args:
+            done: how much is done, from 0, in units of the handler.
+            total: how much there is to do, from 0; None if it is not known.
+            text: what the handler does. The first 500 characters are stored.
+
+        Raises:
+            NotTracked: its listener has no ``track=True``.
+            InvalidValue: done or total is not a number from 0 to 9,007,199,254,740,991.
+            InvalidFormat: text is not a str.
+        """
+        self._lease.report_progress(encode_progress(done, total, text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process there is no lease: there it is an ordinary message.

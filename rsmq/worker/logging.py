@@ -152,6 +152,7 @@ SELF_EXPLAINING = frozenset(
         "not_decodable",
         "dead_letter",
         "deferred_too_often",
+        "cancelled",
         "discard",
         "took_process_down",
         "unroutable",

@@ -116,6 +116,15 @@ class HandlerTimedOut(Exception):
     """A handler ran longer than its listener's max_runtime."""
 
 
+class HandlerCancelled(Exception):
+    """
+    A handler was interrupted in its child process, or not called, because its job was cancelled.
+
+    After ``job.cancel()`` every exception of a handler cancels the job, so a handler in a thread
+    that finds ``message.cancelled`` may raise this one, too. Otherwise it is a failure like others.
+    """
+
+
 class HandlerProcessDied(Exception):
     """The child process of a handler call has died; see ``process=True`` of ``Worker.listener``."""
 
@@ -289,6 +298,8 @@ def decide(  # noqa: PLR0911 - a table, line by line
         unbegun: how many of its receives count as not begun; it was deferred so often.
     """
     kind = failure.kind
+    if kind == "cancelled":
+        return Dropped("its job was cancelled")
     if kind == "discard":
         return Dropped(f"discarded by its handler{_reason(failure)}")
     if kind == "unroutable" and policy.unroutable is not None:

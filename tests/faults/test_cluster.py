@@ -21,7 +21,7 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.doctor import examine
 from rsmq.errors import ClientClosed
-from rsmq.jobs.operations import read_jobs
+from rsmq.jobs.operations import cancel_job, read_jobs
 from rsmq.operations.plain import plain_command, plain_commands
 from rsmq.transport.topology.cluster import ClusterTopology
 from rsmq.wire.keys import Namespace as Keys
@@ -443,12 +443,12 @@ def check_status(state, result, stored):
 
 def prepare_cancel(client, stored):
     client.create_queue("cancel")
-    return client.send_message("cancel", "m", track=True)
+    return Keys(stored.ns).queue("cancel"), client.send_message("cancel", "m", track=True)
 
 
 def check_cancel(state, result, stored):
     assert (result, stored.ids("cancel")) == ("cancelled", [])
-    assert stored.fields(f"cancel:x:job:{state}")[b"state"] == b"cancelled"
+    assert stored.fields(f"cancel:x:job:{state[1]}")[b"state"] == b"cancelled"
 
 
 def check_receive(state, result, stored):
@@ -619,7 +619,7 @@ STEPS = [
     Step(
         "cancel of a job",
         prepare_cancel,
-        lambda c, state: c.job("cancel", state).cancel(),
+        lambda c, state: c.run(cancel_job(*state)),
         check_cancel,
     ),
     Step(

@@ -225,6 +225,36 @@ def with_record(check, **fields):
     return check_record
 
 
+def prepare_cancelled(prepare):
+    """Prepare the same message, whose job is to be cancelled."""
+
+    def prepare_cancelled(client, stored):
+        state = prepare(client, stored)
+        key = f"{stored.ns}:{state.queue.name}:x:job:{state.id}"
+        stored.raw.hset(key, mapping={"state": "running", "cancel": 1})
+        return state
+
+    return prepare_cancelled
+
+
+def check_asked(state, result, stored):
+    assert result == b"3"
+    check_others(stored, state)
+
+
+def check_cancelled(state, result, stored):
+    assert result == b"1"
+    assert state.id not in stored.ids(state.queue.name)
+    check_others(stored, state)
+
+
+def check_not_received(state, result, stored):
+    (each,) = result
+    assert each.ids == []
+    assert state.id not in stored.ids(state.queue.name)
+    check_others(stored, state)
+
+
 def prepare_return(name):
     prepare_dead_letter = prepare_visible(name, has_reason=True)
 
@@ -494,6 +524,29 @@ STEPS = [
         prepare_in_flight("w-fail", receives=2),
         partial(dead_letter, result_ttl=60),
         with_record(check_dead_letter, state=b"failed", error=b"E: e"),
+    ),
+    Step(
+        "worker: extend a tracked message that is to be cancelled",
+        prepare_cancelled(prepare_in_flight("w-asked", receives=2)),
+        settle(
+            "extend",
+            900_000,
+            has_records=False,
+            tracked=TrackedOutcome("progress", 60, [b""], [b"3 10 text"]),
+        ),
+        with_record(check_asked, state=b"running", done=b"3", total=b"10", text=b"text"),
+    ),
+    Step(
+        "worker: retry a tracked message that is to be cancelled",
+        prepare_cancelled(prepare_in_flight("w-stopped", receives=2)),
+        settle("retry", 900_000, "E: e", tracked=TrackedOutcome("retry", 60, [b"E: e"])),
+        with_record(check_cancelled, state=b"cancelled", cancel=None),
+    ),
+    Step(
+        "worker: receive a tracked message that is to be cancelled",
+        prepare_cancelled(prepare_visible("w-not-begun")),
+        receive_tracked,
+        with_record(check_not_received, state=b"cancelled", cancel=None),
     ),
     Step(
         "worker: count receives that began no call",

@@ -24,6 +24,7 @@ def handle(body, message):
     """Write what this call does to the ledger, and do it."""
     time.sleep(random.random() / 200)
     number, token = int(body), secrets.token_hex(4)
+    message.set_progress(number, text=token)
     state = "succeeded"
     if number % 7 == 0:
         state = "failed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workers.conftest import WorkerEnvironment
+from tests.workers.conftest import WorkerEnvironment, gate  # noqa: F401 - a fixture
 
 
 class JobEnvironment(WorkerEnvironment):

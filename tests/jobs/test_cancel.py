@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from rsmq import AsyncRSMQ, Cells
-from rsmq.errors import JobCancelled, JobNotFound
+from rsmq.errors import JobCancelled, JobNotFound, NotTracked
+from rsmq.worker import DeadLetter, Defer, Retry
+from rsmq.worker.state import lane
+from tests.workers.polling import wait_until
 
 HOUR, WEEK = 3600, 604_800
 
@@ -19,6 +22,12 @@ def backend(request):
 
 def assert_ttl(env, id, seconds):
     assert seconds - 60 < env.ttl(id) <= seconds
+
+
+@pytest.fixture(autouse=True)
+def fast_renewal(monkeypatch):
+    """Extend leases every 0.1 seconds, so that workers learn of a cancel soon."""
+    monkeypatch.setattr(lane, "MAX_TRACKED_RENEW_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("track", [True, False])
@@ -87,3 +96,156 @@ def test_a_job_of_asyncio_and_of_a_cell_is_cancelled(env):
         queues.create_queue("q")
         jobs = [queues.job("q", queues.send_message("q", "x")) for _ in range(2)]
         assert [job.cancel() for job in jobs] == ["cancelled"] * 2
+
+
+def run(env, handler, **options):
+    """Return a worker that tracks the messages of queue q, started."""
+    worker = env.create_worker(name="w", concurrency=1)
+    worker.listener("q", **{"track": True, "vt": 3, "backoff": 0, **options})(handler)
+    worker.start()
+    return worker
+
+
+def assert_cancelled(env, rsmq, id):
+    with pytest.raises(JobCancelled):
+        rsmq.job("q", id).result(20)
+    wait_until(lambda: env.is_empty("q"))
+    record = env.record(id)
+    assert record["state"] == "cancelled"
+    assert not {"cancel", "error", "result"} & record.keys()
+    assert_ttl(env, id, HOUR)
+
+
+def test_a_handler_in_a_thread_sees_the_cancel(env, rsmq):
+    env.create_queues("q", "dead")
+    seen = []
+
+    def handle(body, message):
+        wait_until(lambda: message.cancelled, 20)
+        seen.append(body)
+        raise ValueError("stopped")
+
+    worker = run(env, handle, dead_letter_queue="dead")
+    id = rsmq.send_message("q", "x", track=True)
+    job = rsmq.job("q", id)
+    wait_until(lambda: job.status().state == "running")
+    assert job.cancel() == "requested"
+    assert_cancelled(env, rsmq, id)
+    assert (seen, env.is_empty("dead"), worker.numbers.dropped) == (["x"], True, 1)
+    assert (worker.numbers.failed, worker.numbers.retried) == (0, 0)
+
+
+def test_an_async_handler_is_cancelled(env, rsmq):
+    env.create_queues("q")
+    seen = []
+
+    async def handle(body):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append(body)
+            raise
+
+    run(env, handle)
+    id = rsmq.send_message("q", "x", track=True)
+    wait_until(lambda: rsmq.job("q", id).status().state == "running")
+    assert rsmq.job("q", id).cancel() == "requested"
+    assert_cancelled(env, rsmq, id)
+    assert seen == ["x"]
+    assert rsmq.job("q", rsmq.send_message("q", "y", delay=9)).cancel() == "cancelled"
+
+
+def test_a_handler_that_returns_in_spite_of_the_cancel_has_succeeded(env, rsmq):
+    env.create_queues("q")
+
+    async def handle(body):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "done"
+
+    run(env, handle)
+    id = rsmq.send_message("q", "x", track=True)
+    wait_until(lambda: rsmq.job("q", id).status().state == "running")
+    assert rsmq.job("q", id).cancel() == "requested"
+    assert rsmq.job("q", id).result(20) == "done"
+    assert "cancel" not in env.record(id)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), Retry("later"), Defer(), DeadLetter("no")])
+def test_a_failure_that_the_worker_writes_before_it_knows_of_the_cancel_ends_the_job(
+    env, rsmq, error
+):
+    env.create_queues("q", "dead")
+    job = None
+
+    def handle(body):
+        assert job.cancel() == "requested"
+        raise error
+
+    id = rsmq.send_message("q", "x", track=True)
+    job = rsmq.job("q", id)
+    run(env, handle, dead_letter_queue="dead")
+    with pytest.raises(JobCancelled):
+        job.result(20)
+    wait_until(lambda: env.is_empty("q"))
+    assert env.is_empty("dead")
+
+
+def test_a_message_that_waits_for_a_slot_is_cancelled(env, rsmq, gate):
+    env.create_queues("q")
+    ids = rsmq.send_messages("q", ["a", "b"], track=True)
+    bodies = []
+
+    def handle(body):
+        bodies.append(body)
+        gate()
+
+    worker = env.create_worker(name="w", concurrency=1)
+    worker.listener("q", track=True, vt=3)(handle)
+    worker.start()
+    gate.wait_for(1)
+    assert rsmq.job("q", ids[1]).cancel() in ("requested", "cancelled")
+    with pytest.raises(JobCancelled):
+        rsmq.job("q", ids[1]).result(20)
+    gate.open()
+    assert rsmq.job("q", ids[0]).result(20) is None
+    assert bodies == ["a"]
+
+
+def test_a_worker_does_not_call_the_handler_of_a_job_whose_worker_died_after_the_cancel(env, rsmq):
+    env.create_queues("q")
+    ids = rsmq.send_messages("q", ["a", "b", "c"], track=True)
+    rsmq.receive_messages("q", 3)
+    assert rsmq.job("q", ids[1]).cancel() == "requested"
+    for id in ids:
+        env.raw.zadd(env.queue_key("q"), {id: 1})  # as if the visibility timeouts had ended
+    worker = run(env, lambda body: body)
+    statuses = rsmq.wait_for_jobs([rsmq.job("q", id) for id in ids], 20)
+    assert [status.state for status in statuses] == ["succeeded", "cancelled", "succeeded"]
+    assert statuses[2].result() == "c"
+    wait_until(lambda: worker.numbers.handled == 2)
+    assert env.is_empty("q")
+    assert env.in_flight("w") == {}
+
+
+def test_messages_that_are_not_tracked_are_never_cancelled_by_a_worker(env, rsmq, gate):
+    env.create_queues("q")
+    seen = []
+
+    def handle(body, message):
+        gate()
+        seen.append(message.cancelled)
+        with pytest.raises(NotTracked, match="track=True"):
+            message.set_progress(1)
+
+    worker = env.create_worker()
+    worker.listener("q")(handle)
+    worker.start()
+    id = rsmq.send_message("q", "x")
+    gate.wait_for(1)
+    assert rsmq.job("q", id).cancel() == "requested"
+    gate.open()
+    wait_until(lambda: worker.numbers.handled == 1)
+    assert seen == [False]
+    assert rsmq.job("q", id).status().state == "expired"

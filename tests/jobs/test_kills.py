@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rsmq import RSMQ
+from rsmq.jobs import ReportedProgress
 from tests.scale import scaled
 from tests.workers.polling import wait_until
 
@@ -88,3 +89,46 @@ def test_each_job_ends_in_its_true_state_through_kills(server, ns, raw):
         f"\n{JOBS:,} jobs, {KILLS} kills, {calls:,} calls of the handler, {seconds:.0f} s: "
         "each record has the state, the attempt and the result of one of its calls"
     )
+
+
+def test_cancelled_jobs_are_not_handled_through_kills(server, ns, raw):
+    chance, number, cancelled = random.Random(9), scaled(400, 5_000), {}
+    with RSMQ.from_url(server.url, ns=ns) as rsmq:
+        rsmq.create_queue("q")
+        ids = rsmq.send_messages("q", list(map(str, range(number))), track=True)
+        jobs = [rsmq.job("q", id) for id in ids]
+        processes = [start(server, ns) for _ in range(PROCESSES)]
+        try:
+            for kill in range(1, 5):
+                goal = number - number * kill // 6
+                wait_until(lambda: raw.zcard(f"{ns}:q") <= goal, 300)  # noqa: B023 - used at once
+                for at in chance.sample(range(number), number // 20):
+                    result = jobs[at].cancel()
+                    calls = raw.llen(f"{ns}:ledger:{at}")
+                    cancelled.setdefault(at, (result, calls))
+                chosen = chance.randrange(PROCESSES)
+                processes[chosen].kill()
+                processes[chosen].wait()
+                processes[chosen] = start(server, ns)
+            statuses = rsmq.wait_for_jobs(jobs, 300)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.hlen(f"{ns}:q:Q") < 20  # its attributes
+    for at, status in enumerate(statuses):
+        result, calls = cancelled.get(at, ("ended", 0))
+        ledger = [json.loads(each) for each in raw.lrange(f"{ns}:ledger:{at}", 0, -1)]
+        expected = {"failed" if at % 7 == 0 else "succeeded"}
+        if result == "cancelled":
+            expected = {"cancelled"}
+        elif result == "requested":
+            expected.add("cancelled")
+        # At most one call ran when it was cancelled, and none has begun since.
+        assert result == "ended" or len(ledger) <= calls + 1
+        assert status.state in expected, (at, result, status)
+        if status.state == "succeeded":
+            assert status.progress == ReportedProgress(at, text=status.result())
+        assert not status.is_cancelling

@@ -135,6 +135,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.NotTracked("q", "i"),
+        (
+            "The message is not tracked, so its progress can't be stored: 'i' of queue 'q'. Set "
+            "track=True of its listener or task"
+        ),
+    ),
+    (
         errors.JobNotEnded("q", "i", 5),
         (
             "The job has not ended within 5 s: 'i' of queue 'q'. It goes on: wait again, or look "

@@ -79,6 +79,11 @@ EXAMPLES = [
         "jobNotFound",
         "There is no such job, or the time to live of its record has ended",
     ),
+    (
+        errors.NotTracked("q", "i"),
+        "notTracked",
+        "The message is not tracked, so its progress can't be stored",
+    ),
     (errors.JobNotEnded("q", "i", 5), "jobNotEnded", "The job has not ended within 5 s"),
     (
         errors.JobNotTracked("q", "i"),

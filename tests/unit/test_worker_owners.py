@@ -30,6 +30,7 @@ OWNERS = {
     "arrivals": {"loop/worker_loop.py"},
     "cancel": {"worker.py"},
     "time_out": {"worker.py"},
+    "renew_soon": {"loop/worker_loop.py"},
     "lock": {"run/run_queue.py"},
     # Its calls, and what is known of their durations.
     "ready": {"run/run_queue.py"},

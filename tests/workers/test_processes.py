@@ -439,6 +439,7 @@ def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
 def call_with_changing_leases(children, max_runtime=1.0):
     leases = [
         SimpleNamespace(
+            is_cancelled=False,
             id=f"{number:032}", raw=b"x", count=1, unbegun=0, first_received_ms=1, failure=None,
             is_over=False, expires_at=1e9,
         )
@@ -500,6 +501,7 @@ while True:
 def call_once(children, number, size=1):
     """Return the error of a call of one message."""
     lease = SimpleNamespace(
+        is_cancelled=False,
         id=f"{number:032}", raw=bytes(size), count=1, unbegun=0, first_received_ms=1,
         failure=None, is_over=False, expires_at=1e9,
     )  # fmt: skip

@@ -4,6 +4,7 @@ The program of a child process, which calls handlers for a worker; see ``child_p
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from rsmq.worker.children.remote_results import describe_failure
 from rsmq.worker.importing import import_worker, use_other_place
 from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import HandlerTimedOut
+from rsmq.worker.outcome import HandlerCancelled, HandlerTimedOut
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import (
@@ -41,6 +42,9 @@ from rsmq.worker.state.message_state import (
     change_call,
     change_message,
 )
+
+#: Seconds between two looks at the progress of a tracked handler.
+_PROGRESS_SECONDS = 0.5
 
 
 def main(number: int, parent: int) -> None:
@@ -69,6 +73,8 @@ class _Child:
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._number = 0
+        self._poll_seconds = math.inf
         self._is_running = False
         self._deadline: float | None = None  # until it is over
         self._max_runtime = 0.0
@@ -81,6 +87,8 @@ class _Child:
         except Exception as error:  # noqa: BLE001 - the worker reports it
             self._channel.send({"error": f"{type(error).__name__}: {error}"})
             return
+        if any(lane.listener.result_ttl is not None for lane in self._lanes.values()):
+            self._poll_seconds = _PROGRESS_SECONDS
         self._channel.send({"ready": sorted(self._lanes)})
         threading.Thread(target=self._read, name="rsmq-reader", daemon=True).start()
         while (call := self._calls.get()) is not None:
@@ -91,8 +99,14 @@ class _Child:
         try:
             with suppress(EOFError, OSError):
                 while True:
+                    has_message = self._channel.has_message(self._poll_seconds)
+                    self._send_progress()
+                    if not has_message:
+                        continue
                     message = self._channel.receive()
-                    if "leases" in message:
+                    if "cancel" in message:
+                        self._cancel(message["cancel"])
+                    elif "leases" in message:
                         self._change_leases(message["leases"])
                     else:
                         self._calls.put(message)
@@ -100,6 +114,24 @@ class _Child:
             if self._is_running:  # the worker has died
                 os.killpg(0, signal.SIGKILL)
             self._calls.put(None)
+
+    def _send_progress(self) -> None:
+        """Send the progress that the handler has reported since the last time."""
+        with self._lock:  # its call does not end meanwhile, so no answer is sent
+            for lease in self._leases.values():
+                progress = lease.new_progress
+                if isinstance(lease, TrackedJob) and progress and self._channel.has_room():
+                    self._channel.send({"number": self._number, "reported": progress})
+                    lease.note_progress_written(progress)
+
+    def _cancel(self, id: str) -> None:
+        """Cancel the call for a message."""
+        with self._lock:
+            lease = self._leases.get(id)
+            if not isinstance(lease, TrackedJob):
+                return
+            lease.mark_cancelled()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _change_leases(self, changes: Mapping[str, float]) -> None:
         with self._lock:
@@ -114,7 +146,8 @@ class _Child:
 
     def handle_sigterm(self, number: int, _frame: FrameType | None) -> None:
         """
-        Raise HandlerTimedOut in the handler if its max_runtime is over.
+        Raise HandlerCancelled in the handler if its job is to be cancelled, and HandlerTimedOut if
+        its max_runtime is over.
 
         Otherwise the signal came from a program that stops all processes of the worker. Then the
         worker decides how long the handler may run.
@@ -123,7 +156,12 @@ class _Child:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
-        if self._deadline is not None and time.monotonic() >= self._deadline:
+        if self._deadline is None:
+            return
+        if any(lease.is_cancelled for lease in self._leases.values()):
+            self._deadline = None
+            raise HandlerCancelled("its job was cancelled")
+        if time.monotonic() >= self._deadline:
             self._deadline = None
             raise HandlerTimedOut(f"its handler ran for more than {self._max_runtime:g} s")
 
@@ -132,12 +170,16 @@ class _Child:
         job = _make_job(lane, call)
         with self._lock:
             self._leases = {lease.id: lease for lease in job.leases}
+            self._number = call["number"]
         self._max_runtime, self._is_running = lane.listener.max_runtime, True
         try:
             self._deadline = call["deadline"]
             self._invoker.call(job)
             self._deadline = None
-        except HandlerTimedOut as error:  # it was raised when the handler had ended
+        except (
+            HandlerTimedOut,
+            HandlerCancelled,
+        ) as error:  # it was raised when the handler had ended
             job.failure = read_error(error, lane.policy)
         self._deadline, self._is_running = None, False
         with self._lock:
@@ -147,6 +189,7 @@ class _Child:
         return {
             "number": call["number"],
             "result": job.result if isinstance(job, TrackedJob) else None,
+            "progress": job.new_progress if isinstance(job, TrackedJob) else b"",
             "error": None if job.failure is None else describe_failure(job.failure),
             "errors": {
                 lease.id: describe_failure(lease.failure)

@@ -19,7 +19,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
-from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
+from rsmq.worker.outcome import HandlerCancelled, HandlerProcessDied, HandlerTimedOut
 from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import Job, Lease
 
@@ -143,13 +143,15 @@ class Child:
             # A part of a call or of an answer may be left in the channel, and the handler may run.
             self.kill()
             raise
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or leases[0].is_cancelled:
             self.kill()  # the exception may have interrupted any code of the handler
         for lease in leases:
             if lease.id in answer["errors"]:
                 lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
         if isinstance(job, TrackedJob):
             job.result = answer["result"]
+            if answer["progress"]:
+                job.report_progress(answer["progress"])
         if answer["error"] is not None:
             raise restore_error(answer["error"], job.lane.name, leases[0])
 
@@ -173,6 +175,10 @@ class Child:
         try:
             return self._wait(leases, deadline)
         except TimeoutError:
+            if leases[0].is_cancelled:
+                raise HandlerCancelled(
+                    f"its job was cancelled, and its process killed {KILL_SECONDS:g} s later"
+                ) from None
             raise HandlerTimedOut(
                 f"its handler ran for more than {max_runtime:g} s, and was killed "
                 f"{KILL_SECONDS:g} s later"
@@ -186,16 +192,20 @@ class Child:
         Return the answer of the process.
 
         Raises:
-            TimeoutError: there is none KILL_SECONDS after the deadline.
+            TimeoutError: there is none KILL_SECONDS after the deadline, or after the cancel.
             EOFError, OSError: the process has ended.
         """
         expiries = {lease.id: lease.expires_at for lease in leases}
-        is_signalled = False
+        kill_at = deadline + KILL_SECONDS
+        is_signalled = is_cancelled = False
         while True:
             if self._channel.has_message(_POLL_SECONDS):
                 answer = self._channel.receive()
                 if answer["number"] == self._call_number:
-                    return answer
+                    if "reported" not in answer:
+                        return answer
+                    leases[0].report_progress(answer["reported"])
+                    continue
                 _log.warning(
                     "the child process %d has answered call %d during call %d: the answer is "
                     "ignored",
@@ -207,12 +217,15 @@ class Child:
             if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
             now = time.monotonic()
-            if now > deadline + KILL_SECONDS:
+            if now > kill_at:
                 raise TimeoutError
+            if leases[0].is_cancelled and not is_cancelled and self._channel.has_room():
+                is_cancelled, kill_at = True, min(kill_at, now + KILL_SECONDS)
+                self._channel.send({"cancel": leases[0].id}, kill_at)
             if now > deadline and not is_signalled:
                 is_signalled = True
                 self.interrupt_handler()
-            self._report_leases(leases, expiries, deadline + KILL_SECONDS)
+            self._report_leases(leases, expiries, kill_at)
 
     def _report_leases(
         self, leases: list[Lease], expiries: dict[str, float], deadline: float

@@ -15,13 +15,14 @@ from redis.exceptions import ResponseError
 from rsmq.errors import TooManyHungCalls
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.operations import Settlement, settle_messages
+from rsmq.worker.operations import Settlement, TrackedOutcome, settle_messages
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.settler import MESSAGES_PER_STEP, Settler
 from rsmq.worker.state.error_reader import read_error
+from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import CellQueue, Job, Lane, Lease
 from rsmq.worker.state.message_state import (
     ABANDON_CALL,
@@ -101,8 +102,15 @@ class Heartbeat:
             by_count.setdefault(lease.count, []).append(lease)
         lane, cell = queue.lane, queue.cell
         ms = round(lane.vt * 1000)
+        progress = {lease: lease.new_progress for lease in leases}
         groups: list[Settlement] = [
-            Settlement(queue.keys, "extend", count, [(lease.id, ms) for lease in of_count])
+            Settlement(
+                queue.keys,
+                "extend",
+                count,
+                [(lease.id, ms) for lease in of_count],
+                tracked=_describe_progress(lane, [progress[lease] for lease in of_count]),
+            )
             for count, of_count in by_count.items()
         ]
         sent_at = time.monotonic()
@@ -114,12 +122,31 @@ class Heartbeat:
             for lease in leases:
                 self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
             return
-        extended, gone = ord("1"), ord("0")
+        extended, gone, is_to_be_cancelled = b"103"
+        cancelled = []
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
-            if digit == extended or (digit == gone and lease.job.is_finishing):
-                queue.in_flight.extend(lease, sent_at, lane.vt)
+            is_cancelled = digit == is_to_be_cancelled
+            if digit == extended or is_cancelled or (digit == gone and lease.job.is_finishing):
+                queue.in_flight.extend(lease, sent_at, lane.vt, lane.renew_seconds)
             else:
                 self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
+            if isinstance(lease, TrackedJob):
+                if lease.note_progress_written(progress[lease]):
+                    queue.renew_soon(lease)
+                if is_cancelled and lease.mark_cancelled():
+                    cancelled.append(lease)
+        self._cancel(cancelled)
+
+    def _cancel(self, jobs: Sequence[TrackedJob]) -> None:
+        """Cancel calls whose jobs are to be cancelled."""
+        # A release of such a message cancels the job.
+        self.release_waiting(job for job in jobs if job.state is READY and not job.is_quarantined)
+        for job in jobs:
+            job.lane.cancel(job)
+
+    def renew_soon(self, job: TrackedJob) -> None:
+        """Extend the lease of a call soon, because it has progress to be written."""
+        job.cell_queue.renew_soon(job)
 
     def lose_expired(self) -> None:
         """Mark expired leases as lost in cells that fail, because they can't be extended."""
@@ -230,3 +257,9 @@ class Heartbeat:
         self._settler.release(queue, [lease], are_attempts=are_attempts)
         lane.cancel(lease.job)
         return True
+
+
+def _describe_progress(lane: Lane, progress: Sequence[bytes]) -> TrackedOutcome | None:
+    """Return what the records of messages get whose leases are extended."""
+    ttl = lane.listener.result_ttl
+    return None if ttl is None else TrackedOutcome("progress", ttl, [b""] * len(progress), progress)

@@ -43,7 +43,7 @@ from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
 from rsmq.worker.settle.settler import Settler
-from rsmq.worker.state.jobs import GroupJob
+from rsmq.worker.state.jobs import GroupJob, TrackedJob
 from rsmq.worker.state.lane import Cell, Job, Lane
 from rsmq.worker.state.loop_state import LoopState
 from rsmq.worker.state.message_state import CALL_ABANDONED
@@ -140,11 +140,13 @@ class WorkerLoop:
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._progressed_jobs: deque[GroupJob] = deque()
+        self._reporting_jobs: deque[TrackedJob] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
         self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
         for lane in lanes:
             lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
+            lane.renew_soon = self._renew_soon
             lane.is_active = lane.listener.declared_queue not in inactive
         self._inactive = inactive
         self._has_switches = False
@@ -186,6 +188,12 @@ class WorkerLoop:
         Report that one of several handlers of a message has ended; called as ``report_finished``.
         """
         self._progressed_jobs.append(job)
+        if self._is_asleep:
+            self._wake_up.set()
+
+    def _renew_soon(self, job: TrackedJob) -> None:
+        """Extend the lease of a call soon; called by its handler, which has reported progress."""
+        self._reporting_jobs.append(job)
         if self._is_asleep:
             self._wake_up.set()
 
@@ -355,6 +363,8 @@ class WorkerLoop:
             progressed = self._progressed_jobs.popleft()
             if progressed.ended_at is None:  # else its outcome is decided now
                 settler.note_progress(progressed)
+        while self._reporting_jobs:
+            self._heartbeat.renew_soon(self._reporting_jobs.popleft())
         while finished:
             job = finished.popleft()
             self._finished_count += 1

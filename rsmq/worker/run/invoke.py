@@ -15,7 +15,7 @@ from rsmq.errors import BodyNotDecodable
 from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import Defer, HandlerTimedOut
+from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerTimedOut
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
 from rsmq.worker.run.results import keep_result
 from rsmq.worker.state.error_reader import read_error
@@ -122,7 +122,7 @@ class Invoker:
             return self._prepare_for_child(job, deliveries)
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)
-        lease: Lease = job if job.__class__ is SingleJob else job.leases[0]
+        lease: Lease = job if job.__class__ is SingleJob else _reject_cancelled(job)
         if lease.state is not RUNNING:
             return None
         try:
@@ -243,6 +243,13 @@ class Invoker:
                 self._hooks.call("after_handle", message, error, seconds)
         self._report_finished(job)
         current_job.set(None)
+
+
+def _reject_cancelled(job: Job) -> Lease:
+    lease = job.leases[0]
+    if lease.is_cancelled:
+        raise HandlerCancelled("its job was cancelled before its handler was called")
+    return lease
 
 
 def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:

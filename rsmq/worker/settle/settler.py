@@ -160,7 +160,9 @@ class Settler:
     def decide_failure(self, queue: CellQueue, lease: Lease, failure: HandlerFailure) -> None:
         """Decide the outcome of a message that could not be handled."""
         if change_message(lease, DECIDE):
-            if failure.kind == "defer":
+            if lease.is_cancelled:
+                failure = replace(failure, kind="cancelled")
+            elif failure.kind == "defer":
                 failure = _limit_deferrals(queue, lease, failure)
             outcome = decide(failure, lease.attempt, lease.policy, unbegun=lease.unbegun)
             self.add_decision(queue, lease, outcome, failure)
@@ -174,7 +176,7 @@ class Settler:
             self.note_progress(lease)
             outcome = _add_unfinished(lease, outcome)
         is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
-        if not is_requested and failure.kind not in {"defer", "discard"}:
+        if not is_requested and failure.kind not in {"cancelled", "defer", "discard"}:
             self.numbers.failed += 1
         if failure.kind == "timed_out" and lease.job.call_state is not CALL_ABANDONED:
             self.numbers.hung += 1  # else it was counted when the call was abandoned
@@ -444,6 +446,7 @@ class Settler:
             messages,
             quarantined=kind.is_quarantined,
             result_ttl=queue.lane.listener.result_ttl,
+            progresses=[decision.lease.new_progress for decision in chosen],
         )
         try:
             results = queue.cell.client.run(operation)
@@ -573,12 +576,19 @@ def _describe(failure: HandlerFailure) -> str:
 
 def _describe_tracked(kind: Kind, items: list[Any], ttl: float) -> TrackedOutcome:
     """Return what the records of tracked messages get."""
+    progresses = [lease.new_progress for lease in _leases_of(kind, items)]
     if kind.reason == "handled":
-        return TrackedOutcome("succeed", ttl, [lease.result for lease in items])
+        return TrackedOutcome("succeed", ttl, [lease.result for lease in items], progresses)
     if kind.reason == "failed" and kind.action != "defer":
-        errors = [encode_job_error(_describe(decision.failure)) for decision in items]
-        return TrackedOutcome("retry" if kind.action == "retry" else "fail", ttl, errors)
-    return TrackedOutcome("hide", ttl, [b""] * len(items))
+        event: Literal["retry", "fail"] = "retry" if kind.action == "retry" else "fail"
+        errors = [_encode_error(decision.failure) for decision in items]
+        return TrackedOutcome(event, ttl, errors, progresses)
+    return TrackedOutcome("hide", ttl, [b""] * len(items), progresses)
+
+
+def _encode_error(failure: HandlerFailure) -> bytes:
+    """Return the error for the record of a tracked message; empty if its job was cancelled."""
+    return b"" if failure.kind == "cancelled" else encode_job_error(_describe(failure))
 
 
 def _has_records(lease: Lease) -> bool:

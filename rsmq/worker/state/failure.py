@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 #: The class of this library that decides the outcome of a failure; "failed" stands for all others.
 FailureKind: TypeAlias = Literal[
-    "dead_letter", "defer", "deferred_too_often", "discard", "failed", "not_decodable", "retry",
-    "timed_out", "took_process_down", "unroutable", "withdrawn",
+    "cancelled", "dead_letter", "defer", "deferred_too_often", "discard", "failed",
+    "not_decodable", "retry", "timed_out", "took_process_down", "unroutable", "withdrawn",
 ]  # fmt: skip
 
 #: How much of an exception's text a line contains.
@@ -24,7 +24,8 @@ class HandlerFailure:
     The exception of a handler as plain data.
 
     Attributes:
-        kind: the class that decides the outcome.
+        kind: the class that decides the outcome; "cancelled" for every exception after the cancel
+            of the job.
         error: the exception, for hooks. If it can't be read safely, it is replaced by one of a
             class with the same name, with the same text.
         name: the name of its class.

@@ -72,9 +72,17 @@ class InFlight(Generic[L]):
                 del by_id[lease.id]
 
     @staticmethod
-    def extend(lease: L, sent_at: float, vt: float) -> None:
-        """Note that a visibility timeout was extended to ``vt`` seconds after ``sent_at``."""
-        lease.renew_at, lease.expires_at = sent_at + vt / 3, sent_at + vt
+    def extend(lease: L, sent_at: float, vt: float, renew_seconds: float) -> None:
+        """
+        Note that a visibility timeout was extended to ``vt`` seconds after ``sent_at``, and is to
+        be extended again after ``renew_seconds``.
+        """
+        lease.renew_at, lease.expires_at = sent_at + renew_seconds, sent_at + vt
+
+    def renew_by(self, lease: L, at: float) -> None:
+        """Let a message be extended at a time, in monotonic seconds, or earlier."""
+        lease.renew_at = min(lease.renew_at, at)
+        self.renew_at = min(self.renew_at, lease.renew_at)
 
     def plan_renewal(self) -> None:
         """Set ``renew_at`` by the messages, after those that were due have been extended."""

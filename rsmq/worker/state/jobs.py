@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rsmq.codecs import Codec
+from rsmq.errors import NotTracked
 from rsmq.worker.delivery import Delivery, make_delivery
 from rsmq.worker.listener import Listener
 from rsmq.worker.outcome import Policy
@@ -35,6 +36,8 @@ class _Deliverable:
     __slots__ = ()
 
     failure: HandlerFailure | None
+    is_cancelled = False
+    new_progress = b""
 
     @property
     def attempt(self: Lease) -> int:
@@ -77,6 +80,10 @@ class _Deliverable:
     def fail(self: Lease, error: BaseException) -> None:
         """See ``DeliveredLease``."""
         self.failure = read_error(error, self.job.lane.policy)
+
+    def report_progress(self: Lease, progress: bytes) -> None:  # noqa: ARG002 - see TrackedJob
+        """See ``DeliveredLease``."""
+        raise NotTracked(self.job.lane.name, self.shown_id)
 
     def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""
@@ -172,13 +179,38 @@ class TrackedJob(SingleJob):
 
     Attributes:
         result: what the handler has returned, as JSON. The thread or task of the call writes it.
+        new_progress: see ``Lease``. The handler writes it by ``report_progress``, and the loop by
+            ``note_progress_written``.
+        is_cancelled: see ``DeliveredLease``. Written by ``mark_cancelled``.
     """
 
-    __slots__ = ("result",)
+    __slots__ = ("is_cancelled", "new_progress", "result")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.renew_at = self.received_at + self.lane.renew_seconds
         self.result = b"null"
+        self.new_progress = b""
+        self.is_cancelled = False
+
+    def report_progress(self, progress: bytes) -> None:
+        """See ``DeliveredLease``."""
+        with self.lane.lock:
+            is_first, self.new_progress = not self.new_progress, progress
+        if is_first:
+            self.lane.renew_soon(self)
+
+    def note_progress_written(self, progress: bytes) -> bool:
+        """Note that a progress was written. Return whether there is a newer one."""
+        with self.lane.lock:
+            if self.new_progress is progress:
+                self.new_progress = b""
+        return bool(self.new_progress)
+
+    def mark_cancelled(self) -> bool:
+        """Note that the job is to be cancelled. Return whether this was not known."""
+        was_cancelled, self.is_cancelled = self.is_cancelled, True
+        return not was_cancelled
 
 
 def single_job_class(listener: Listener) -> type[SingleJob]:

@@ -33,6 +33,10 @@ from rsmq.worker.state.message_state import READY, CallState, MessageState
 PREFETCH_SECONDS = 0.1
 PREFETCH_VT_SHARE = 0.1
 MAX_PREFETCHED = 1000
+#: The leases of tracked messages are extended so often: their workers learn then of a cancel.
+MAX_TRACKED_RENEW_SECONDS = 2.0
+#: The shortest time between two extensions of a lease that write its progress.
+MIN_PROGRESS_SECONDS = 1.0
 #: The weight of the latest call in the moving average of durations.
 _LATEST_WEIGHT = 0.1
 #: The number of calls of a window; see ``slow_seconds``.
@@ -140,8 +144,15 @@ class CellQueue:
 
     def add(self, leases: Iterable[Lease], sent_at: float) -> None:
         """Add messages in flight that were requested at a time, in monotonic seconds."""
-        self.in_flight.add(leases, sent_at + self.lane.vt / 3)
+        self.in_flight.add(leases, sent_at + self.lane.renew_seconds)
         self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
+
+    def renew_soon(self, lease: Lease) -> None:
+        """Let the lease of a message be extended soon, because it has progress to be written."""
+        if lease in self.in_flight:
+            extended_at = lease.expires_at - self.lane.vt
+            self.in_flight.renew_by(lease, extended_at + MIN_PROGRESS_SECONDS)
+            self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
 
     def close(self, reason: str) -> None:
         """Receive nothing more; see ``closed_reason``."""
@@ -199,6 +210,8 @@ class Lane:
         cancel: cancels a call, if its kind can be cancelled. A setting, by ``Worker``.
         time_out: cancels a call because of its max_runtime, if its kind can be cancelled. A
             setting, by ``Worker``.
+        renew_soon: asks for an early extension of the lease of a tracked message, because it has
+            progress to be written; from any thread. A setting, by ``WorkerLoop``.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
             A setting, by ``RunQueue``: all lanes of a worker have one lock.
         queues: its queue in each open cell. Written by ``add_queue`` in the loop's thread.
@@ -245,6 +258,7 @@ class Lane:
     no_prefetch_until: float = 0.0
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
+    renew_soon: Callable[[Any], object] = field(default=lambda _lease: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
     reserved: int = field(init=False)
     limit_now: int = field(init=False)
@@ -260,6 +274,13 @@ class Lane:
     def name(self) -> str:
         """The queue's name."""
         return self.listener.queue
+
+    @property
+    def renew_seconds(self) -> float:
+        """Return how long after its last extension a lease is extended again."""
+        seconds = self.vt / 3
+        is_tracked = self.listener.result_ttl is not None
+        return min(seconds, MAX_TRACKED_RENEW_SECONDS) if is_tracked else seconds
 
     def add_queue(self, cell: Cell) -> CellQueue:
         """Add the queue of a cell, and return it."""
@@ -421,6 +442,8 @@ class Lease(DeliveredLease, Protocol):
         renew_at: when its visibility timeout is to be extended.
         expires_at: when its visibility timeout ends if it is not extended.
         job: the call that it is for.
+        new_progress: the progress that its handler has reported and that is not written yet, as
+            ``encode_progress`` returns it; empty if there is none.
     """
 
     unbegun: int
@@ -428,6 +451,7 @@ class Lease(DeliveredLease, Protocol):
     renew_at: float
     expires_at: float
     state: MessageState
+    new_progress: bytes
 
     @property
     def policy(self) -> Policy:

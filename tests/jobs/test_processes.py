@@ -1,0 +1,76 @@
+"""Tracked messages whose handlers run in child processes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+from rsmq.errors import JobCancelled
+from rsmq.jobs import ReportedProgress
+from rsmq.worker.children import child_process
+from rsmq.worker.state import lane
+from tests.jobs import process_app
+from tests.workers.polling import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def app(env, monkeypatch, tmp_path):
+    monkeypatch.setenv("JOBS_URL", env.url)
+    monkeypatch.setenv("JOBS_NS", env.ns)
+    monkeypatch.setenv("JOBS_EVENTS", str(tmp_path / "events"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    env.create_queues("q")
+    monkeypatch.setattr(lane, "MAX_TRACKED_RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(lane, "MIN_PROGRESS_SECONDS", 0.1)
+    module = importlib.reload(process_app)
+    module.worker.start()
+    yield module
+    module.worker.stop(0)
+    module.rsmq.close()
+
+
+def begin(env, app, body):
+    """Send a message, wait until its handler runs, and return its job and the process id."""
+    job = env.rsmq.job("q", env.rsmq.send_message("q", body, track=True))
+    wait_until(lambda: app.EVENTS.exists() and app.EVENTS.read_text())
+    return job, int(app.EVENTS.read_text().split()[0])
+
+
+def has_ended(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def check_cancel(env, app, body):
+    job, pid = begin(env, app, body)
+    wait_until(lambda: job.progress() == ReportedProgress(2, 3, body))
+    assert job.cancel() == "requested"
+    with pytest.raises(JobCancelled):
+        job.result(20)
+    assert app.EVENTS.read_text() == f"{pid} True"
+    wait_until(lambda: has_ended(pid))
+    wait_until(lambda: env.is_empty("q"))
+    assert "error" not in env.record(job.id)
+    assert app.worker.numbers.failed == 0
+
+
+def test_the_progress_of_a_child_is_written_and_a_cancel_interrupts_it(env, app):
+    job = env.rsmq.job("q", env.rsmq.send_message("q", "return"))
+    assert job.result(20) == 3
+    assert job.progress() == ReportedProgress(3, 3, "all")
+    app.EVENTS.unlink()
+    check_cancel(env, app, "stop")
+
+
+@pytest.mark.slow
+def test_a_child_that_does_not_end_after_a_cancel_is_killed(env, app, monkeypatch):
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.3)
+    check_cancel(env, app, "stay")

@@ -1,0 +1,90 @@
+"""Handlers report their progress, which is written with the extension of their leases."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.jobs import ReportedProgress
+from rsmq.wire.jobs import encode_progress
+from rsmq.worker.state import lane
+from tests.workers.polling import loop_of, wait_until
+
+
+@pytest.fixture(params=["redis", "memory"])
+def backend(request):
+    return request.param
+
+
+def test_progress_is_written_by_the_extension_and_with_the_outcome(env, rsmq, monkeypatch):
+    monkeypatch.setattr(lane, "MIN_PROGRESS_SECONDS", 0.1)
+    env.create_queues("q")
+    go = threading.Event()
+
+    def handle(body, message):
+        message.set_progress(1)
+        message.set_progress(2.5, 10, "x" * 501)
+        go.wait(20)
+        message.set_progress(10, 10, "all\n")
+        return "done"
+
+    worker = env.create_worker()
+    worker.listener("q", track=True)(handle)
+    worker.start()
+    id = rsmq.send_message("q", "x")
+    job = rsmq.job("q", id)
+    wait_until(lambda: job.progress() is not None)
+    assert job.progress() == ReportedProgress(2.5, 10, "x" * 500)
+    record = env.record(id)
+    assert (record["done"], record["total"], record["state"]) == ("2.5", "10", "running")
+    go.set()
+    assert job.result(20) == "done"
+    assert job.progress() == ReportedProgress(10, 10, "all\n")
+
+
+def test_a_new_attempt_begins_without_progress(env, rsmq):
+    env.create_queues("q")
+    seen = []
+
+    async def handle(body, message):
+        seen.append(rsmq.job("q", message.id).progress())
+        if message.attempt == 1:
+            message.set_progress(7)
+            raise ValueError("again")
+
+    worker = env.create_worker()
+    worker.listener("q", track=True, backoff=500)(handle)
+    worker.start()
+    id = rsmq.send_message("q", "x")
+    wait_until(lambda: worker.numbers.retried == 1)
+    assert rsmq.job("q", id).progress() == ReportedProgress(7)
+    env.advance_time("q", 500)
+    assert rsmq.job("q", id).result(20) is None
+    assert seen == [None, None]
+    assert rsmq.job("q", id).progress() is None
+
+
+@pytest.mark.parametrize("number", [-1, 2**53, float("nan"), True, "3", None])
+def test_progress_that_is_no_number_is_refused(number):
+    with pytest.raises(InvalidValue, match="done must be between 0 and"):
+        encode_progress(number, None, "")
+
+
+def test_other_values_that_do_not_fit_are_refused():
+    with pytest.raises(InvalidValue, match="total"):
+        encode_progress(1, -1, "")
+    with pytest.raises(InvalidFormat, match="text"):
+        encode_progress(1, 2, b"x")
+
+
+def test_leases_of_tracked_messages_are_extended_every_two_seconds_at_least(env):
+    env.create_queues("q", "short", "untracked")
+    worker = env.create_worker()
+    worker.listener("q", track=True, vt=30)(print)
+    worker.listener("short", track=True, vt=3)(print)
+    worker.listener("untracked", vt=30)(print)
+    worker.start()
+    found = {each.name: each.renew_seconds for each in loop_of(worker)._lanes}
+    assert found == {"q": 2.0, "short": 1.0, "untracked": 10.0}
