@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from rsmq import JSON
+from rsmq.codecs import EnvelopeCodec
+from rsmq.headers import current_headers, use_headers
 from rsmq.tasks import Tasks
 
 
@@ -68,3 +71,30 @@ def test_node_sends_a_task_and_reads_its_result(node, server, ns):
         )
         # The same job by the id that Node has.
         assert tasks.client.job("invoices", good).result()["total"] == 7
+
+
+def test_node_reads_and_writes_headers(node, rsmq, server, ns):
+    codec = EnvelopeCodec(JSON)
+    node.create_queue("orders")
+    with use_headers({"request_id": "größer"}):
+        rsmq.send_message("orders", {"number": 1}, codec=codec)
+    assert json.loads(node.receive_message("orders")["message"]) == {
+        "headers": {"request_id": "größer"},
+        "body": {"number": 1},
+    }
+
+    node.send_message("orders", '{"body": {"number": 2}, "headers": {"request_id": "node"}}')
+    message = rsmq.receive_message("orders", codec=codec)
+    assert (message.body, message.headers) == ({"number": 2}, {"request_id": "node"})
+
+    with Tasks.from_url(server.url, ns=ns) as tasks:
+        seen = []
+
+        @tasks.task(queue="mail", name="mail.welcome")
+        def welcome() -> None:
+            seen.append(dict(current_headers()))
+
+        node.create_queue("mail")
+        node.send_message("mail", '{"headers": {"request_id": "node"}, "task": "mail.welcome"}')
+        tasks.run_all()
+    assert seen == [{"request_id": "node"}]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
+from rsmq.headers import read_headers
 from rsmq.printable import format_count
 from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
@@ -81,6 +82,16 @@ class _MessageFields(Generic[B_co]):
                 raise BodyNotDecodable(self.queue, self.id, self.raw) from error
             _set_body(self, decoded)
         return self._body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """
+        The headers that were sent with the body, whichever codec decodes it; empty without any.
+
+        They are those of an ``EnvelopeCodec``, of a task, or of a ``TracedCodec``. Each access
+        reads them from ``raw``.
+        """
+        return read_headers(self.raw)
 
     def __repr__(self) -> str:
         # Logs contain messages, and must not contain their bodies.

@@ -1,5 +1,6 @@
 """
-Codecs, which convert bodies to bytes and back: TEXT, BYTES, JSON and MSGPACK, and those of classes.
+Codecs, which convert bodies to bytes and back: TEXT, BYTES, JSON and MSGPACK, those of classes, and
+``EnvelopeCodec``, which adds headers.
 
 A codec is any object with the two methods of ``Codec``. This package does not depend on Redis or on
 queues. A codec is never chosen by the content of a message.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from rsmq.codecs.envelope import EnvelopeCodec
 from rsmq.codecs.formats import BYTES, JSON, MSGPACK, TEXT
 from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, check_codec
 
@@ -23,6 +25,7 @@ __all__ = [
     "CannotDecode",
     "CannotEncode",
     "Codec",
+    "EnvelopeCodec",
     "check_codec",
     "dataclass_codec",
     "pydantic_codec",

@@ -1,8 +1,8 @@
 """
-Traces with OpenTelemetry: spans for clients and workers, and a codec that carries the context.
+Traces with OpenTelemetry: spans for clients and workers, and the context in headers of messages.
 
-    from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client
-    queues = instrument_client(RSMQ.from_url(url, codec=TracedCodec(JSON)))
+    from rsmq.opentelemetry import TracingMiddleware, instrument_client
+    queues = instrument_client(RSMQ.from_url(url, codec=EnvelopeCodec(JSON)))
     worker = Worker(queues, middleware=[TracingMiddleware()])
 
 Needs the extra ``opentelemetry``. Without it, the import raises MissingExtra.

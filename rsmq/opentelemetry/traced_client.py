@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from opentelemetry import propagate
 from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider, use_span
 
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat
+from rsmq.headers import use_headers
 from rsmq.model import Message
 from rsmq.opentelemetry import spans
-from rsmq.opentelemetry.traced_codec import TracedCodec
 from rsmq.operations.batches import ReceiveInSteps
 
 Client = TypeVar("Client", bound=RSMQ | AsyncRSMQ)
@@ -49,8 +50,9 @@ def instrument_client(client: Client, *, tracer_provider: TracerProvider | None 
     wait. Attributes contain the queue, the ids and number of messages, and the server's address,
     never a body. If a call raises, the span has the class of the error, not its text.
 
-    A send has the kind PRODUCER with a ``TracedCodec``, otherwise CLIENT; the others have CLIENT. A
-    receive links to the spans that sent its messages, if these have an envelope.
+    The context of a send is added to its headers, which an ``EnvelopeCodec`` and tasks write into
+    the message. Such a send has the kind PRODUCER, also one with a ``TracedCodec``; all others have
+    CLIENT. A receive links to the spans that sent its messages, if these have such a context.
 
     Args:
         client: an RSMQ or AsyncRSMQ.
@@ -140,13 +142,22 @@ class _Calls:
             span, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):
             try:
-                yield span
+                with self._headers():
+                    yield span
             except BaseException as error:
                 spans.mark_failed(span, error)
                 raise
 
+    def _headers(self) -> AbstractContextManager[None]:
+        """Return a context manager in which sends have the context of the current span."""
+        if self.operation_type != "send":
+            return nullcontext()
+        headers: dict[str, str] = {}
+        propagate.inject(headers)
+        return use_headers(headers)
+
     def _kind(self, codec: object) -> SpanKind:
-        is_context_sent = isinstance(self.codec if codec is None else codec, TracedCodec)
+        is_context_sent = getattr(self.codec if codec is None else codec, "writes_headers", False)
         if self.operation_type == "send" and is_context_sent:
             return SpanKind.PRODUCER
         return SpanKind.CLIENT

@@ -1,9 +1,10 @@
 """
-The envelope that carries the context of a trace in a message, and the codec that writes it.
+The context of a trace in a message, and the earlier codec that writes it.
 
-An envelope is one line in front of the body: a prefix and a JSON object with the headers of the
-propagator, such as ``rsmq-trace:1 {"traceparent":"00-..."}``. The bytes after the line end are the
-body as the inner codec wrote it.
+``instrument_client`` adds the context to the headers of a send, which an ``EnvelopeCodec`` or a
+task carries. ``TracedCodec`` writes one line in front of the body instead: a prefix and a JSON
+object with the headers of the propagator, such as ``rsmq-trace:1 {"traceparent":"00-..."}``. The
+bytes after the line end are the body as the inner codec wrote it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from opentelemetry import propagate
 from opentelemetry.context import Context
 
 from rsmq.codecs import Codec, check_codec
+from rsmq.headers import TRACE_LINE, split_trace_line
 from rsmq.model import Message, StoredMessage
 from rsmq.type_variables import In_contra, Out_co
-
-_PREFIX = "rsmq-trace:1 "
-_PREFIX_BYTES = _PREFIX.encode()
 
 
 class TracedCodec(Generic[In_contra, Out_co]):
     """
     A codec that writes the current trace context in front of the body that another codec encodes.
+
+    It is the earlier form, for queues that have it: ``EnvelopeCodec`` reads it too, and carries any
+    header.
 
     Every program that reads such a message needs this codec. Consumers without it, also those in
     other languages, receive the envelope as part of the body. The codec also decodes messages
@@ -35,6 +37,8 @@ class TracedCodec(Generic[In_contra, Out_co]):
     """
 
     __slots__ = ("_codec",)
+
+    writes_headers = True
 
     def __init__(self, codec: Codec[In_contra, Out_co]) -> None:
         """
@@ -56,16 +60,16 @@ class TracedCodec(Generic[In_contra, Out_co]):
         if isinstance(encoded, str):
             # A body that begins like an envelope needs one, so that decode does not remove its
             # first line.
-            is_needed = headers or encoded.startswith(_PREFIX)
+            is_needed = headers or encoded.startswith(TRACE_LINE)
             return _first_line(headers) + encoded if is_needed else encoded
         if isinstance(encoded, bytes):
-            is_needed = headers or encoded.startswith(_PREFIX_BYTES)
+            is_needed = headers or encoded.startswith(TRACE_LINE.encode())
             return _first_line(headers).encode() + encoded if is_needed else encoded
         return encoded  # the send refuses it
 
     def decode(self, raw: bytes) -> Out_co:
         """Return the body that the inner codec decodes from the bytes after the envelope."""
-        _, encoded = _split(raw)
+        _, encoded = split_trace_line(raw)
         return self._codec.decode(encoded)
 
     def __repr__(self) -> str:
@@ -77,29 +81,14 @@ def message_context(message: Message | StoredMessage) -> Context:
     Return the context in which a message was sent, for a span of your own.
 
     Args:
-        message: a message with an envelope, whichever codec decodes it.
+        message: a message with headers, whichever codec decodes it.
 
     Returns:
         The context, for ``tracer.start_as_current_span("process orders", context=...)``. It is
-        empty if the message has no envelope: then the span is the root of a new trace.
+        empty if the message has no headers: then the span is the root of a new trace.
     """
-    headers, _ = _split(message.raw)
-    return propagate.extract(headers, context=Context())
+    return propagate.extract(message.headers, context=Context())
 
 
 def _first_line(headers: dict[str, str]) -> str:
-    return f"{_PREFIX}{json.dumps(headers, separators=(',', ':'))}\n"
-
-
-def _split(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """Return the headers of an envelope and the bytes after it; no headers without an envelope."""
-    if not raw.startswith(_PREFIX_BYTES):
-        return {}, raw
-    line, line_end, encoded = raw.partition(b"\n")
-    try:
-        headers = json.loads(line[len(_PREFIX_BYTES) :])
-    except (ValueError, RecursionError):
-        return {}, raw
-    if not line_end or not isinstance(headers, dict):
-        return {}, raw
-    return {name: value for name, value in headers.items() if isinstance(value, str)}, encoded
+    return f"{TRACE_LINE}{json.dumps(headers, separators=(',', ':'))}\n"

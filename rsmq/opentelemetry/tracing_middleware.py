@@ -31,10 +31,11 @@ class TracingMiddleware(Middleware):
     Put it first in the list of middleware, so that the span covers the others. The span is the
     current one in the handler, so the spans that the handler creates are its children.
 
-    - A message with an envelope (``TracedCodec``): the span belongs to the trace of the send, as a
-      child of the span that sent the message, and links to that span. Each attempt has its own.
-    - A message without an envelope: the span is the root of a new trace.
-    - A batch: one span for the call, the root of a new trace, with a link for each envelope.
+    - A message with the context of its send, in its headers: the span belongs to the trace of the
+      send, as a child of the span that sent the message, and links to that span. Each attempt has
+      its own.
+    - A message without: the span is the root of a new trace.
+    - A batch: one span for the call, the root of a new trace, with a link for each context.
 
     If the handler raises, the span has the error, with its text and traceback; Discard and Defer
     are not errors. A message that can't be decoded or has no route has no span: no handler is

@@ -3,15 +3,19 @@ The body of a task: ``{"task": NAME, "args": {...}}``, which a program in any la
 
 ``then`` in a body is the task that follows: its body, with its queue and, as ``result``, the name
 of the argument that gets the result. ``map`` names the record of a map: its ``id``, the ``number``
-of the message in it, and the ``queue`` of the task that follows.
+of the message in it, and the ``queue`` of the task that follows. ``headers`` are those that were
+current at the send, and are so again for the task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rsmq.codecs import JSON
+from rsmq.headers import current_headers, text_headers, use_headers
 from rsmq.worker.outcome import Unroutable
 from rsmq.worker.routing import Route
 
@@ -25,6 +29,28 @@ class ResultOfTask:
 
 #: As an argument of the signature of ``then=``: the result of the task before it.
 RESULT: Final[Any] = ResultOfTask()
+
+
+class TaskCodec:
+    """A codec of bodies of tasks: JSON, with the current headers."""
+
+    writes_headers = True
+
+    def encode(self, body: Mapping[str, Any]) -> str:
+        headers = current_headers()
+        return JSON.encode({**body, "headers": dict(headers)} if headers else body)
+
+    def decode(self, raw: bytes) -> Any:
+        return JSON.decode(raw)
+
+
+TASK_CODEC = TaskCodec()
+
+
+def headers_of_task(body: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Return a context manager in which the headers of a body are the current ones."""
+    headers = text_headers(body.get("headers"))
+    return use_headers(headers) if headers else nullcontext()
 
 
 def make_body(

@@ -4,11 +4,11 @@ Operations of tasks that are followed by another task.
 
 from __future__ import annotations
 
-from rsmq.codecs import JSON
 from rsmq.lua.load import loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits, encode_body, resolve_message
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.tasks.body import TASK_CODEC
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
@@ -54,7 +54,7 @@ def finish_task(
     """
     own, raw_id, count = resolve_message(namespace, message, None)
     target = namespace.queue(queue)
-    raw, size = (b"", 0) if body is None else encode_body(body, JSON)
+    raw, size = (b"", 0) if body is None else encode_body(body, TASK_CODEC)
     return Operation(
         load("finish_task"),
         (
@@ -92,7 +92,7 @@ def start_map(namespace: Namespace, map_id: str, messages: int, body: object) ->
         messages: how many messages it will have.
         body: the task that follows the last of them.
     """
-    raw, size = encode_body(body, JSON)
+    raw, size = encode_body(body, TASK_CODEC)
     return Operation(
         load("start_map"),
         (namespace.task_map(map_id),),

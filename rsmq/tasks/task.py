@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from rsmq.errors import InvalidFormat, show, show_type
 from rsmq.tasks.arguments import TaskArguments
-from rsmq.tasks.body import NextTask, read_next
+from rsmq.tasks.body import NextTask, headers_of_task, read_next
 from rsmq.tasks.converters import WrongArgument
 from rsmq.tasks.follow import Follow
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
@@ -254,18 +254,20 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
 
         async def handle_async(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body)
-            result = await function(**arguments)
-            stored = self._encode_result(result)
-            if following is not None:
-                await follow.asend_next(following, result, stored)
+            with headers_of_task(body):
+                result = await function(**arguments)
+                stored = self._encode_result(result)
+                if following is not None:
+                    await follow.asend_next(following, result, stored)
             return stored
 
         def handle(body: dict[str, Any]) -> Any:
             arguments, following = self._read(body)
-            result = function(**arguments)
-            stored = self._encode_result(result)
-            if following is not None:
-                follow.send_next(following, result, stored)
+            with headers_of_task(body):
+                result = function(**arguments)
+                stored = self._encode_result(result)
+                if following is not None:
+                    follow.send_next(following, result, stored)
             return stored
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle

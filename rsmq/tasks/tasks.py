@@ -34,7 +34,7 @@ from rsmq.errors import InvalidFormat, QueueNotFound, show, show_type
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
 from rsmq.operations.operation import Operation
-from rsmq.tasks.body import make_route
+from rsmq.tasks.body import TASK_CODEC, make_route
 from rsmq.tasks.follow import EncodeResult, FollowInWorker
 from rsmq.tasks.immediate import Immediate
 from rsmq.tasks.operations import start_map
@@ -378,10 +378,10 @@ class Tasks:
         signature.check_has_arguments()
         queue, options = signature.queue, signature.send_options
         try:
-            id = self.client.send_message(queue, signature.body, codec=JSON, **options)
+            id = self.client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
         except QueueNotFound:
             self.client.create_queue(queue, exist_ok=True)
-            id = self.client.send_message(queue, signature.body, codec=JSON, **options)
+            id = self.client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
         return self._make_job(signature, id)
 
     async def asend(self, signature: Signature[T]) -> AsyncJobHandle[T]:
@@ -402,10 +402,10 @@ class Tasks:
         queue, options = signature.queue, signature.send_options
         client = self._get_async_client()
         try:
-            id = await client.send_message(queue, signature.body, codec=JSON, **options)
+            id = await client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
         except QueueNotFound:
             await client.create_queue(queue, exist_ok=True)
-            id = await client.send_message(queue, signature.body, codec=JSON, **options)
+            id = await client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
         return self._make_async_job(signature, id)
 
     def send_many(self, signatures: Iterable[Signature[T]]) -> list[JobHandle[T]]:
@@ -436,10 +436,10 @@ class Tasks:
         jobs: dict[int, JobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
-                ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
+                ids = self.client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
             except QueueNotFound:
                 self.client.create_queue(queue, exist_ok=True)
-                ids = self.client.send_messages(queue, bodies, codec=JSON, **options)
+                ids = self.client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
             for place, id in zip(places, ids, strict=True):
                 jobs[place] = self._make_job(signatures[place], id)
         return [jobs[place] for place in range(len(signatures))]
@@ -466,10 +466,10 @@ class Tasks:
         jobs: dict[int, AsyncJobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
-                ids = await client.send_messages(queue, bodies, codec=JSON, **options)
+                ids = await client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
             except QueueNotFound:
                 await client.create_queue(queue, exist_ok=True)
-                ids = await client.send_messages(queue, bodies, codec=JSON, **options)
+                ids = await client.send_messages(queue, bodies, codec=TASK_CODEC, **options)
             for place, id in zip(places, ids, strict=True):
                 jobs[place] = self._make_async_job(signatures[place], id)
         return [jobs[place] for place in range(len(signatures))]

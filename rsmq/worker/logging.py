@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rsmq.guarded_log import get_logger
+from rsmq.headers import REQUEST_ID
 from rsmq.printable import format_count
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
@@ -36,7 +37,8 @@ class Logging(Middleware):
     """
     A middleware that logs what went wrong: retries, dead letters, drops, lost leases, releases.
 
-    Records of the logger ``rsmq.worker`` have the fields ``queue`` and ``message_id``.
+    Records of the logger ``rsmq.worker`` have the fields ``queue`` and ``message_id``, and
+    ``request_id`` if the headers of the message have one.
     """
 
     def __init__(self) -> None:
@@ -142,8 +144,14 @@ class DetailedLogging(Middleware):
 
 
 def message_fields(message: Delivery) -> dict[str, Any]:
-    """Return the fields of a log record for a message."""
-    return {"queue": message.queue, "message_id": message.id, "attempt": message.attempt}
+    """Return the fields of a log record for a message; ``request_id`` if its headers have one."""
+    fields: dict[str, Any] = {
+        "queue": message.queue,
+        "message_id": message.id,
+        "attempt": message.attempt,
+    }
+    request_id = message.headers.get(REQUEST_ID)
+    return fields if request_id is None else {**fields, REQUEST_ID: request_id}
 
 
 #: Failures whose text is already in the reason, and whose traceback adds nothing.
@@ -177,7 +185,8 @@ class MessageFilter(logging.Filter):
     """
     A filter that sets the fields ``queue`` and ``message_id`` on each record of a handler.
 
-    Both are '' outside a handler. Add it to a logging handler; then its formatter can use both.
+    Both are '' outside a handler. ``request_id`` is set if the headers have one. Add it to a
+    logging handler; then its formatter can use both.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -238,10 +247,10 @@ class JSONLines(logging.Formatter):
     """
     One JSON object for each line.
 
-    It has time (UTC), level, logger, message, pid; worker, queue, message_id and attempt if they
-    are known; traceback and stack. ``text`` is the earlier name of ``message``, for this version
-    only. Fields of ``extra=`` follow, under their names; after ``extra_`` if the line has such a
-    name already. A value that JSON can't have is its text.
+    It has time (UTC), level, logger, message, pid; worker, queue, message_id, attempt and
+    request_id if they are known; traceback and stack. ``text`` is the earlier name of ``message``,
+    for this version only. Fields of ``extra=`` follow, under their names; after ``extra_`` if
+    the line has such a name already. A value that JSON can't have is its text.
     """
 
     def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:

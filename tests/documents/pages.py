@@ -24,9 +24,10 @@ README = ROOT / "README.md"
 TOPICS = (
     "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "django", "transactions",
     "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers",
-    "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "tracing",
-    "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-celery",
-    "from-rq", "from-task-systems", "from-rsmq-worker", "benchmarks", "reference", "limits", "faq",
+    "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "headers",
+    "tracing", "types", "spark", "spark-recipes", "command-line", "doctor", "migration",
+    "from-celery", "from-rq", "from-task-systems", "from-rsmq-worker", "benchmarks", "reference",
+    "limits", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

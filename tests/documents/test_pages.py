@@ -44,6 +44,18 @@ NOT_RUN = {
         "rsmq job reports hoijcxdfmt152JKHLjdJAHP85kPlPBWU --wait 5m",
     ): "has the id of another run; tests/cli/test_jobs.py runs the commands",
     ("tasks.md", "await rsmq.sendMessageAsync({"): "is for Node; compat/test_tasks.py sends it",
+    (
+        "headers.md",
+        '{"headers": {"request_id": "7f3a"}, "body": {"number": 1}}',
+    ): "is a stored body",
+    (
+        "headers.md",
+        "const parsed = JSON.parse(received.message);",
+    ): "is for Node; compat/test_tasks.py sends and receives such bodies",
+    (
+        "tracing.md",
+        '{"headers":{"traceparent":"00-9c2f...-6b1e...-01"},"body":{"number":1}}',
+    ): "is a stored body",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",

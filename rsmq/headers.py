@@ -1,0 +1,152 @@
+"""
+Headers: names with values that travel with a message, beside its body.
+
+    with use_headers({"request_id": "7f3a"}):
+        queues.send_message("orders", order, codec=EnvelopeCodec(JSON))
+
+RSMQ messages have no headers. ``EnvelopeCodec`` writes the current ones into the body, tasks write
+them into theirs, and ``Message.headers`` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from rsmq.errors import InvalidFormat, show, show_type
+
+#: The header of a correlation id.
+REQUEST_ID = "request_id"
+#: The line before the body in which ``TracedCodec`` writes the context of a trace.
+TRACE_LINE = "rsmq-trace:1 "
+
+_TRACE_LINE = TRACE_LINE.encode()
+_ENVELOPE = {"headers", "body"}
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+_current: ContextVar[Mapping[str, str]] = ContextVar("rsmq_headers", default=_NONE)
+
+
+def current_headers() -> Mapping[str, str]:
+    """Return the headers that messages sent here get, in this thread or task; read-only."""
+    return _current.get()
+
+
+@contextmanager
+def use_headers(headers: Mapping[str, str]) -> Iterator[None]:
+    """
+    Add headers to the current ones, in this thread or task, until the block ends.
+
+    Messages that are sent meanwhile have them, if an ``EnvelopeCodec`` encodes them or if they are
+    tasks. Others do not change. It costs Redis nothing but the bytes.
+
+    Args:
+        headers: values by name, both str. The names are not empty.
+
+    Raises:
+        InvalidFormat: headers is not such a mapping.
+    """
+    token = _current.set(MappingProxyType({**_current.get(), **_check_headers(headers)}))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _check_headers(headers: object) -> Mapping[str, str]:
+    if not isinstance(headers, Mapping):
+        hint = "Pass a dict, as in {'request_id': '7f3a'}."
+        raise InvalidFormat("headers", value=show_type(headers), hint=hint)
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name:
+            hint = "Names and values are str, and a name is not empty."
+            raise InvalidFormat("headers", value=show(name), hint=hint)
+    return headers
+
+
+def read_headers(raw: bytes) -> dict[str, str]:
+    """
+    Return the headers of a stored body; empty if it has none.
+
+    Args:
+        raw: an envelope, the body of a task, or a body after the line of a ``TracedCodec``.
+    """
+    traced, _ = split_trace_line(raw)
+    if traced is not None:
+        return traced
+    parsed = _parse_with_headers(raw)
+    if parsed is None or not (parsed.keys() == _ENVELOPE or isinstance(parsed.get("task"), str)):
+        return {}
+    return text_headers(parsed["headers"])
+
+
+def split_envelope(raw: bytes) -> tuple[dict[str, str], Any] | None:
+    """Return the headers and the body of an envelope; None if it is not one."""
+    parsed = _parse_with_headers(raw)
+    if parsed is None or parsed.keys() != _ENVELOPE:
+        return None
+    return text_headers(parsed["headers"]), parsed["body"]
+
+
+def split_trace_line(raw: bytes) -> tuple[dict[str, str] | None, bytes]:
+    """Return the headers of the line of a ``TracedCodec``, None without, and the other bytes."""
+    if not raw.startswith(_TRACE_LINE):
+        return None, raw
+    line, line_end, encoded = raw.partition(b"\n")
+    headers = _parse_object(line[len(_TRACE_LINE) :])
+    if not line_end or headers is None:
+        return None, raw
+    return text_headers(headers), encoded
+
+
+def text_headers(headers: object) -> dict[str, str]:
+    """Return those headers of a message that are text; other programs may write anything."""
+    if not isinstance(headers, dict):
+        return {}
+    return {name: value for name, value in headers.items() if isinstance(value, str)}
+
+
+def _parse_with_headers(raw: bytes) -> dict[str, Any] | None:
+    """Return a JSON object with an object of headers; None for other bodies, mostly unparsed."""
+    if b'"headers"' not in raw or not raw.lstrip().startswith(b"{"):
+        return None
+    parsed = _parse_object(raw)
+    return parsed if parsed is not None and isinstance(parsed.get("headers"), dict) else None
+
+
+def _parse_object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+class HeaderFilter(logging.Filter):
+    """
+    A filter that sets current headers as fields of each log record; '' if there is no such header.
+
+    Add it to a logging handler; then its formatter can use them, as in ``%(request_id)s``.
+    """
+
+    def __init__(self, *names: str) -> None:
+        """
+        Make one.
+
+        Args:
+            names: the headers; none means ``request_id``.
+        """
+        super().__init__()
+        self._names = names or (REQUEST_ID,)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        headers = _current.get()
+        for name in self._names:
+            if not hasattr(record, name):
+                setattr(record, name, headers.get(name, ""))
+        return True
