@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
 
 from rsmq import RSMQ
 from tests.django.conftest import APPS
@@ -47,6 +48,7 @@ class Project:
     def __init__(self, folder, url, ns):
         self.folder = folder
         self.queues = RSMQ.from_url(url, ns=ns)
+        self._raw, self._ns = redis.Redis.from_url(url), ns
         self._processes = []
         self._environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
         self.run("-m", "django", "startproject", "shop", ".")
@@ -77,6 +79,9 @@ class Project:
         self._processes.append(process)
         return process
 
+    def record(self, id):
+        return self._raw.hgetall(f"{self._ns}:default:x:job:{id}")
+
     def send(self, task, *args):
         self.queues.create_queue("default", exist_ok=True)
         body = f'{{"task": "shop.tasks.{task}", "args": {{}}, "positional": {list(args)}}}'
@@ -88,6 +93,7 @@ class Project:
                 os.killpg(process.pid, signal.SIGKILL)  # with the child of the reloader
             process.communicate()
         self.queues.close()
+        self._raw.close()
 
 
 @pytest.fixture
@@ -116,6 +122,23 @@ def test_a_worker_ends_gracefully_and_another_process_reads_the_result(project):
     )
     imports = "import sys, rsmq; assert 'django' not in sys.modules"
     assert project.run("-c", f"{imports}; {setup}; django.setup(); {script}") == "found\n"
+
+
+@pytest.mark.slow
+def test_the_task_of_a_killed_worker_is_run_again_and_both_attempts_are_recorded(project):
+    worker, path = project.start("--name", "w"), project.folder / "done"
+    id = project.send("wait_for", str(path))
+    job = project.queues.job("default", id)
+    wait_until(lambda: project.record(id).get(b"workers") == b"1 w\n")
+
+    worker.kill()
+    worker.wait()
+    path.touch()
+    project.start("--name", "w")
+
+    assert job.result(timeout=60) == "found"
+    assert project.record(id)[b"workers"] == b"1 w\n2 w\n"
+    assert b"errors" not in project.record(id)
 
 
 def test_autoreload_runs_the_new_code_after_a_change(project):
