@@ -20,6 +20,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rsmq.errors import MissingExtra
+
 if TYPE_CHECKING:
     from rsmq.django.backend import RSMQBackend
     from rsmq.django.transactions import send_on_commit
@@ -33,4 +35,9 @@ _MODULES = {"RSMQBackend": "backend", "health": "views", "send_on_commit": "tran
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "django":
+            raise
+        raise MissingExtra("django", f"{__name__}.{name}") from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import tests.django.environment  # noqa: F401 - Django is ready after it
+
 try:
     from django.tasks import task
 except ModuleNotFoundError:

@@ -17,7 +17,7 @@ from rsmq.django.task_interface import (
     TaskResultStatus,
 )
 from tests.django import shop
-from tests.django.conftest import tasks_setting
+from tests.django.environment import tasks_setting
 from tests.workers.polling import wait_until
 
 

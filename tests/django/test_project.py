@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from rsmq import RSMQ
-from tests.django.conftest import APPS
+from tests.django.environment import APPS
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]

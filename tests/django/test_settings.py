@@ -21,7 +21,7 @@ from rsmq.django.task_interface import (
 )
 from rsmq.worker import Defer
 from tests.django import shop
-from tests.django.conftest import tasks_setting
+from tests.django.environment import tasks_setting
 
 CLOSED = "redis://127.0.0.1:1/0"
 
