@@ -38,6 +38,6 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "django":
+        if str(error.name).partition(".")[0] != "django":
             raise
         raise MissingExtra("django", f"{__name__}.{name}") from None

@@ -124,6 +124,14 @@ def test_a_worker_ends_gracefully_and_another_process_reads_the_result(project):
     assert project.run("-c", f"{imports}; {setup}; django.setup(); {script}") == "found\n"
 
 
+def test_without_django_the_package_names_its_extra():
+    script = "import sys; sys.modules['django'] = None; import rsmq.django; rsmq.django.health"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "MissingExtra: rsmq.django.health needs the extra 'django'" in done.stderr
+
+
 @pytest.mark.slow
 def test_the_task_of_a_killed_worker_is_run_again_and_both_attempts_are_recorded(project):
     worker, path = project.start("--name", "w"), project.folder / "done"
