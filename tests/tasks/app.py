@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from rsmq.tasks import Tasks
 from rsmq.worker import current_message
@@ -12,13 +13,20 @@ tasks = Tasks.from_url(
 )
 
 
+@dataclass
+class Square:
+    root: int
+    square: int
+
+
 @tasks.task(queue="mail")
 def welcome(user_id: int, language: str = "en") -> None:
     print("welcome", user_id, language, flush=True)
 
 
-@tasks.task(queue="heavy", process=True)
-def compute(number: int) -> None:
+@tasks.task(queue="heavy", process=True, track=True)
+def compute(number: int) -> Square:
     message = current_message()
     assert message is not None
     tasks.client.send_message("done", f"{os.getpid()} {message.id} {number * number}")
+    return Square(number, number * number)

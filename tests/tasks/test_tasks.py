@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ, AsyncRSMQ, Cells, InvalidFormat, InvalidValue, NotEmptyInTime
+from rsmq import JSON, RSMQ, AsyncRSMQ, Cells, InvalidFormat, InvalidValue, NotEmptyInTime
 from rsmq.jobs import JobHandle
 from rsmq.tasks import Tasks
 from rsmq.worker import Discard, Middleware, Retry, Worker, current_message
@@ -404,7 +404,11 @@ def test_rsmq_worker_runs_tasks_and_those_of_processes(server, ns):
     with RSMQ.from_url(server.url, ns=ns) as queues:
         for queue in ("mail", "heavy", "done"):
             queues.create_queue(queue)
-        queues.send_message("heavy", '{"task":"tests.tasks.app.compute","args":{"number":7}}')
+        body = {
+            "task": "tests.tasks.app.compute", "args": {"number": 7},
+            "then": {"queue": "mail", "task": "tests.tasks.app.welcome", "args": {"user_id": 1}},
+        }  # fmt: skip
+        id = queues.send_message("heavy", body, codec=JSON)
         ended = subprocess.run(
             [
                 sys.executable, "-m", "rsmq.cli.commands.worker", "tests.tasks.app:tasks", "--burst"
@@ -415,5 +419,7 @@ def test_rsmq_worker_runs_tasks_and_those_of_processes(server, ns):
         [done] = queues.peek_messages("done")
         pid, _, square = done.raw.decode().split()
         assert square == "49"
+        assert queues.job("heavy", id).result(timeout=5) == {"root": 7, "square": 49}
+        assert "welcome 1 en" in ended.stdout
         assert pid not in ended.stderr
         assert queues.peek_messages("heavy") == []
