@@ -12,6 +12,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cells import AsyncCells
 from rsmq.codecs import JSON, Codec, check_codec
+from rsmq.headers import current_headers, use_headers
 from rsmq.operations.messages import send_message
 from rsmq.tasks import Signature
 from rsmq.wire.keys import Namespace
@@ -30,7 +31,7 @@ def prepare_send(
     """
     Return a call that sends a message; that of an asyncio client returns an awaitable.
 
-    The body is encoded now: later changes of the object have no effect.
+    The body is encoded now, with the current headers: later changes of the object have no effect.
 
     Raises:
         The errors of ``send_message`` that need no server; not those of confirm and timeout.
@@ -48,9 +49,13 @@ def prepare_send(
     return send
 
 
-def check_signature(signature: Signature[Any]) -> None:
+def prepare_call(signature: Signature[Any], *, is_async: bool = False) -> Callable[[], Any]:
     """
-    Check that a call of a task can be sent later.
+    Return a call that sends the call of a task, with the headers that are current now.
+
+    Args:
+        signature: the call of the task.
+        is_async: whether an awaitable is returned.
 
     Raises:
         InvalidFormat, InvalidValue: an argument is RESULT, or an option is invalid.
@@ -59,6 +64,17 @@ def check_signature(signature: Signature[Any]) -> None:
     options = _complete(signature.send_options)
     namespace = Namespace("rsmq", strict_names=False)
     send_message(namespace, signature.queue, signature.body, codec=JSON, realtime=False, **options)
+    headers = current_headers()
+
+    def send() -> Any:
+        with use_headers(headers):
+            return signature.send()
+
+    async def asend() -> Any:
+        with use_headers(headers):
+            return await signature.asend()
+
+    return asend if is_async else send
 
 
 def _complete(options: dict[str, Any]) -> dict[str, Any]:

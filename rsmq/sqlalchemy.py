@@ -19,7 +19,7 @@ from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cells import AsyncCells
-from rsmq.deferred_send import check_signature, prepare_send
+from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, MissingExtra, show_type
 from rsmq.tasks import Signature
 
@@ -99,8 +99,7 @@ def send_on_commit(
         if qname is not None or body is not None or options:
             hint = "The call of a task has its queue and options: pass nothing behind it."
             raise InvalidFormat("qname", value=qname, hint=hint)
-        check_signature(queues)
-        send: Callable[[], Any] = queues.asend if is_async else queues.send
+        send = prepare_call(queues, is_async=is_async)
     else:
         fitting = AsyncRSMQ | AsyncCells if is_async else RSMQ | Cells
         if not isinstance(queues, fitting):

@@ -4,14 +4,13 @@ Messages that are sent when a transaction of the database has committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, overload
 
 from django.db import transaction
 
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
-from rsmq.deferred_send import check_signature, prepare_send
+from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.tasks import Signature
 
@@ -68,8 +67,7 @@ def send_on_commit(
         if qname is not None or body is not None or options:
             hint = "The call of a task has its queue and options: pass using and robust only."
             raise InvalidFormat("qname", value=qname, hint=hint)
-        check_signature(queues)
-        send: Callable[[], Any] = queues.send
+        send = prepare_call(queues)
     elif isinstance(queues, RSMQ | Cells):
         send = prepare_send(queues, qname, body, **options)
     else:

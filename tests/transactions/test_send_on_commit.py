@@ -13,7 +13,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.orm import sessionmaker as make_sessions
 
 from rsmq import JSON, RSMQ, AsyncRSMQ
+from rsmq.codecs import EnvelopeCodec
 from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, QueueNotFound
+from rsmq.headers import use_headers
 from rsmq.sqlalchemy import send_on_commit
 from rsmq.tasks import RESULT, Tasks
 
@@ -148,6 +150,23 @@ def test_the_body_is_that_of_the_call(session, queues):
     session.commit()
 
     assert bodies(queues) == ['{"number":1,"name":"été"}']
+
+
+def test_the_headers_are_those_of_the_call(session, queues):
+    tasks = Tasks(queues)
+
+    @tasks.task(queue="mail", name="welcome")
+    def welcome(user_id: int) -> None: ...
+
+    with use_headers({"request_id": "7f3a"}):
+        send_on_commit(session, queues, "q", 1, codec=EnvelopeCodec(JSON))
+        send_on_commit(session, welcome.signature(17))
+    session.commit()
+
+    assert [*bodies(queues), *bodies(queues, "mail")] == [
+        '{"headers":{"request_id":"7f3a"},"body":1}',
+        '{"task":"welcome","args":{"user_id":17},"headers":{"request_id":"7f3a"}}',
+    ]
 
 
 @pytest.mark.parametrize(
