@@ -646,11 +646,15 @@ class Tasks:
 
     async def aclose(self) -> None:
         """Close both clients, in the event loop of ``asend``."""
+        await self.close_asyncio()
+        self.client.close()
+
+    async def close_asyncio(self) -> None:
+        """Close the asyncio client, in its event loop; the next ``asend`` opens another one."""
         with self._lock:
             client, self._async_client = self._async_client, None
         if client is not None:
             await client.close()
-        self.client.close()
 
     def __enter__(self) -> Self:
         return self

@@ -96,7 +96,7 @@ def quick_parts() -> list[Part]:
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
-                "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks",
+                "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
                 "tests/jobs", "tests/django", "tests/transactions",
             ),
         ),
@@ -202,7 +202,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             is_waiting=True, needs=[_LOWEST],
         ),
         measured("schedules: who fires them, kills", 30, "tests/schedules", is_waiting=True),
-        measured("tasks: arguments, workers", 20, "tests/tasks"),
+        measured("tasks: arguments, workers; FastAPI", 25, "tests/tasks", "tests/asgi"),
         measured("django: backend, a project", 20, "tests/django", is_waiting=True),
         measured("jobs: records and results, kills", 20, "tests/jobs", is_waiting=True),
         measured(

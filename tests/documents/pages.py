@@ -22,12 +22,12 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "django", "transactions",
-    "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks", "subscribers",
-    "schedules", "guarantees", "waiting", "servers", "cells", "durability", "security", "headers",
-    "tracing", "types", "spark", "spark-recipes", "command-line", "doctor", "migration",
-    "from-celery", "from-rq", "from-task-systems", "from-rsmq-worker", "benchmarks", "reference",
-    "limits", "faq",
+    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "fastapi", "django",
+    "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
+    "subscribers", "schedules", "guarantees", "waiting", "servers", "cells", "durability",
+    "security", "headers", "tracing", "types", "spark", "spark-recipes", "command-line", "doctor",
+    "migration", "from-celery", "from-rq", "from-task-systems", "from-rsmq-worker", "benchmarks",
+    "reference", "limits", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 
