@@ -82,6 +82,7 @@ class FollowInWorker:
         ttl = job.lane.listener.result_ttl
         encoded = b"" if ttl is None else encode_result(stored)
         job.is_finishing = True
+        job.lane.note_finishing(job)
         return _End(message, following, body, ttl, encoded)
 
 

@@ -62,10 +62,13 @@ def check_cancel(env, app, body):
     assert app.worker.numbers.failed == 0
 
 
-def test_the_progress_of_a_child_is_written_and_a_cancel_interrupts_it(env, app):
+def test_a_child_reports_progress_and_that_it_deletes_its_message_and_is_cancelled(env, app):
     job = env.rsmq.job("q", env.rsmq.send_message("q", "return"))
     assert job.result(20) == 3
     assert job.progress() == ReportedProgress(3, 3, "all")
+    env.rsmq.send_message("q", "finish")
+    wait_until(lambda: app.worker.numbers.handled == 2)
+    assert app.worker.numbers.lost == 0
     app.EVENTS.unlink()
     check_cancel(env, app, "stop")
 

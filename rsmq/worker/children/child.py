@@ -89,6 +89,8 @@ class _Child:
             return
         if any(lane.listener.result_ttl is not None for lane in self._lanes.values()):
             self._poll_seconds = _PROGRESS_SECONDS
+        for lane in self._lanes.values():
+            lane.note_finishing = self._note_finishing
         self._channel.send({"ready": sorted(self._lanes)})
         threading.Thread(target=self._read, name="rsmq-reader", daemon=True).start()
         while (call := self._calls.get()) is not None:
@@ -123,6 +125,14 @@ class _Child:
                 if isinstance(lease, TrackedJob) and progress and self._channel.has_room():
                     self._channel.send({"number": self._number, "reported": progress})
                     lease.note_progress_written(progress)
+
+    def _note_finishing(self, _job: Job) -> None:
+        """Tell the worker that the handler is about to delete its message itself."""
+        deadline, self._deadline = self._deadline, None  # no signal interrupts the channel
+        with self._lock:
+            self._channel.send({"number": self._number, "finishing": True})
+        self._deadline = deadline
+        self.handle_sigterm(signal.SIGTERM, None)  # of one that has arrived meanwhile
 
     def _cancel(self, id: str) -> None:
         """Cancel the call for a message."""

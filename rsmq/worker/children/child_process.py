@@ -202,9 +202,12 @@ class Child:
             if self._channel.has_message(_POLL_SECONDS):
                 answer = self._channel.receive()
                 if answer["number"] == self._call_number:
-                    if "reported" not in answer:
+                    if "finishing" in answer:
+                        leases[0].job.is_finishing = True
+                    elif "reported" in answer:
+                        leases[0].report_progress(answer["reported"])
+                    else:
                         return answer
-                    leases[0].report_progress(answer["reported"])
                     continue
                 _log.warning(
                     "the child process %d has answered call %d during call %d: the answer is "
