@@ -307,6 +307,29 @@ def check_passwords_as_arguments(place, group):
         assert "other" not in str(caught.value)
 
 
+@pytest.mark.parametrize("place", ["sync"], indirect=True)
+@pytest.mark.timeout(scaled(60, 3600))
+def test_a_wait_for_a_result_survives_the_death_of_the_primary(place, sentinels):
+    client = place.open_client()
+    client.create_queue("q")
+    ids = client.send_messages("q", ["a", "b"], track=True)
+    results = []
+
+    async def wait(client):
+        jobs = [client._client.job("q", id) for id in ids]  # a handle is no call
+        results.extend(await client.wait_for_jobs(jobs, 40))
+
+    crowd = place.start(wait)
+    wait_until_tracked(sentinels.primary)
+    kill_primary(sentinels)
+    worker = Worker(RSMQ.from_url(sentinels.url, ns=place.ns), grace=1)
+    worker.listener("q", track=True, drop=True, max_retries=0)(str.upper)
+    worker.start()
+    crowd.join()
+    worker.stop()
+    assert [status.result() for status in results] == ["A", "B"]
+
+
 def test_cells_behind_sentinels_with_a_password(engine):
     group = SentinelGroup(installed_engine_path(engine), password="word", sentinel_password="other")
     group.start()

@@ -249,3 +249,36 @@ def test_messages_that_are_not_tracked_are_never_cancelled_by_a_worker(env, rsmq
     wait_until(lambda: worker.numbers.handled == 1)
     assert seen == [False]
     assert rsmq.job("q", id).status().state == "expired"
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_a_worker_without_the_right_to_records_handles_messages_and_learns_of_no_cancel(
+    env, rsmq, gate
+):
+    env.create_queues("q")
+    keys = [f"~{env.ns}:{end}" for end in ("q", "q:Q", "QUEUES", "x:workers", "x:held:*")]
+    env.raw.execute_command("ACL", "SETUSER", "few", "on", ">secret", *keys, "+@all")
+    client = env.create_client(username="few", password="secret")
+    seen = []
+
+    def handle(body, message):
+        message.set_progress(1)
+        gate()
+        seen.append(message.cancelled)
+        return body
+
+    worker = env.create_worker(rsmq=client)
+    worker.listener("q", track=True)(handle)
+    worker.start()
+    job = rsmq.job("q", rsmq.send_message("q", "x"))
+    gate.wait_for(1)
+    assert job.cancel() == "requested"
+    before = env.scores("q")[job.id]
+    wait_until(lambda: env.scores("q")[job.id] > before)  # its lease is extended
+    gate.open()
+    wait_until(lambda: worker.numbers.handled == 1)
+    assert seen == [False]
+    assert env.is_empty("q")
+    assert job.status().state == "expired"
+    worker.stop()
+    env.raw.execute_command("ACL", "DELUSER", "few")

@@ -62,18 +62,16 @@ def check_cancel(env, app, body):
     assert app.worker.numbers.failed == 0
 
 
-def test_a_child_reports_progress_and_that_it_deletes_its_message_and_is_cancelled(env, app):
+def test_a_child_reports_progress_and_that_it_deletes_its_message_and_is_cancelled_or_killed(
+    env, app, monkeypatch
+):
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.3)
     job = env.rsmq.job("q", env.rsmq.send_message("q", "return"))
     assert job.result(20) == 3
     assert job.progress() == ReportedProgress(3, 3, "all")
     env.rsmq.send_message("q", "finish")
     wait_until(lambda: app.worker.numbers.handled == 2)
     assert app.worker.numbers.lost == 0
-    app.EVENTS.unlink()
-    check_cancel(env, app, "stop")
-
-
-@pytest.mark.slow
-def test_a_child_that_does_not_end_after_a_cancel_is_killed(env, app, monkeypatch):
-    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.3)
-    check_cancel(env, app, "stay")
+    for body in ("stop", "stay"):
+        app.EVENTS.unlink()
+        check_cancel(env, app, body)

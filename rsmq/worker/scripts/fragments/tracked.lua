@@ -75,8 +75,11 @@ end
 -- Removes those messages that are to be cancelled from their queue, and from what is to be delivered, in the form of
 -- due_many.lua. Only a message that was received before can be one.
 local function remove_cancelled(tracked, place, hash, zset, due, now)
+  if not tracked[place] then
+    return
+  end
   local told, again, removed, number = {}, {}, {}, 0
-  for each = 1, tracked[place] and #due.again or 0, 3 do
+  for each = 1, #due.again, 3 do
     local id = due.told[2 * due.again[each] - 1]
     if is_to_be_cancelled(zset, id) then
       local is_written = pcall(change_job, zset .. ':x:job:' .. id, 'begin', now, '', 0)
