@@ -86,5 +86,10 @@ def test_leases_of_tracked_messages_are_extended_every_two_seconds_at_least(env)
     worker.listener("short", track=True, vt=3)(print)
     worker.listener("untracked", vt=30)(print)
     worker.start()
-    found = {each.name: each.renew_seconds for each in loop_of(worker)._lanes}
+    lanes = {each.name: each for each in loop_of(worker)._lanes}
+    found = {name: lane.renew_seconds for name, lane in lanes.items()}
     assert found == {"q": 2.0, "short": 1.0, "untracked": 10.0}
+    # Those that were received at nearly the same time are extended together.
+    assert {lanes["q"].renewal_after(at) for at in (100.0, 100.1, 100.24)} == {102.0}
+    assert lanes["short"].renewal_after(100.1) == 101.0
+    assert lanes["untracked"].renewal_after(100.1) == 110.1

@@ -72,12 +72,9 @@ class InFlight(Generic[L]):
                 del by_id[lease.id]
 
     @staticmethod
-    def extend(lease: L, sent_at: float, vt: float, renew_seconds: float) -> None:
-        """
-        Note that a visibility timeout was extended to ``vt`` seconds after ``sent_at``, and is to
-        be extended again after ``renew_seconds``.
-        """
-        lease.renew_at, lease.expires_at = sent_at + renew_seconds, sent_at + vt
+    def extend(lease: L, expires_at: float, renew_at: float) -> None:
+        """Note that a visibility timeout was extended, and when it is to be extended again."""
+        lease.renew_at, lease.expires_at = renew_at, expires_at
 
     def renew_by(self, lease: L, at: float) -> None:
         """Let a message be extended at a time, in monotonic seconds, or earlier."""

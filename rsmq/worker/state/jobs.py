@@ -188,7 +188,7 @@ class TrackedJob(SingleJob):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.renew_at = self.received_at + self.lane.renew_seconds
+        self.renew_at = self.lane.renewal_after(self.received_at)
         self.result = b"null"
         self.new_progress = b""
         self.is_cancelled = False

@@ -37,6 +37,8 @@ MAX_PREFETCHED = 1000
 MAX_TRACKED_RENEW_SECONDS = 2.0
 #: The shortest time between two extensions of a lease that write its progress.
 MIN_PROGRESS_SECONDS = 1.0
+#: Leases of tracked messages are extended together if they are due within this time.
+_RENEWAL_STEP_SECONDS = 0.25
 #: The weight of the latest call in the moving average of durations.
 _LATEST_WEIGHT = 0.1
 #: The number of calls of a window; see ``slow_seconds``.
@@ -144,14 +146,16 @@ class CellQueue:
 
     def add(self, leases: Iterable[Lease], sent_at: float) -> None:
         """Add messages in flight that were requested at a time, in monotonic seconds."""
-        self.in_flight.add(leases, sent_at + self.lane.renew_seconds)
+        self.in_flight.add(leases, self.lane.renewal_after(sent_at))
         self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
 
     def renew_soon(self, lease: Lease) -> None:
         """Let the lease of a message be extended soon, because it has progress to be written."""
         if lease in self.in_flight:
             extended_at = lease.expires_at - self.lane.vt
-            self.in_flight.renew_by(lease, extended_at + MIN_PROGRESS_SECONDS)
+            step = _RENEWAL_STEP_SECONDS
+            at = math.ceil((extended_at + MIN_PROGRESS_SECONDS) / step) * step
+            self.in_flight.renew_by(lease, at)
             self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
 
     def close(self, reason: str) -> None:
@@ -280,10 +284,18 @@ class Lane:
 
     @property
     def renew_seconds(self) -> float:
-        """Return how long after its last extension a lease is extended again."""
+        """How long after its last extension a lease is extended again, at the latest."""
         seconds = self.vt / 3
         is_tracked = self.listener.result_ttl is not None
         return min(seconds, MAX_TRACKED_RENEW_SECONDS) if is_tracked else seconds
+
+    def renewal_after(self, sent_at: float) -> float:
+        """Return when a lease is extended again that was extended at a time, monotonic seconds."""
+        seconds = self.renew_seconds
+        if self.listener.result_ttl is None:
+            return sent_at + seconds
+        step = min(_RENEWAL_STEP_SECONDS, seconds / 2)
+        return math.floor((sent_at + seconds) / step) * step
 
     def add_queue(self, cell: Cell) -> CellQueue:
         """Add the queue of a cell, and return it."""
