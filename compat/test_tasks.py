@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rsmq import JSON
+from rsmq import JSON, RSMQ
 from rsmq.codecs import EnvelopeCodec
 from rsmq.headers import current_headers, use_headers
 from rsmq.tasks import Tasks
@@ -73,19 +73,20 @@ def test_node_sends_a_task_and_reads_its_result(node, server, ns):
         assert tasks.client.job("invoices", good).result()["total"] == 7
 
 
-def test_node_reads_and_writes_headers(node, rsmq, server, ns):
-    codec = EnvelopeCodec(JSON)
+def test_node_reads_and_writes_headers(node, server, ns):
+    queues = RSMQ.from_url(server.url, ns=ns, codec=EnvelopeCodec(JSON))
     node.create_queue("orders")
     with use_headers({"request_id": "größer"}):
-        rsmq.send_message("orders", {"number": 1}, codec=codec)
+        queues.send_message("orders", {"number": 1})
     assert json.loads(node.receive_message("orders")["message"]) == {
         "headers": {"request_id": "größer"},
         "body": {"number": 1},
     }
 
     node.send_message("orders", '{"body": {"number": 2}, "headers": {"request_id": "node"}}')
-    message = rsmq.receive_message("orders", codec=codec)
+    message = queues.receive_message("orders")
     assert (message.body, message.headers) == ({"number": 2}, {"request_id": "node"})
+    queues.close()
 
     with Tasks.from_url(server.url, ns=ns) as tasks:
         seen = []

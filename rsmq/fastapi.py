@@ -1,7 +1,7 @@
 """
 FastAPI and Starlette: a client and a worker in the lifespan of an application, probes, request ids.
 
-    app = FastAPI(lifespan=lifespan(lambda: AsyncRSMQ.from_url(url), tasks=tasks))
+    app = FastAPI(lifespan=lifespan(tasks=tasks))
     app.add_middleware(RequestIds)
     app.add_route("/readyz", readyz)
 
@@ -66,6 +66,7 @@ def lifespan(
 
     Args:
         queues: opens the client of ``get_queues``, as in ``lambda: AsyncRSMQ.from_url(url)``.
+            Without it that is the asyncio client of ``tasks``.
         tasks: tasks that the application sends with ``asend``. Their asyncio client is closed; the
             synchronous one stays open.
         worker: a worker that runs in the event loop of the server, as ``run_worker`` does.
@@ -85,9 +86,12 @@ def lifespan(
     @asynccontextmanager
     async def open_all(_app: Any) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
+            client = None
             if tasks is not None:
+                client = tasks.aio
                 stack.push_async_callback(tasks.close_asyncio)
-            client = None if queues is None else await stack.enter_async_context(queues())
+            if queues is not None:
+                client = await stack.enter_async_context(queues())
             if worker is not None:
                 await stack.enter_async_context(run_worker(worker))
             yield {_CLIENT: client, _WORKER: worker}
@@ -130,7 +134,7 @@ def get_queues(connection: HTTPConnection) -> Any:
     if client is None:
         raise RSMQError(
             "There is no client in this application",
-            hint="Pass FastAPI(lifespan=rsmq.fastapi.lifespan(lambda: AsyncRSMQ.from_url(url))). "
+            hint="Pass FastAPI(lifespan=rsmq.fastapi.lifespan(tasks=tasks)). "
             "In tests, with TestClient(app) as client: runs the lifespan.",
         )
     return client

@@ -400,7 +400,7 @@ class Tasks:
             return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
         queue, options = signature.queue, signature.send_options
-        client = self._get_async_client()
+        client = self.aio
         try:
             id = await client.send_message(queue, signature.body, codec=TASK_CODEC, **options)
         except QueueNotFound:
@@ -462,7 +462,7 @@ class Tasks:
     async def _asend_groups(
         self, signatures: list[Signature[T]], groups: Iterable[_Group]
     ) -> list[AsyncJobHandle[T]]:
-        client = self._get_async_client()
+        client = self.aio
         jobs: dict[int, AsyncJobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:
@@ -496,7 +496,7 @@ class Tasks:
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> AsyncJobHandle[T]:
         """Return the same for asyncio."""
-        task, client = signature.declared, self.client if ended else self._get_async_client()
+        task, client = signature.declared, self.client if ended else self.aio
         return AsyncJobHandle(
             client.engine,
             signature.queue,
@@ -557,7 +557,7 @@ class Tasks:
         plan = self._plan_map(task, items, then)
         if self._is_immediate or not plan.signatures:
             return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
-        await self._get_async_client().cells[0].run(plan.start)
+        await self.aio.cells[0].run(plan.start)
         return await self._asend_groups(plan.signatures, plan.groups)
 
     def _plan_map(
@@ -634,7 +634,13 @@ class Tasks:
             return self._by_name[task].arguments.encode_one(argument, result)
         return JSON.decode(JSON.encode(result).encode())
 
-    def _get_async_client(self) -> Any:
+    @property
+    def aio(self) -> Any:
+        """
+        The asyncio client of ``asend``, an AsyncRSMQ or AsyncCells with the settings of ``client``.
+
+        After ``close_asyncio`` it is another one.
+        """
         with self._lock:
             if self._async_client is None:
                 self._async_client = AsyncClient(self.client)

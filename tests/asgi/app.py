@@ -8,7 +8,6 @@ import sys
 
 from fastapi import FastAPI
 
-from rsmq import AsyncRSMQ
 from rsmq.fastapi import RequestIds, healthz, lifespan, readyz
 from rsmq.headers import current_headers
 from rsmq.tasks import Tasks
@@ -24,9 +23,7 @@ async def work(number: int) -> None:
 
 
 app = FastAPI(
-    lifespan=lifespan(
-        lambda: AsyncRSMQ.from_url(URL, ns=NS), tasks=tasks, worker=tasks.worker(concurrency=4)
-    )
+    lifespan=lifespan(tasks=tasks, worker=tasks.worker(concurrency=4)),
 )
 app.add_middleware(RequestIds)
 app.add_route("/healthz", healthz)

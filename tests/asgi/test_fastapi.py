@@ -88,7 +88,7 @@ def test_a_worker_runs_while_the_application_does(url):
             client.post("/")
             while worker.numbers.handled < 1 or client.get("/readyz").status_code != 200:
                 pass
-            assert client.get("/readyz").json() == {"ok": True, "worker": True}
+            assert client.get("/readyz").json() == {"ok": True, "redis": True, "worker": True}
         assert not worker.health().is_running
         assert handled
 

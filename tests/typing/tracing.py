@@ -6,7 +6,8 @@ from typing import assert_type
 
 from opentelemetry.context import Context
 
-from rsmq import JSON, RSMQ, AsyncRSMQ, Message
+from rsmq import JSON, RSMQ, TEXT, AsyncRSMQ, Message
+from rsmq.codecs import EnvelopeCodec
 from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client, message_context
 from rsmq.worker import Worker
 
@@ -22,4 +23,6 @@ def tracing(client: RSMQ, async_client: AsyncRSMQ, shop: Shop, message: Message)
     assert_type(instrument_client(shop), Shop)
     assert_type(message_context(message), Context)
     client.send_message("orders", {"number": 1}, codec=TracedCodec(JSON))
+    assert_type(RSMQ.from_url("memory://", codec=EnvelopeCodec(TEXT)), RSMQ[str])
+    assert_type(message.headers, dict[str, str])
     Worker(client, middleware=[TracingMiddleware()])
