@@ -27,6 +27,9 @@ WEIGHT = 2
 MAX_QUEUE_CHARACTERS = 26
 MAX_QUEUE_CHARACTERS_IN_CELLS = 22
 
+_DEAD_LETTER_ENDING = "-dead"
+_RESERVED_ENDINGS = (*(f"_{level}" for level in LEVELS), _DEAD_LETTER_ENDING)
+
 _CLIENT_OPTIONS = ("url", "ns", "cells", "client")
 _LISTENER_OPTIONS = ("max_retries", "backoff", "drop", "max_runtime", "vt", "result_ttl")
 _OPTIONS = (*_CLIENT_OPTIONS, *_LISTENER_OPTIONS)
@@ -91,6 +94,11 @@ def find_fault_of_queue(queue: str, options: Mapping[str, Any]) -> str | None:
             f"{show(queue)} has more than {longest} characters, and the id of a result, which "
             "contains it, may have 64."
         )
+    if str(queue).endswith(_RESERVED_ENDINGS):
+        return (
+            f"{show(queue)} ends with {', '.join(_RESERVED_ENDINGS[:-1])} or "
+            f"{_RESERVED_ENDINGS[-1]}, as the levels and dead letters of other queues."
+        )
     return None
 
 
@@ -109,7 +117,7 @@ def split_level(queue: str) -> str:
 
 def dead_letter_queue(queue: str) -> str:
     """Return the name of the queue for the tasks of a queue that have failed."""
-    return f"{queue}-dead"
+    return f"{queue}{_DEAD_LETTER_ENDING}"
 
 
 def add_listener(worker: Worker[Any], queue: str, options: Mapping[str, Any], handler: Any) -> None:

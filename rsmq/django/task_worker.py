@@ -119,8 +119,9 @@ class TaskRunner:
             close_old_connections()
 
     def _call(self, task: Any, result: Any, log: AttemptLog, message: Delivery[Any]) -> Any:
+        # The error of a receiver is logged: it must not repeat a task that has returned.
         sender = type(self._backend)
-        task_started.send(sender, task_result=result)
+        task_started.send_robust(sender, task_result=result)
         context = (TaskContext(task_result=result),) if task.takes_context else ()
         try:
             value = task.call(*context, *result.args, **result.kwargs)
@@ -137,7 +138,7 @@ class TaskRunner:
             raise failure from error
         change(result, status=TaskResultStatus.SUCCESSFUL, _return_value=value)
         change(result, finished_at=timezone.now())
-        task_finished.send(sender, task_result=result)
+        task_finished.send_robust(sender, task_result=result)
         return value
 
     def _fail(
@@ -151,7 +152,7 @@ class TaskRunner:
             _log.warning("task %s: its error can't be stored: %s", result.id, failure)
         if isinstance(error, DeadLetter | Discard) or message.attempt > self._max_retries:
             change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-            task_finished.send(type(self._backend), task_result=result)
+            task_finished.send_robust(type(self._backend), task_result=result)
 
     def _run(self, make_operation: Any, message: Message[Any], value: Any) -> Any:
         """Run an operation on the record of a message, in its cell."""

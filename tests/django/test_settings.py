@@ -39,6 +39,7 @@ def _short_timeouts(monkeypatch):
         ({"password": "secret"}, "E002", "unknown option 'password'", "belong into 'client'"),
         ({"queues": ["x" * 27]}, "E003", "has more than 26 characters", "another name"),
         ({"queues": ["a b"]}, "E003", "characters of A-Z", "another name"),
+        ({"queues": ["a_low"]}, "E003", "ends with _high, _low or -dead", "another name"),
         ({"url": "http://host"}, "E004", "http", "'client' in its OPTIONS"),
         ({"ns": ""}, "E004", "ns", "'ns'"),
         ({"client": {"no_option": 1}}, "E004", "no_option", "'client'"),
@@ -118,6 +119,23 @@ def test_signals_are_sent_for_each_step(env):
         ("started", backend, bad.id, running),
         ("finished", backend, bad.id, failed),
     ]
+
+
+def test_an_error_of_a_receiver_does_not_repeat_the_task(env, caplog):
+    def receive(**_):
+        raise LookupError("of a receiver")
+
+    task_started.connect(receive)
+    task_finished.connect(receive)
+    try:
+        result = shop.add.enqueue(1)
+        env.run()
+    finally:
+        task_started.disconnect(receive)
+        task_finished.disconnect(receive)
+    result.refresh()
+    assert (result.return_value, result.attempts) == (2, 1)
+    assert "of a receiver" in caplog.text
 
 
 def test_connections_of_the_database_are_checked_around_each_task(env, monkeypatch):

@@ -86,7 +86,7 @@ class Command(BaseCommand):
                 )
             return make_worker(
                 backend,
-                [name for name in options["queues"].split(",") if name],
+                [name.strip() for name in options["queues"].split(",") if name.strip()],
                 name=options["name"],
                 concurrency=options["concurrency"],
                 grace=options["grace"],
