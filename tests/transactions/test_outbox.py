@@ -20,8 +20,8 @@ from tests.workers.polling import wait_until
 pytestmark = pytest.mark.foreign
 
 QUEUES = ("a", "b", "c")
-ROWS = scaled(1500, 20_000)
-KILLS = scaled(6, 50)
+ROWS = scaled(900, 20_000)
+KILLS = scaled(4, 50)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_exactly_the_messages_of_what_was_committed_are_sent(engine, steps):
     """A savepoint that is released passes its messages on; all that ends otherwise drops them."""
     number = itertools.count()
