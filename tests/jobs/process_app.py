@@ -21,7 +21,7 @@ rsmq = RSMQ.from_url(
 worker = Worker(rsmq, concurrency=1, grace=5)
 
 
-@worker.listener("q", track=True, process=True, vt=3, drop=True, max_retries=0)
+@worker.listener("q", track=True, process=True, drop=True, max_retries=0)
 def handle(body, message):
     EVENTS.write_text(str(os.getpid()))
     for number in range(3):

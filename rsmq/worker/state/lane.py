@@ -292,7 +292,7 @@ class Lane:
     def renewal_after(self, sent_at: float) -> float:
         """Return when a lease is extended again that was extended at a time, monotonic seconds."""
         seconds = self.renew_seconds
-        if self.listener.result_ttl is None:
+        if self.listener.result_ttl is None or not seconds:  # a child process may have no vt
             return sent_at + seconds
         step = min(_RENEWAL_STEP_SECONDS, seconds / 2)
         return math.floor((sent_at + seconds) / step) * step
