@@ -44,6 +44,7 @@ __all__ = ["RequestIds", "get_queues", "healthz", "lifespan", "readyz", "run_wor
 
 #: The probes' time for Redis to answer.
 PROBE_SECONDS = 2.0
+START_POLL_SECONDS = 0.01
 REQUEST_ID_HEADER = "X-Request-ID"
 
 _CLIENT = "rsmq_client"
@@ -104,14 +105,21 @@ async def run_worker(worker: Worker[Any]) -> AsyncIterator[None]:
     """
     Run a worker while the block runs; at its end the worker stops, within its ``grace``.
 
-    A worker that fails does not end the block: ``readyz`` reports it, and the end of the block
-    raises its error.
+    The block begins when the worker runs. A worker that fails later does not end the block:
+    ``readyz`` reports it, and the end of the block raises its error.
 
     Args:
         worker: the worker. It can be run again later.
+
+    Raises:
+        The errors of ``Worker.run``, as QueueNotFound, if the worker can't start.
     """
     running = asyncio.create_task(worker.run_async())
     try:
+        while not worker.health().is_running and not running.done():  # noqa: ASYNC110 - threads set it
+            await asyncio.sleep(START_POLL_SECONDS)
+        if running.done():
+            await running
         yield
     finally:
         running.cancel()

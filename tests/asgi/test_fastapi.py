@@ -93,7 +93,7 @@ def test_a_worker_runs_while_the_application_does(url):
         assert handled
 
 
-def test_a_worker_that_fails_makes_the_application_unready(url):
+def test_an_application_whose_worker_cannot_start_does_not_start(url):
     worker = Worker(RSMQ.from_url(url))
 
     @worker.listener("missing", retry_forever=True)
@@ -101,9 +101,9 @@ def test_a_worker_that_fails_makes_the_application_unready(url):
 
     with (
         pytest.raises(RSMQError, match="Queue not found: 'missing'"),
-        TestClient(make_app(worker=worker)) as client,
+        TestClient(make_app(worker=worker)),
     ):
-        assert client.get("/readyz").status_code == 503
+        pass
 
 
 def test_redis_that_does_not_answer_makes_the_application_unready(unused_port):
