@@ -15,7 +15,7 @@
 -- ARGV[7] max_wait     integer     ms after its first send by which a replaced message is visible; '' = any time
 -- ARGV[8] expires      integer     ms after which the messages expire; '' = never
 -- ARGV[9] retries      integer     their own number of retries; '' = that of the policy
--- ARGV[10] track       integer     1 = new messages get a record, as in fragments/jobs.lua; '' = none does
+-- ARGV[10] track       integer     1 = new and replaced messages get a record, as in fragments/jobs.lua; '' = none does
 -- ARGV[11...] messages  bytes      for each message its body, its dedup_id and its unique_key; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
@@ -84,7 +84,7 @@ end
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)
-track_sent(zset, track, earlier_ids, time, suffixes, wait)
+track_sent(zset, track, fields, replace, wait, now)
 if is_repeated and not next(named) and not next(keyed) then
   prolong(records, window)
 end

@@ -48,6 +48,17 @@ def test_send_with_track_writes_the_record_of_each_new_message(env, rsmq):
     assert env.record(again) == {}
 
 
+def test_send_with_track_writes_the_record_of_a_message_that_it_replaces(env, rsmq):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x", unique_key="k", delay=500)
+    options = {"unique_key": "k", "replace": True}
+    assert rsmq.send_message("q", "y", **options) == id
+    assert env.record(id) == {}
+    assert rsmq.send_message("q", "z", track=True, **options) == id
+    assert env.record(id) == {"state": "waiting"}
+    assert_ttl(env, id, WEEK + 500)  # it keeps its place
+
+
 def test_a_handler_that_returns_makes_its_job_succeed_with_its_result(env, rsmq):
     env.create_queues("q")
     id = rsmq.send_message("q", "x", track=True)

@@ -19,13 +19,12 @@ local function require_job_rights(zset, track)
   end
 end
 
--- Writes the records of a batch: of the messages that no earlier one stands for. Their ids have a time, and 22 of the
--- suffixes each; they are visible after `wait` ms.
-local function track_sent(zset, track, earlier_ids, time, suffixes, wait)
-  for each = 1, track ~= '' and #earlier_ids or 0 do
-    if earlier_ids[each] == '' then
-      local id = time .. string.sub(suffixes, 22 * each - 21, 22 * each)
-      change_job(zset .. ':x:job:' .. id, 'send', nil, '', wait)
-    end
+-- Writes the records of messages that were stored, new or in place of others; `fields` has their ids and bodies. New
+-- ones are visible after `wait` ms.
+local function track_sent(zset, track, fields, replace, wait, now)
+  for at = 1, track ~= '' and #fields or 0, 2 do
+    local id = fields[at]
+    local left = replace == '1' and math.max(redis.call('ZSCORE', zset, id) - now, 0) or wait
+    change_job(zset .. ':x:job:' .. id, 'send', nil, '', left)
   end
 end
