@@ -24,7 +24,7 @@ _numbers = itertools.count()
 #: The commands that scripts call.
 COMMANDS = (
     "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "HSET",
-    "HSETNX", "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD",
+    "HSETNX", "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SCAN", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD",
     "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 )  # fmt: skip
 
@@ -61,6 +61,7 @@ CALLS = {
     "send_message, track": lambda rsmq, held, due: rsmq.send_message("q", "m", track=True),
     "cancel": lambda rsmq, held, due: rsmq.job("q", due[0]).cancel(),
     "cancel, in flight": lambda rsmq, held, due: rsmq.job("q", held[0].id).cancel(),
+    "jobs": lambda rsmq, held, due: rsmq.jobs("q"),
     "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
     "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
     "publish, expires": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m", expires=9),
