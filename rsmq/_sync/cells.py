@@ -296,7 +296,11 @@ class Cells(OnlyWith):
         Wait until all of several tracked messages have ended, and return what has become of each.
 
         It waits for one of them at a time, as the handle's ``result`` does, and reads the others
-        then. A failed job is no error here: ``status.result()`` returns the result or raises it.
+        then, and before a record can expire: four times within the shortest ``result_ttl`` that it
+        has seen in their queue (one second until a worker has ended one), but every 30 seconds at
+        least, and for a twentieth of the time at most. If a record has expired unseen in spite of
+        it, the state of this job is ``expired``.
+        A failed job is no error here: ``status.result()`` returns the result or raises it.
 
         Args:
             jobs: handles, of any queues.
@@ -307,7 +311,7 @@ class Cells(OnlyWith):
 
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
-            JobNotFound: there is neither a message nor a record of one of them.
+            JobNotFound: there was neither a message nor a record of one of them at the call.
             JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """

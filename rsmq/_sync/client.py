@@ -508,7 +508,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Wait until all of several tracked messages have ended, and return what has become of each.
 
         It waits for one of them at a time, as the handle's ``result`` does, and reads the others
-        then. A failed job is no error here: ``status.result()`` returns the result or raises it.
+        then, and before a record can expire: four times within the shortest ``result_ttl`` that it
+        has seen in their queue (one second until a worker has ended one), but every 30 seconds at
+        least, and for a twentieth of the time at most. If a record has expired unseen in spite of
+        it, the state of this job is ``expired``.
+        A failed job is no error here: ``status.result()`` returns the result or raises it.
 
         Args:
             jobs: handles, of any queues.
@@ -519,7 +523,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Raises:
             JobNotEnded: one of them has not ended within the timeout. It is a TimeoutError too.
-            JobNotFound: there is neither a message nor a record of one of them.
+            JobNotFound: there was neither a message nor a record of one of them at the call.
             JobNotTracked: one of them is of a task without ``track=True``.
             InvalidValue: timeout is out of range.
         """
@@ -823,7 +827,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dead-letter policy; 0 is a single attempt. It has no effect where there is neither
                 a dead-letter queue nor ``drop``. It counts for a message that is added or replaced.
                 Node and PHP consumers ignore it.
-            track: if True, a new message gets a record of what becomes of it, which ``job`` reads.
+            track: if True, a new or replaced message gets a record of what becomes of it, which
+                ``job`` reads.
                 The listener that handles it needs ``track=True`` too. Clients in other languages
                 handle it without the record.
             codec: the codec of this call; None uses the client's.

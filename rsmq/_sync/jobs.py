@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked, RSMQError, show
@@ -16,18 +16,22 @@ from rsmq.jobs.status import (
     JobState,
     JobStatus,
     ReportedProgress,
+    lost_job,
     return_unchanged,
 )
 from rsmq.misuse import BlocksForResult
 from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
+from rsmq.wire.jobs import MIN_RESULT_TTL_SECONDS
 from rsmq.wire.limits import check_duration, check_whole_number
 
 T = TypeVar("T")
 
 #: Maximum number of jobs that a list has.
 MAX_JOBS = 10_000
+#: While several jobs are awaited, all are read at least as often.
+_MAX_SECONDS_BETWEEN_READS = 30.0
 
 
 class JobHandle(BlocksForResult[R_co]):
@@ -112,7 +116,8 @@ class JobHandle(BlocksForResult[R_co]):
             JobNotEnded: it has not ended within the timeout. It is a TimeoutError too.
             JobFailed: its handler has failed for the last time; ``error`` says how.
             JobCancelled: it was cancelled.
-            JobExpired: its message is gone, and no outcome is known.
+            JobExpired: its message is gone, and no outcome is known; or the time to live of its
+                record ended while this could not read it.
             JobNotFound: as for ``status``.
             JobNotTracked: it is of a task without ``track=True``, so nobody stores its result.
             InvalidValue: timeout is out of range.
@@ -215,18 +220,51 @@ def _not_found(job: JobHandle[Any]) -> RSMQError:
     return error(job.queue, job.id)
 
 
-def _wait_for_end(job: JobHandle[Any], seconds: float | None) -> bool:
-    """Wait until a job has ended, and return whether it has."""
+def _wait_for_end(job: JobHandle[T], seconds: float | None) -> JobStatus[T] | None:
+    """Wait until a job has ended, and return its status; None if it has not ended in time."""
 
-    def has_ended() -> bool:
-        return (job.status()).is_ended
+    def ended() -> JobStatus[T] | None:
+        [status] = _read_again([job])
+        return status if status.is_ended else None
 
     place = job.place
     client = place.engine.client(place.cell)
-    has_ended_now: bool = client.watcher.wait(
-        has_ended, lambda _ended: None, False, (place.keys.job(place.id),), seconds
+    status: JobStatus[T] | None = client.watcher.wait(
+        ended, lambda _ended: None, None, (place.keys.job(place.id),), seconds
     )
-    return has_ended_now
+    return status
+
+
+def _read_again(jobs: Sequence[JobHandle[T]]) -> list[JobStatus[T]]:
+    """
+    Return the status of each job, of which there has been a message or a record.
+
+    A record whose time to live has ended unseen is that of a job with an unknown outcome.
+    """
+    found = _find(jobs)
+    return [found.get(at) or lost_job(job.queue, job.id) for at, job in enumerate(jobs)]
+
+
+def _note_ttl(shortest: dict[object, float], job: JobHandle[T], status: JobStatus[T]) -> None:
+    """Note the shortest time that an ended record of each queue lives."""
+    ttl = status.result_ttl
+    if ttl is not None:
+        shortest[job.place.queue] = min(ttl, shortest.get(job.place.queue, ttl))
+
+
+def _seconds_between_reads(
+    queues: Iterable[object], shortest: Mapping[object, float], took: float
+) -> float:
+    """
+    Return after how long to read the jobs that have not ended, so that none is gone by then.
+
+    Args:
+        queues: those of the jobs.
+        shortest: for queues of which a job has ended how long its record lives, seconds.
+        took: how long the last read took.
+    """
+    ttl = min(shortest.get(queue, MIN_RESULT_TTL_SECONDS) for queue in queues)
+    return max(min(ttl / 4, _MAX_SECONDS_BETWEEN_READS), 20 * took)
 
 
 def wait_for_jobs(
@@ -241,19 +279,32 @@ def wait_for_jobs(
     seconds = None if timeout is None else check_duration("timeout", timeout)
     until = None if seconds is None else now() + seconds
     ended: dict[int, JobStatus[T]] = {}
+    pending = list(range(len(handles)))
+    shortest: dict[object, float] = {}
+    started = now()
+    statuses = _read(handles)
     while True:
-        pending = [at for at in range(len(handles)) if at not in ended]
-        statuses = _read([handles[at] for at in pending])
-        ended |= {
-            at: status for at, status in zip(pending, statuses, strict=True) if status.is_ended
-        }
-        if len(ended) == len(handles):
+        took = now() - started
+        for at, status in zip(pending, statuses, strict=True):
+            if status.is_ended:
+                ended[at] = status
+            _note_ttl(shortest, handles[at], status)
+        pending = [at for at in pending if at not in ended]
+        if not pending:
             return [ended[at] for at in range(len(handles))]
         # Jobs end in about the order of their sends: when the last one has ended, most have.
-        last = handles[next(at for at in reversed(pending) if at not in ended)]
+        last = handles[pending[-1]]
         left = None if until is None else max(until - now(), 0.0)
-        if left == 0 or not _wait_for_end(last, left):
+        if left == 0:
             raise JobNotEnded(last.queue, last.id, seconds or 0)
+        if len(pending) > 1:
+            queues = {handles[at].place.queue for at in pending}
+            pause = _seconds_between_reads(queues, shortest, took)
+            left = pause if left is None else min(left, pause)
+        if (end := _wait_for_end(last, left)) is not None:
+            ended[pending.pop()] = end
+        started = now()
+        statuses = _read_again([handles[at] for at in pending])
 
 
 def list_jobs(

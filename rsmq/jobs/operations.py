@@ -60,6 +60,7 @@ class JobRecord:
         begun, ended: Unix ms.
         cancel: Unix ms of the call that asked to cancel it; None if none has, or it has ended.
         done, total, text: its progress.
+        ttl: ms for which it lives after its end, if that is not an hour.
     """
 
     state: bytes
@@ -73,13 +74,16 @@ class JobRecord:
     done: bytes | None
     total: bytes | None
     text: bytes | None
+    ttl: bytes | None
 
     def to_status(self, queue: str, id: str, decode: Callable[[Any], T]) -> JobStatus[T]:
         """Return it as the clients return it, for the id as its sender knows it."""
+        state = JobState(decode_name(self.state))
+        ttl = DEFAULT_RESULT_TTL_SECONDS if self.ttl is None else int(self.ttl) / 1000
         return JobStatus(
             queue,
             id,
-            JobState(decode_name(self.state)),
+            state,
             int(self.attempt or 0),
             None if self.worker is None else decode_name(self.worker),
             _to_time(self.begun),
@@ -95,6 +99,7 @@ class JobRecord:
                 (self.text or b"").decode(errors="replace"),
             ),
             self.cancel is not None,
+            ttl if state in {JobState.SUCCEEDED, JobState.FAILED} else None,
         )
 
 

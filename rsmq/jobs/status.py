@@ -94,6 +94,8 @@ class JobStatus(Generic[R_co]):
         decode: converts the value of JSON to the result; for a task, by its annotations.
         progress: the last progress of that attempt; None if it has reported none.
         is_cancelling: whether it is to be cancelled, and has not ended yet.
+        result_ttl: seconds for which its record lives after its end, as its worker has stored it;
+            None if no worker has ended it.
     """
 
     queue: str
@@ -108,6 +110,7 @@ class JobStatus(Generic[R_co]):
     decode: Callable[[Any], R_co] = field(default=return_unchanged, repr=False, compare=False)
     progress: ReportedProgress | None = None
     is_cancelling: bool = False
+    result_ttl: float | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -133,3 +136,8 @@ class JobStatus(Generic[R_co]):
         if not self.is_ended:
             raise JobNotEnded(self.queue, self.id, 0)
         return self.decode(json.loads(self.raw_result or b"null"))
+
+
+def lost_job(queue: str, id: str) -> JobStatus[Any]:
+    """Return the status of a job without a message or a record, which had one before."""
+    return JobStatus(queue, id, JobState.EXPIRED, 0, None, None, None, None, None)

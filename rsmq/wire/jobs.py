@@ -12,6 +12,8 @@ from rsmq.errors import InvalidFormat, InvalidValue, show
 ENDS = frozenset(("succeeded", "failed", "cancelled", "expired"))
 #: How long the record of an ended job lives if the listener sets no result_ttl.
 DEFAULT_RESULT_TTL_SECONDS = 3600.0
+#: The shortest result_ttl.
+MIN_RESULT_TTL_SECONDS = 1.0
 #: The largest result: bytes of its JSON.
 MAX_RESULT_BYTES = 65_536
 #: The stored length of the text of a progress.

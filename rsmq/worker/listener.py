@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Un
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.push.gate import Gate
-from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS
+from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, MIN_RESULT_TTL_SECONDS
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import (
     MAX_BATCH,
@@ -448,7 +448,7 @@ def _check_tracking(options: ListenerOptions, handlers: Handlers, size: int | No
         )
     if result_ttl is None:
         return DEFAULT_RESULT_TTL_SECONDS
-    return check_duration("result_ttl", result_ttl, low=1.0)
+    return check_duration("result_ttl", result_ttl, low=MIN_RESULT_TTL_SECONDS)
 
 
 def _check_active(active: object) -> bool:

@@ -24,8 +24,8 @@ _numbers = itertools.count()
 #: The commands that scripts call.
 COMMANDS = (
     "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "HSET",
-    "HSETNX", "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SCAN", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD",
-    "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "HSETNX", "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SCAN", "SMEMBERS", "SREM", "TIME", "UNLINK",
+    "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 )  # fmt: skip
 
 QUEUES = ("q", "dead", "poisoned", "paused", "large", "old")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,50 @@ def test_a_job_of_asyncio_and_of_a_cell_is_cancelled(env):
         queues.create_queue("q")
         jobs = [queues.job("q", queues.send_message("q", "x")) for _ in range(2)]
         assert [job.cancel() for job in jobs] == ["cancelled"] * 2
+
+
+def test_a_message_that_waits_for_a_retry_of_a_worker_without_tracking_is_cancelled_at_once(
+    env, rsmq
+):
+    env.create_queues("q")
+
+    def handle(body):
+        raise ValueError(body)
+
+    worker = env.create_worker()
+    worker.listener("q", retry_forever=True, backoff=3600)(handle)
+    worker.start()
+    job = rsmq.job("q", rsmq.send_message("q", "x"))
+    wait_until(lambda: worker.numbers.retried == 1)
+    assert job.status().state == "retrying"
+    assert job.cancel() == "cancelled"
+    assert env.is_empty("q")
+
+    again = rsmq.job("q", rsmq.send_message("q", "y", track=True))
+    wait_until(lambda: worker.numbers.retried == 2)
+    assert [each.id for each in rsmq.jobs("q", state="retrying")] == [again.id]
+    env.raw.hincrby(f"{env.ns}:q:Q", f"{again.id}:rc", 1)  # as a receive does
+    assert again.status().state == "running"
+    assert again.cancel() == "requested"
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_an_administrator_lists_and_cancels_jobs_with_the_documented_rights(env, rsmq):
+    env.create_queues("q")
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    rows = [
+        row.replace("\\|", "|")
+        for row in re.findall(r"^\| (?:producer|consumer|administrator)\b.*$", text, re.MULTILINE)
+    ]
+    rights = re.findall(r"\+[\w|]+", " ".join(rows))
+    rules = ["on", ">secret", f"~{env.ns}:*", "-@all", *rights]
+    env.raw.execute_command("ACL", "SETUSER", "admin", *rules)
+    client = env.create_client(username="admin", password="secret")
+    ids = client.send_messages("q", ["x", "y"], track=True)
+    client.receive_message("q")
+    assert [status.id for status in client.jobs("q")] == sorted(ids, reverse=True)
+    assert {client.job("q", id).cancel() for id in ids} == {"cancelled", "requested"}
+    env.raw.execute_command("ACL", "DELUSER", "admin")
 
 
 def run(env, handler, **options):

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from rsmq import AsyncCells, AsyncRSMQ, Cells, InvalidFormat, InvalidValue
-from rsmq.errors import ClientClosed, JobFailed, JobNotEnded, JobNotFound
+from rsmq._sync import jobs as sync_jobs
+from rsmq.errors import ClientClosed, JobExpired, JobFailed, JobNotEnded, JobNotFound
 from tests.workers.polling import wait_until
 
 
@@ -114,8 +115,53 @@ def test_a_wait_for_a_record_whose_time_has_ended_says_so(env, rsmq):
     wait_until(lambda: rsmq.watcher.is_tracking)
     env.raw.hdel(f"{env.ns}:q:Q", id)
     env.raw.delete(env.key(id))  # as at the end of its time to live
-    with pytest.raises(JobNotFound):
+    with pytest.raises(JobExpired):
         get()
+    with pytest.raises(JobNotFound):
+        rsmq.job("q", id).result(0)
+
+
+def at_each_read(monkeypatch, change):
+    """Call a function with what each read of jobs has found."""
+    find = sync_jobs._find
+
+    def find_and_change(jobs):
+        found = find(jobs)
+        change({job.id: found[at] for at, job in enumerate(jobs) if at in found})
+        return found
+
+    monkeypatch.setattr(sync_jobs, "_find", find_and_change)
+
+
+def test_a_record_that_expires_after_its_end_was_read_keeps_its_result(env, rsmq, monkeypatch):
+    env.create_queues("q")
+    ids = rsmq.send_messages("q", ["a", "b", "c"], track=True)
+
+    def change(found):
+        states = [found[id].state if id in found else None for id in ids]
+        if states[0] == "waiting":
+            env.raw.hset(env.key(ids[0]), mapping={"state": "succeeded", "result": "1"})
+        elif states[0] == "succeeded":
+            env.raw.delete(env.key(ids[0]))  # as at the end of its time to live
+            env.raw.delete(env.key(ids[1]))  # as if it had ended since the last read
+            env.raw.hdel(f"{env.ns}:q:Q", *ids[:2])
+            env.raw.hset(env.key(ids[2]), mapping={"state": "succeeded", "result": "3"})
+
+    at_each_read(monkeypatch, change)
+    statuses = rsmq.wait_for_jobs([rsmq.job("q", id) for id in ids], 10)
+    assert [status.state for status in statuses] == ["succeeded", "expired", "succeeded"]
+    assert [statuses[at].result() for at in (0, 2)] == [1, 3]
+    with pytest.raises(JobExpired):
+        statuses[1].result()
+
+
+def test_jobs_are_read_several_times_before_the_first_record_can_expire():
+    seconds = sync_jobs._seconds_between_reads
+    assert seconds(["a"], {}, 0) == 0.25
+    assert seconds(["a", "b"], {"a": 8, "b": 4}, 0) == 1
+    assert seconds(["a", "b"], {"a": 8}, 0) == 0.25
+    assert seconds(["a"], {"a": 3600}, 0) == 30
+    assert seconds(["a"], {}, 0.1) == 2
 
 
 def test_a_wait_survives_a_lost_connection(env, rsmq):

@@ -10,7 +10,7 @@
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
--- @include jobs.lua
+-- @include job_state.lua
 
 local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
 local id = ARGV[1]

@@ -14,6 +14,7 @@
 -- @include full.lua
 -- @include due.lua
 -- @include jobs.lua
+-- @include job_state.lua
 
 local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, id = ARGV[1], ARGV[2]

@@ -11,7 +11,7 @@
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
--- @include jobs.lua
+-- @include job_state.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local cursor, pattern, keys, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -8,13 +8,14 @@
 -- ARGV[2...] ids         strings     the ids of the messages
 --
 -- returns for each message {state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel that its end
---         will answer, done, total, text}, each nil without a value; the state is nil if there is neither a record nor a
---         message
+--         will answer, done, total, text, ms of its life after its end unless that is an hour}, each nil without a
+--         value; the state is nil if there is neither a record nor a message
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include jobs.lua
+-- @include job_state.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local records = KEYS
@@ -25,12 +26,12 @@ local now, answer = server_time_ms(), {}
 for each = 2, #ids do
   local id = ids[each]
   local found = redis.call('HMGET', records[each + 1], 'state', 'receives', 'attempt', 'worker', 'begun', 'ended',
-    'result', 'error', 'cancel', 'done', 'total', 'text')
+    'result', 'error', 'cancel', 'done', 'total', 'text', 'ttl')
   local state = job_state(hash, zset, id, found[1], found[2], now)
   if state == 'expired' and found[1] ~= state then
     found[6], found[9] = digits(now), false
     pcall(change_job, records[each + 1], 'expire', now, lifetime, 0)
   end
-  answer[each - 1] = {state, unpack(found, 3, 12)}
+  answer[each - 1] = {state, unpack(found, 3, 13)}
 end
 return answer

@@ -1,6 +1,7 @@
 -- The records of tracked messages. Beside the queue, each has a hash that ends with `:x:job:` and its id: state, attempt,
 -- receives (the receive count of this attempt), worker, begun and ended (ms), result (JSON) and error; done, total and
--- text of its progress; and cancel (ms) while it is to be cancelled. It expires.
+-- text of its progress; cancel (ms) while it is to be cancelled; and ttl (ms for which it lives after its end), unless
+-- that is an hour. It expires.
 -- @include digits.lua
 
 local function has_job_ended(state)
@@ -31,36 +32,21 @@ local function change_job(key, event, now, lifetime, wait, ...)
   if not state then
     return
   elseif stored[1] and event == 'begin' then
-    redis.call('HDEL', key, 'ended', 'result', 'done', 'total', 'text')
+    redis.call('HDEL', key, 'ended', 'ttl', 'result', 'done', 'total', 'text')
   elseif event == 'succeed' then
     redis.call('HDEL', key, 'error')
   end
   redis.call('HSET', key, 'state', state, ...)
   if has_job_ended(state) then
+    local ttl = lifetime ~= '' and lifetime or '3600000'
     redis.call('HDEL', key, 'cancel')
     redis.call('HSET', key, 'ended', digits(now))
-    redis.call('PEXPIRE', key, lifetime ~= '' and lifetime or '3600000')
+    if ttl ~= '3600000' then
+      redis.call('HSET', key, 'ttl', ttl)
+    end
+    redis.call('PEXPIRE', key, ttl)
   else
     redis.call('PEXPIRE', key, digits(wait + 604800000))
   end
   return state
-end
-
--- Returns the state of a job, or nothing if neither record nor message is there, and the score and the receive count of
--- its message. What has not ended is compared with the message, which other clients change without its record.
-local function job_state(hash, zset, id, stored, receives, now)
-  if has_job_ended(stored) then
-    return stored
-  end
-  local score = redis.call('ZSCORE', zset, id)
-  local found = redis.call('HMGET', hash, id, id .. ':rc')
-  local count = found[2] or '0'
-  if not score or not found[1] then
-    return stored and 'expired'
-  elseif tonumber(score) <= now then
-    return stored == 'retrying' and stored or 'waiting', score, count
-  elseif count == '0' then
-    return 'waiting', score, count
-  end
-  return count == receives and stored or 'running', score, count
 end
