@@ -46,13 +46,14 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run_and_print(parts: Sequence[Part], *, is_strict: bool) -> bool:
+def run_and_print(parts: Sequence[Part], *, is_strict: bool, waiting_lanes: int = 1) -> bool:
     """
     Run parts, and print the output of each when it ends, and a summary.
 
     Args:
         parts: the parts.
         is_strict: whether a part that takes more than twice its budget fails.
+        waiting_lanes: the number of parts that run beside one that computes.
 
     Returns:
         Whether all have passed.
@@ -74,7 +75,12 @@ def run_and_print(parts: Sequence[Part], *, is_strict: bool) -> bool:
         sys.stdout.buffer.write(result.output)
         print(f"-- {status}: {part.name}", flush=True)
 
-    run_parts(parts, lambda part: print(f"-- starts: {part.name}", flush=True), end)
+    run_parts(
+        parts,
+        lambda part: print(f"-- starts: {part.name}", flush=True),
+        end,
+        waiting_lanes=waiting_lanes,
+    )
     print(f"\n{'part':44} {'took':>4}   {'budget':>6}  {'processor':>7}")
     for part in parts:
         print(lines[part.name])
@@ -93,6 +99,7 @@ def main() -> int:
         print(f"Delays around calls to Redis: --busy {arguments.busy} repeats them.", flush=True)
         os.environ.update(delays(arguments.busy))
     with tempfile.TemporaryDirectory() as folder, busy_processes() if is_busy else nullcontext():
+        waiting_lanes = 1
         if arguments.repeat:
             times, *tests = arguments.repeat
             parts = repeated_parts(int(times), tests, seed=arguments.busy or 0)
@@ -105,8 +112,11 @@ def main() -> int:
             if is_measured:
                 subprocess.run([".venv/bin/coverage", "erase"], check=True)
             parts = all_parts(Path(folder), is_measured=is_measured)
+            waiting_lanes = 2
         try:
-            has_passed = run_and_print(parts, is_strict=arguments.strict)
+            has_passed = run_and_print(
+                parts, is_strict=arguments.strict, waiting_lanes=waiting_lanes
+            )
         except KeyboardInterrupt:
             print("Interrupted.")
             return 130

@@ -1,4 +1,4 @@
-"""Two lanes of parts: one that computes runs beside one that waits."""
+"""Lanes of parts: one that computes runs beside those that wait."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Result:
 class _Run:
     """A part that runs, in a process group of its own."""
 
-    def __init__(self, part: Part, *, in_waiting_lane: bool) -> None:
-        self.in_waiting_lane = in_waiting_lane
+    def __init__(self, part: Part, lane: int) -> None:
+        self.lane = lane
         self._part = part
         self._begin = time.monotonic()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - wait closes it
@@ -94,16 +94,21 @@ class _Run:
 
 
 def run_parts(
-    parts: Sequence[Part], start: Callable[[Part], None], end: Callable[[Result], None]
+    parts: Sequence[Part],
+    start: Callable[[Part], None],
+    end: Callable[[Result], None],
+    *,
+    waiting_lanes: int = 1,
 ) -> None:
     """
-    Run parts in two lanes.
+    Run parts in lanes, one part in each at a time.
 
-    One lane prefers the parts that wait, the other one those that do not; a lane without parts of
+    One lane prefers the parts that compute, the others those that wait; a lane without parts of
     its kind runs the others. Parts of one kind start in their order, if what they need has passed.
 
     Args:
         parts: the parts.
+        waiting_lanes: the number of lanes for parts that wait.
         start: is called with each part that starts.
         end: is called with the result of each part that ends, also of one that is not run.
 
@@ -111,11 +116,11 @@ def run_parts(
         KeyboardInterrupt: SIGINT or SIGTERM was received. The parts that ran have been interrupted
             too, and have ended.
     """
-    lanes = _Lanes(parts, start)
+    lanes = _Lanes(parts, start, 1 + waiting_lanes)
     # If the handlers raised, a part that has just started could stay unknown, and run on.
     interrupted = threading.Event()
     handlers = [signal.signal(each, lambda *_: interrupted.set()) for each in _SIGNALS]
-    with ThreadPoolExecutor(2) as waiters:
+    with ThreadPoolExecutor(1 + waiting_lanes) as waiters:
         try:
             while lanes.fill(waiters):
                 for result in lanes.wait():
@@ -133,20 +138,21 @@ def run_parts(
 class _Lanes:
     """The parts that are left, and the parts that run."""
 
-    def __init__(self, parts: Sequence[Part], start: Callable[[Part], None]) -> None:
+    def __init__(self, parts: Sequence[Part], start: Callable[[Part], None], count: int) -> None:
         self.left = list(parts)
+        self._count = count
         self._start = start
         self._passed: set[str] = set()
         self._running: dict[Future[Result], _Run] = {}
 
     def fill(self, waiters: ThreadPoolExecutor) -> bool:
         """Start a part in each free lane, if one can start; return whether any part runs."""
-        for is_waiting in {False, True} - {run.in_waiting_lane for run in self._running.values()}:
-            part = self._next(is_waiting=is_waiting)
+        for lane in set(range(self._count)) - {run.lane for run in self._running.values()}:
+            part = self._next(is_waiting=lane > 0)
             if part:
                 self.left.remove(part)
                 self._start(part)
-                run = _Run(part, in_waiting_lane=is_waiting)
+                run = _Run(part, lane)
                 self._running[waiters.submit(run.wait)] = run
         return bool(self._running)
 

@@ -1,7 +1,7 @@
 """
 The parts of ``scripts/test``.
 
-Parts that compute come first; the longest of each kind come early, so that both lanes end together.
+Parts that compute come first; the longest of each kind come early, so that all lanes end together.
 """
 
 from __future__ import annotations

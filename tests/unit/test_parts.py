@@ -1,4 +1,4 @@
-"""scripts/parts: two lanes of parts."""
+"""scripts/parts: lanes of parts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def shell(name, text, **options):
     return Part(name, 30, ["sh", "-c", text], **options)
 
 
-def run(parts):
+def run(parts, **options):
     """Run parts; return the names in the order of their starts, and each status."""
     started, ended = [], {}
     run_parts(
         parts,
         lambda part: started.append(part.name),
         lambda result: ended.setdefault(result.part.name, result.status),
+        **options,
     )
     return started, ended
 
@@ -46,6 +47,23 @@ def test_a_part_that_waits_runs_beside_one_that_computes(tmp_path):
 
     assert set(started[:2]) == {"a", "w"}
     assert ended == {"a": "passed", "b": "passed", "w": "passed"}
+
+
+def test_two_parts_that_wait_run_beside_one_that_computes(tmp_path):
+    for name in ("first", "second"):
+        os.mkfifo(tmp_path / name)
+    started, ended = run(
+        [
+            shell("a", f"read line <{tmp_path}/first; echo line >{tmp_path}/second"),
+            shell("b", "true"),
+            shell("w", f"echo line >{tmp_path}/first", is_waiting=True),
+            shell("v", f"read line <{tmp_path}/second", is_waiting=True),
+        ],
+        waiting_lanes=2,
+    )
+
+    assert set(started[:3]) == {"a", "w", "v"}
+    assert set(ended.values()) == {"passed"}
 
 
 def test_a_lane_without_parts_of_its_kind_runs_the_others(tmp_path):
