@@ -17,6 +17,7 @@ from dataclasses import dataclass
 GRACE_SECONDS = 20.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_SECONDS = 0.2
+_BESIDE_DELICATE = 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Part:
         budget_seconds: the time that it may take beside another part.
         command: the program and its arguments.
         is_waiting: whether it mostly waits, so that it runs beside a part that computes.
+        is_delicate: whether its servers judge each other by the clock, as Sentinels do, which a
+            machine with too much work confuses. Only one other part runs beside it.
         needs: the names of earlier parts that must pass before this one starts.
     """
 
@@ -36,6 +39,7 @@ class Part:
     budget_seconds: int
     command: Sequence[str]
     is_waiting: bool = False
+    is_delicate: bool = False
     needs: Sequence[str] = ()
 
 
@@ -64,7 +68,7 @@ class _Run:
 
     def __init__(self, part: Part, lane: int) -> None:
         self.lane = lane
-        self._part = part
+        self.part = part
         self._begin = time.monotonic()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - wait closes it
         self._process = subprocess.Popen(
@@ -81,7 +85,7 @@ class _Run:
         with self._output:
             self._output.seek(0)
             return Result(
-                self._part,
+                self.part,
                 "FAILED" if self._process.returncode else "passed",
                 time.monotonic() - self._begin,
                 usage.ru_utime + usage.ru_stime,
@@ -148,6 +152,9 @@ class _Lanes:
     def fill(self, waiters: ThreadPoolExecutor) -> bool:
         """Start a part in each free lane, if one can start; return whether any part runs."""
         for lane in set(range(self._count)) - {run.lane for run in self._running.values()}:
+            is_delicate = any(run.part.is_delicate for run in self._running.values())
+            if is_delicate and len(self._running) >= _BESIDE_DELICATE:
+                break
             part = self._next(is_waiting=lane > 0)
             if part:
                 self.left.remove(part)
@@ -159,9 +166,12 @@ class _Lanes:
     def _next(self, *, is_waiting: bool) -> Part | None:
         """Return the first part that can start, of this kind if there is one."""
         ready = [part for part in self.left if self._passed.issuperset(part.needs)]
-        return next((part for part in ready if part.is_waiting == is_waiting), None) or next(
+        part = next((each for each in ready if each.is_waiting == is_waiting), None) or next(
             iter(ready), None
         )
+        if part and part.is_delicate and len(self._running) >= _BESIDE_DELICATE:
+            return None  # the lane stays free until this part can start
+        return part
 
     def wait(self) -> list[Result]:
         """Wait a short time until a part ends; return the results of those that have ended."""

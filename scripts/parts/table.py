@@ -121,14 +121,21 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         *arguments: str,
         workers: int = 2,
         is_waiting: bool = False,
+        is_delicate: bool = False,
         needs: Sequence[str] = (),
     ) -> Part:
         measured_names.append(name)
         command = _tests(*arguments, workers=workers, is_measured=is_measured)
-        return Part(name, budget_seconds, command, is_waiting, needs)
+        return Part(name, budget_seconds, command, is_waiting, is_delicate, needs)
 
     parts = [
         Part(_CHECK, 60, ["scripts/check"]),
+        # Tests that wait for servers and processes: more of them run at the same time.
+        # The first one is the first, so that its servers find a machine with little work.
+        measured(
+            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
+            is_waiting=True, is_delicate=True,
+        ),
         Part(_PEERS, 60, ["scripts/peers"], is_waiting=True),
         Part(
             _CLASSES, 60, [".venv/bin/python", "-m", "tests.spark.session.class_archive"],
@@ -136,11 +143,6 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         Part(
             _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
-            is_waiting=True,
-        ),
-        # Tests that wait for servers and processes: more of them run at the same time.
-        measured(
-            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
             is_waiting=True,
         ),
         measured(

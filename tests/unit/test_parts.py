@@ -66,6 +66,24 @@ def test_two_parts_that_wait_run_beside_one_that_computes(tmp_path):
     assert set(ended.values()) == {"passed"}
 
 
+def test_only_one_part_runs_beside_a_delicate_one():
+    parts = [
+        shell(name, "sleep 0.05", is_waiting=name != "a", is_delicate=name == "w")
+        for name in ("a", "b", "v", "w", "c", "d")
+    ]
+    running, most = set(), []
+
+    def start(part):
+        running.add(part.name)
+        if "w" in running:
+            most.append(len(running))
+
+    run_parts(parts, start, lambda result: running.discard(result.part.name), waiting_lanes=2)
+
+    assert most
+    assert max(most) == 2
+
+
 def test_a_lane_without_parts_of_its_kind_runs_the_others(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     _, ended = run(
