@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.ports import free_port, reserve_port
+from tests.ports import BUS_OFFSET, free_port, reserve_port
 from tests.servers import ROOT
 
 RESERVE = """
@@ -29,11 +29,12 @@ def test_no_two_processes_get_the_same_port():
 
 
 def test_the_port_of_a_process_that_ended_is_free():
+    port = free_port() + BUS_OFFSET  # of this test alone: no test reserves ports up there
     with subprocess.Popen(
-        [sys.executable, "-c", RESERVE, "9999"],
+        [sys.executable, "-c", RESERVE, str(port)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     ) as process:  # fmt: skip
         assert process.stdout.readline() == "True\n"
-        assert not reserve_port(9999)
+        assert not reserve_port(port)
         process.stdin.close()
-    assert reserve_port(9999)
+    assert reserve_port(port)
