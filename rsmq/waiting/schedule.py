@@ -284,7 +284,7 @@ class Schedule:
         # The queue that it received from is reported and read again. The others are not, so other
         # waiters of a queue with a message that is due are woken here.
         # The record of a tracked message changes no more.
-        if not self.is_tracking or len(waiter.queues) > 1 or is_job(waiter.queues[0]):
+        if not self.is_tracking or len(waiter.queues) > 1 or any(map(is_job, waiter.queues)):
             for queue in waiter.queues:
                 state = self._states.get(queue)
                 if state is not None and (not self.is_tracking or state.due_at <= now):

@@ -360,6 +360,18 @@ def test_a_receive_from_another_queue_wakes_the_next_waiter(schedule):
     assert wake_counts(both, only) == [1, 1]
 
 
+def test_a_waiter_that_has_left_its_queues_may_receive(schedule):
+    """As a worker's, when the servers of all its cells fail between its wake-up and its receive."""
+    waiter, other = CountingWaiter(A), CountingWaiter(A)
+    add(schedule, waiter, other)
+    answer_read(schedule, 0, 0, A)
+    schedule.remove(waiter)
+    waiter.queues = ()
+    schedule.note_receive(waiter, 1)
+
+    assert wake_counts(waiter, other) == [1, 0]
+
+
 def test_a_receive_from_the_only_queue_needs_no_read(schedule):
     waiters = make_waiters(2)
     add(schedule, *waiters)
