@@ -83,7 +83,7 @@ class FollowInWorker:
         encoded = b"" if ttl is None else encode_result(stored)
         job.is_finishing = True
         job.lane.note_finishing(job)
-        return _End(message, following, body, ttl, encoded)
+        return _End(message, following, body, ttl, encoded, job.new_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class _End:
         body: the body of the next task.
         result_ttl: seconds for which the record of the message lives; None without a record.
         result: the result as JSON, for the record.
+        progress: the last progress, for the record.
     """
 
     message: Message[Any]
@@ -104,6 +105,7 @@ class _End:
     body: dict[str, Any] | None
     result_ttl: float | None
     result: bytes
+    progress: bytes
 
     @property
     def cell(self) -> int:
@@ -123,6 +125,7 @@ class _End:
             realtime=client.realtime,
             result_ttl=self.result_ttl,
             result=self.result,
+            progress=self.progress,
         )
 
 

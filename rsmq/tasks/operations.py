@@ -31,6 +31,7 @@ def finish_task(
     realtime: bool,
     result_ttl: float | None = None,
     result: bytes = b"",
+    progress: bytes = b"",
 ) -> Operation[str | None]:
     """
     Delete the message of a finished task, and send the next one; of a map only after all others.
@@ -47,6 +48,7 @@ def finish_task(
         realtime: whether the send publishes Node's notification.
         result_ttl: seconds for which the record of the message lives; None if it is not tracked.
         result: the result for the record, as JSON.
+        progress: the last progress for the record; empty if none is new.
 
     Returns:
         The id of the next task; empty if others of the map are unfinished; None if the message was
@@ -75,6 +77,7 @@ def finish_task(
             digits(_LIFETIME_MS),
             b"" if result_ttl is None else digits(round(result_ttl * 1000)),
             result,
+            progress,
         ),
         lambda reply: None if reply is None else decode_name(reply),
         RetryClass.ALWAYS,

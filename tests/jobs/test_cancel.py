@@ -10,7 +10,8 @@ import pytest
 
 from rsmq import AsyncRSMQ, Cells
 from rsmq.errors import JobCancelled, JobNotFound, NotTracked
-from rsmq.worker import DeadLetter, Defer, Retry
+from rsmq.worker import DeadLetter, Defer, Middleware, Retry
+from rsmq.worker.run.invoke import current_job
 from rsmq.worker.state import lane
 from tests.workers.polling import wait_until
 
@@ -181,6 +182,34 @@ def test_a_handler_in_a_thread_sees_the_cancel(env, rsmq):
     assert (worker.numbers.failed, worker.numbers.retried) == (0, 0)
 
 
+def test_a_cancelled_handler_that_runs_for_too_long_is_not_retried(env, rsmq, gate):
+    env.create_queues("q")
+    called = []
+
+    class Hooks(Middleware):
+        def after_retry(self, message, after, error):
+            called.append("after_retry")
+
+        def after_drop(self, message, reason, error):
+            called.append(reason)
+
+    def handle(body, message):
+        wait_until(lambda: message.cancelled, 20)
+        current_job.get().started_at -= 1000
+        gate()
+
+    worker = env.create_worker(name="w", concurrency=1, middleware=[Hooks()])
+    worker.listener("q", track=True, vt=3, backoff=0, max_runtime=500)(handle)
+    worker.start()
+    id = rsmq.send_message("q", "x", track=True)
+    wait_until(lambda: rsmq.job("q", id).status().state == "running")
+    assert rsmq.job("q", id).cancel() == "requested"
+    assert_cancelled(env, rsmq, id)
+    wait_until(lambda: called)
+    assert called == ["its job was cancelled"]
+    assert worker.numbers.retried == 0
+
+
 def test_an_async_handler_is_cancelled(env, rsmq):
     env.create_queues("q")
     seen = []
@@ -295,6 +324,30 @@ def test_messages_that_are_not_tracked_are_never_cancelled_by_a_worker(env, rsmq
     wait_until(lambda: worker.numbers.handled == 1)
     assert seen == [False]
     assert rsmq.job("q", id).status().state == "expired"
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_a_worker_that_may_only_read_records_moves_what_is_to_be_cancelled_to_the_dead_letters(
+    env, rsmq
+):
+    env.create_queues("q", "dead")
+    keys = [f"~{env.ns}:{end}" for end in ("q", "q:Q", "QUEUES", "dead*", "x:workers", "x:held:*")]
+    keys.append(f"%R~{env.ns}:q:x:job:*")
+    env.raw.execute_command("ACL", "SETUSER", "reader", "on", ">secret", *keys, "+@all")
+    job = rsmq.job("q", rsmq.send_message("q", "x", track=True))
+    worker = env.create_worker(rsmq=env.create_client(username="reader", password="secret"))
+
+    @worker.listener("q", track=True, max_retries=0, dead_letter_queue="dead")
+    def handle(body):
+        assert job.cancel() == "requested"
+        raise ValueError
+
+    worker.start()
+    wait_until(lambda: env.is_empty("q"))
+    worker.stop()
+    assert list(env.scores("dead")) == [job.id]
+    assert worker.numbers.failed == 1
+    env.raw.execute_command("ACL", "DELUSER", "reader")
 
 
 @pytest.mark.parametrize("backend", ["redis"])

@@ -11,6 +11,7 @@ import pytest
 from rsmq.errors import JobCancelled
 from rsmq.jobs import ReportedProgress
 from rsmq.worker.children import child_process
+from rsmq.worker.children.channel import Channel
 from rsmq.worker.state import lane
 from tests.jobs import process_app
 from tests.workers.polling import wait_until
@@ -75,3 +76,14 @@ def test_a_child_reports_progress_and_that_it_deletes_its_message_and_is_cancell
     for body in ("stop", "stay"):
         app.EVENTS.unlink()
         check_cancel(env, app, body)
+
+
+def test_a_child_that_reads_nothing_is_killed_after_a_cancel(env, app, monkeypatch):
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.3)
+    job, pid = begin(env, app, "halt")
+    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    monkeypatch.setattr(Channel, "has_room", lambda _: False)  # its socket is full
+    assert job.cancel() == "requested"
+    with pytest.raises(JobCancelled):
+        job.result(20)
+    wait_until(lambda: has_ended(pid))

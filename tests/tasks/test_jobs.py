@@ -13,11 +13,11 @@ import pytest
 
 from rsmq import Cells, InvalidFormat
 from rsmq.errors import JobFailed, JobNotTracked
-from rsmq.jobs import AsyncJobHandle, JobHandle
+from rsmq.jobs import AsyncJobHandle, JobHandle, ReportedProgress
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
 from rsmq.tasks import converters as converters_module
-from rsmq.worker import Middleware
+from rsmq.worker import Middleware, current_message
 from rsmq.worker.run.invoke import current_job
 from tests.workers.polling import wait_until
 
@@ -158,6 +158,7 @@ def test_the_record_says_succeeded_when_the_next_task_is_sent(tasks):
 
     @tasks.task(queue="a", name="first", track=True, result_ttl=60)
     def first(number: int) -> Page:
+        current_message().set_progress(3, 3, "all")
         return Page(title=str(number))
 
     @tasks.task(queue="b", name="second", track=True)
@@ -178,6 +179,7 @@ def test_the_record_says_succeeded_when_the_next_task_is_sent(tasks):
     assert stored == record(tasks, job)[0]
     assert 0 < record(tasks, job)[1] <= 60_000
     assert job.result(5) == Page(title="1")
+    assert job.progress() == ReportedProgress(3, 3, "all")
     assert ran == [Page(title="1")]
 
 

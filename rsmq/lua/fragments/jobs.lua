@@ -23,6 +23,14 @@ local function next_job_state(state, event, is_asked)
   return after[event]
 end
 
+-- Returns the fields of a progress, 'done total text'; nothing if it is ''.
+local function fields_of_progress(progress)
+  local done, total, text = string.match(progress, '^(%S+) (%S*) (.*)$')
+  if done then
+    return 'done', done, 'total', total, 'text', text
+  end
+end
+
 -- Changes the record of a message after an event at the ms `now`, adds fields, and returns its state after that, or
 -- nothing if it is not changed. It lives for so many ms; '' = an hour if the job has ended, else a week more than
 -- `wait`. The script has called require_local_beside, or the key is in its KEYS.

@@ -17,6 +17,7 @@
 -- ARGV[8] lifetime  integer     ms for which the record of the map is stored from now on
 -- ARGV[9] tracked   integer     ms for which the record of the message lives if it is tracked, else ''
 -- ARGV[10] result   bytes       the result for this record, JSON
+-- ARGV[11] progress string      the last progress for this record, 'done total text'; '' = none is new
 --
 -- returns the id of the next task; '' if messages of the map are unfinished, or if its record has expired; nothing
 --         if the message is not in the queue or was received again since: then nothing is changed
@@ -35,7 +36,8 @@
 
 local hash, zset, to_hash, to_zset, map = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, count, number, body, size = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local suffix, channel, lifetime, tracked, result = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local suffix, channel, lifetime, tracked = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local result, progress = ARGV[10], ARGV[11]
 
 if redis.call('HGET', hash, id .. ':rc') ~= count or not redis.call('ZSCORE', zset, id) then
   return false
@@ -84,6 +86,7 @@ end
 redis.call('ZREM', zset, id)
 variadic('HDEL', hash, fields_of({id}))
 if tracked ~= '' then -- the user may lack the right
-  pcall(change_job, zset .. ':x:job:' .. id, 'succeed', now, tracked, 0, 'result', result)
+  pcall(change_job, zset .. ':x:job:' .. id, 'succeed', now, tracked, 0, 'result', result,
+    fields_of_progress(progress))
 end
 return next_id

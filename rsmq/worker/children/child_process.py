@@ -197,7 +197,7 @@ class Child:
         """
         expiries = {lease.id: lease.expires_at for lease in leases}
         kill_at = deadline + KILL_SECONDS
-        is_signalled = is_cancelled = False
+        is_signalled = is_cancelled = is_told = False
         while True:
             if self._channel.has_message(_POLL_SECONDS):
                 answer = self._channel.receive()
@@ -222,8 +222,11 @@ class Child:
             now = time.monotonic()
             if now > kill_at:
                 raise TimeoutError
-            if leases[0].is_cancelled and not is_cancelled and self._channel.has_room():
+            if leases[0].is_cancelled and not is_cancelled:
                 is_cancelled, kill_at = True, min(kill_at, now + KILL_SECONDS)
+            # The socket of a child that can't run Python may be full; it is killed nevertheless.
+            if is_cancelled and not is_told and self._channel.has_room():
+                is_told = True
                 self._channel.send({"cancel": leases[0].id}, kill_at)
             if now > deadline and not is_signalled:
                 is_signalled = True

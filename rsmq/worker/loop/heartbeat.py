@@ -20,7 +20,7 @@ from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.run_queue import RunQueue
-from rsmq.worker.settle.settler import MESSAGES_PER_STEP, Settler
+from rsmq.worker.settle.settler import MESSAGES_PER_STEP, Settler, with_cancel
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import CellQueue, Job, Lane, Lease
@@ -225,10 +225,11 @@ class Heartbeat:
                 self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
                 continue
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
-            outcome = decide(failure, lease.attempt, lease.policy)
+            own_failure = with_cancel(lease, failure)
+            outcome = decide(own_failure, lease.attempt, lease.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
-            self._settler.add_decision(job.cell_queue, lease, outcome, failure)
+            self._settler.add_decision(job.cell_queue, lease, outcome, own_failure)
         lane.cancel(job)
 
     def release_all(self, reason: str) -> int:

@@ -70,16 +70,17 @@ for at = 7, #messages, tracked ~= '' and 5 or 3 do
   if result[1] == '1' and not is_complete then
     result[1] = '0'
   elseif result[1] == '1' then
-    local is_cancelled = tracked ~= '' and is_to_be_cancelled(zset, id)
-    if not is_cancelled then
-      transfer(zset, hash, to, id, now)
-    end
     if quarantined == '1' then
       delete_records(zset, {id}, false)
     end
-    if tracked ~= '' then
+    local is_cancelled = false
+    if tracked ~= '' then -- this removes the message if it is to be cancelled and its record can be written
       local outcome = {'fail', tracked, messages[at + 3], messages[at + 4]}
       settle_jobs(hash, zset, {id}, {1}, count, outcome, 1, tonumber(now))
+      is_cancelled = not redis.call('ZSCORE', zset, id)
+    end
+    if not is_cancelled then
+      transfer(zset, hash, to, id, now)
     end
     if room > 0 and not is_cancelled then
       redis.call('HSET', reasons, id, now .. ':' .. reason)

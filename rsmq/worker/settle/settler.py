@@ -160,9 +160,8 @@ class Settler:
     def decide_failure(self, queue: CellQueue, lease: Lease, failure: HandlerFailure) -> None:
         """Decide the outcome of a message that could not be handled."""
         if change_message(lease, DECIDE):
-            if lease.is_cancelled:
-                failure = replace(failure, kind="cancelled")
-            elif failure.kind == "defer":
+            failure = with_cancel(lease, failure)
+            if failure.kind == "defer":
                 failure = _limit_deferrals(queue, lease, failure)
             outcome = decide(failure, lease.attempt, lease.policy, unbegun=lease.unbegun)
             self.add_decision(queue, lease, outcome, failure)
@@ -492,7 +491,8 @@ class Settler:
             )
         self._writes_of(kind.queue.cell).dead_letters.remove(kind, len(decisions))
         for decision in decisions:
-            queue, lease, failure = decision.queue, decision.lease, decision.failure
+            queue, lease = decision.queue, decision.lease
+            failure = with_cancel(lease, decision.failure)
             without_queue = replace(
                 lease.policy, dead_letter_queue=None, unroutable=None, drop=False
             )
@@ -542,6 +542,11 @@ def _create_target(kind: DeadLetterKind) -> str | None:
     except (QueueNotFound, InvalidValue, ResponseError) as error:
         return f"it can't be created again: {error}"
     return None
+
+
+def with_cancel(lease: Lease, failure: HandlerFailure) -> HandlerFailure:
+    """Return the failure of a message, whose job ends by it if it is to be cancelled."""
+    return replace(failure, kind="cancelled") if lease.is_cancelled else failure
 
 
 def _limit_deferrals(queue: CellQueue, lease: Lease, failure: HandlerFailure) -> HandlerFailure:

@@ -34,14 +34,6 @@ local function is_to_be_cancelled(zset, id)
   return type(redis.pcall('HGET', zset .. ':x:job:' .. id, 'cancel')) == 'string'
 end
 
--- Returns the fields of a progress, 'done total text'; nothing if it is ''.
-local function fields_of_progress(progress)
-  local done, total, text = string.match(progress, '^(%S+) (%S*) (.*)$')
-  if done then
-    return 'done', done, 'total', total, 'text', text
-  end
-end
-
 -- Writes the records of messages whose receipts are valid, unless `at` is nil. From there on, the arguments have the
 -- event, the ms for which the record of an ended job lives, and for each message of the group its result or error and
 -- its progress, each may be ''. `places` are the places of the messages in the group, `count` is their receive count.
