@@ -200,22 +200,9 @@ class Child:
         is_signalled = is_cancelled = is_told = False
         while True:
             if self._channel.has_message(_POLL_SECONDS):
-                answer = self._channel.receive()
-                if answer["number"] == self._call_number:
-                    if "finishing" in answer:
-                        leases[0].job.is_finishing = True
-                    elif "reported" in answer:
-                        leases[0].report_progress(answer["reported"])
-                    else:
-                        return answer
-                    continue
-                _log.warning(
-                    "the child process %d has answered call %d during call %d: the answer is "
-                    "ignored",
-                    self.process.pid,
-                    answer["number"],
-                    self._call_number,
-                )
+                answer = self._receive(leases[0])
+                if answer is not None:
+                    return answer
                 continue
             if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
@@ -232,6 +219,24 @@ class Child:
                 is_signalled = True
                 self.interrupt_handler()
             self._report_leases(leases, expiries, kill_at)
+
+    def _receive(self, lease: Lease) -> Any:
+        """Return the answer to the present call; None if what has come is not its answer."""
+        answer = self._channel.receive()
+        if answer["number"] != self._call_number:
+            _log.warning(
+                "the child process %d has answered call %d during call %d: the answer is ignored",
+                self.process.pid,
+                answer["number"],
+                self._call_number,
+            )
+        elif "finishing" in answer:
+            lease.job.is_finishing = True
+        elif "reported" in answer:
+            lease.report_progress(answer["reported"])
+        else:
+            return answer
+        return None
 
     def _report_leases(
         self, leases: list[Lease], expiries: dict[str, float], deadline: float
