@@ -83,7 +83,8 @@ class FollowInWorker:
         encoded = b"" if ttl is None else encode_result(stored)
         job.is_finishing = True
         job.lane.note_finishing(job)
-        return _End(message, following, body, ttl, encoded, job.new_progress)
+        [lease] = job.leases
+        return _End(message, following, body, ttl, encoded, lease.new_progress)
 
 
 @dataclass(frozen=True, slots=True)
