@@ -715,13 +715,16 @@ class JobNotFound(RSMQError):
 
     code = "jobNotFound"
 
-    def __init__(self, queue: str, id: str) -> None:
-        text = "There is no such job, or the time to live of its record has ended"
+    def __init__(self, queue: str, id: str, *, has_queue: bool = True) -> None:
+        text = "There is no such job, or it has ended without a record"
+        hint = (
+            "A record needs track=True of the task, the listener or the send, and lives for its "
+            "result_ttl after the end, one hour by default."
+        )
         super().__init__(
             text,
             value=id,
-            hint="A record lives for the result_ttl of the listener after the job has ended, one "
-            "hour by default.",
+            hint=hint if has_queue else f"There is no queue {show(queue)}: check its name.",
             summary=f"{text}: {show(id)} of queue {show(queue)}",
         )
 
@@ -731,13 +734,32 @@ class JobNotEnded(RSMQError, TimeoutError):
 
     code = "jobNotEnded"
 
-    def __init__(self, queue: str, id: str, seconds: float) -> None:
+    def __init__(
+        self,
+        queue: str,
+        id: str,
+        seconds: float,
+        state: str = "",
+        attempt: int = 0,
+        *,
+        is_tracked: bool = True,
+    ) -> None:
         text = f"The job has not ended within {seconds:g} s"
+        if not is_tracked:
+            hint = (
+                "It has no record yet: without track=True of its task or listener, its result is "
+                "never stored."
+            )
+        else:
+            hint = "It continues: wait again, or look at its status()."
+        if state in {"waiting", "retrying"}:
+            hint += " It waits for a worker: rsmq workers lists those that run."
+        shown = f", {state}, attempt {attempt}" if state else ""
         super().__init__(
             text,
             value=id,
-            hint="It goes on: wait again, or look at its status().",
-            summary=f"{text}: {show(id)} of queue {show(queue)}",
+            hint=hint,
+            summary=f"{text}: {show(id)} of queue {show(queue)}{shown}",
         )
 
 

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rsmq.errors import InvalidFormat, JobNotEnded, JobNotFound, JobNotTracked, RSMQError, show
+from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
 from rsmq.jobs.operations import MAX_READ, JobPlace, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
     CancelResult,
@@ -155,19 +155,22 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         the message to its end.
 
         Returns:
-            What was done: cancelled, requested, or ended if it had ended before. A repeated call
-            returns what is true by then, and changes nothing else.
+            What was done: cancelled, requested, or ended if it had ended before; also ended if the
+            message of a task without ``track=True`` is gone, whose outcome is not stored. A
+            repeated call returns what is true by then, and changes nothing else.
 
         Raises:
-            JobNotFound, JobNotTracked: as for ``status``.
+            JobNotFound: there is neither a message nor a record of this id.
         """
         if self.ended is not None:
             return CancelResult.ENDED
         place = self.place
         client = await place.engine.client(place.cell)
         result: CancelResult | None = await client.run(cancel_job(place.keys, place.id))
+        if result is None and not self.is_tracked:
+            return CancelResult.ENDED  # it was sent, and its message is gone
         if result is None:
-            raise _not_found(self)
+            raise JobNotFound(self.queue, self.id)
         return result
 
     def __repr__(self) -> str:
@@ -181,21 +184,28 @@ async def _read(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:
     Raises:
         JobNotFound, JobNotTracked: there is neither a message nor a record of one of them.
     """
-    found = await _find(jobs)
+    found, has_queue = await _find(jobs)
     for at, job in enumerate(jobs):
         if at not in found:
-            raise _not_found(job)
+            if not job.is_tracked:
+                raise JobNotTracked(job.queue, job.id)
+            raise JobNotFound(job.queue, job.id, has_queue=has_queue[at])
     return [found[at] for at in range(len(jobs))]
 
 
-async def _find(jobs: Sequence[AsyncJobHandle[T]]) -> dict[int, JobStatus[T]]:
+async def _find(
+    jobs: Sequence[AsyncJobHandle[T]],
+) -> tuple[dict[int, JobStatus[T]], dict[int, bool]]:
     """
     Return the status of each job that has a message or a record, by its place.
+
+    The second result says for each other job whether its queue exists.
 
     One script for each queue, and for each MAX_READ of its jobs.
     """
     by_queue: dict[Any, list[int]] = {}
     found: dict[int, JobStatus[T]] = {}
+    has_queue: dict[int, bool] = {}
     for at, job in enumerate(jobs):
         if job.ended is not None:
             found[at] = job.ended
@@ -209,14 +219,11 @@ async def _find(jobs: Sequence[AsyncJobHandle[T]]) -> dict[int, JobStatus[T]]:
             ids = [jobs[at].place.id for at in step]
             for at, record in zip(step, await client.run(read_jobs(first.keys, ids)), strict=True):
                 job = jobs[at]
-                if record is not None:
+                if isinstance(record, bool):
+                    has_queue[at] = record
+                else:
                     found[at] = record.to_status(job.queue, job.id, job.decode)
-    return found
-
-
-def _not_found(job: AsyncJobHandle[Any]) -> RSMQError:
-    error = JobNotFound if job.is_tracked else JobNotTracked
-    return error(job.queue, job.id)
+    return found, has_queue
 
 
 async def _wait_for_end(job: AsyncJobHandle[T], seconds: float | None) -> JobStatus[T] | None:
@@ -240,7 +247,7 @@ async def _read_again(jobs: Sequence[AsyncJobHandle[T]]) -> list[JobStatus[T]]:
 
     A record whose time to live has ended unseen is that of a job with an unknown outcome.
     """
-    found = await _find(jobs)
+    found, _ = await _find(jobs)
     return [found.get(at) or lost_job(job.queue, job.id) for at, job in enumerate(jobs)]
 
 
@@ -284,7 +291,8 @@ async def wait_for_jobs(
     statuses = await _read(handles)
     while True:
         took = now() - started
-        for at, status in zip(pending, statuses, strict=True):
+        latest = dict(zip(pending, statuses, strict=True))
+        for at, status in latest.items():
             if status.is_ended:
                 ended[at] = status
             _note_ttl(shortest, handles[at], status)
@@ -295,7 +303,7 @@ async def wait_for_jobs(
         last = handles[pending[-1]]
         left = None if until is None else max(until - now(), 0.0)
         if left == 0:
-            raise JobNotEnded(last.queue, last.id, seconds or 0)
+            raise latest[pending[-1]].not_ended(seconds or 0)
         if len(pending) > 1:
             queues = {handles[at].place.queue for at in pending}
             pause = _seconds_between_reads(queues, shortest, took)
@@ -322,7 +330,7 @@ async def list_jobs(
             if ids:
                 newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
     jobs = [AsyncJobHandle[Any](engine, qname, engine.show_id(cell, id)) for id, cell in newest]
-    found = await _find(jobs)
+    found, _ = await _find(jobs)
     statuses = [found[at] for at in sorted(found)]
     return [status for status in statuses if wanted in {None, status.state}]
 

@@ -57,6 +57,7 @@ class JobRecord:
 
     Attributes:
         state: as in ``JobState``.
+        stored: the state of the record; None if there is only a message.
         begun, ended: Unix ms.
         cancel: Unix ms of the call that asked to cancel it; None if none has, or it has ended.
         done, total, text: its progress.
@@ -64,6 +65,7 @@ class JobRecord:
     """
 
     state: bytes
+    stored: bytes | None
     attempt: bytes | None
     worker: bytes | None
     begun: bytes | None
@@ -100,6 +102,7 @@ class JobRecord:
             ),
             self.cancel is not None,
             ttl if state in {JobState.SUCCEEDED, JobState.FAILED} else None,
+            self.stored is not None,
         )
 
 
@@ -107,7 +110,7 @@ def _to_time(ms: bytes | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(int(ms) / 1000, UTC)
 
 
-def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord | None]]:
+def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord | bool]]:
     """
     Read the records of messages.
 
@@ -115,13 +118,16 @@ def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord 
         ids: the ids of the messages as they are stored, at most MAX_READ.
 
     Returns:
-        For each message its record; None if there is neither a record nor a message.
+        For each message its record. If there is neither a record nor a message: whether there is a
+        queue.
     """
     return Operation(
         load("read_jobs"),
         (queue.hash, queue.zset, *map(queue.job, ids)),
         (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), *encode_names(ids)),
-        lambda reply: [JobRecord(*fields) if fields[0] else None for fields in reply],
+        lambda reply: [
+            JobRecord(*fields) if fields[0] else fields[1] is not None for fields in reply
+        ],
         RetryClass.ALWAYS,
         (queue.name,),
     )

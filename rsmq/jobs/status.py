@@ -96,6 +96,7 @@ class JobStatus(Generic[R_co]):
         is_cancelling: whether it is to be cancelled, and has not ended yet.
         result_ttl: seconds for which its record lives after its end, as its worker has stored it;
             None if no worker has ended it.
+        is_tracked: whether it has a record. Without one, ``state`` is what the message shows.
     """
 
     queue: str
@@ -111,6 +112,7 @@ class JobStatus(Generic[R_co]):
     progress: ReportedProgress | None = None
     is_cancelling: bool = False
     result_ttl: float | None = None
+    is_tracked: bool = True
 
     @property
     def is_ended(self) -> bool:
@@ -134,8 +136,14 @@ class JobStatus(Generic[R_co]):
         if self.state is JobState.EXPIRED:
             raise JobExpired(self.queue, self.id)
         if not self.is_ended:
-            raise JobNotEnded(self.queue, self.id, 0)
+            raise self.not_ended(0)
         return self.decode(json.loads(self.raw_result or b"null"))
+
+    def not_ended(self, seconds: float) -> JobNotEnded:
+        """Return the error of a call that has waited for so many seconds."""
+        return JobNotEnded(
+            self.queue, self.id, seconds, self.state, self.attempt, is_tracked=self.is_tracked
+        )
 
 
 def lost_job(queue: str, id: str) -> JobStatus[Any]:

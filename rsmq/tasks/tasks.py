@@ -40,6 +40,7 @@ from rsmq.tasks.immediate import Immediate
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
+from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
@@ -52,6 +53,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_QUEUE = "tasks"
+_ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
 _BATCH_OPTIONS = [
     each.name for each in fields(TaskSendOptions)
     if each.name not in {"dedup_id", "unique_key", *NOT_OF_SENDS}
@@ -375,6 +377,7 @@ class Tasks:
         if self._is_immediate:
             id = self._make_immediate_id()
             return self._make_job(signature, id, self._immediate.run(signature, id))
+        warn_in_event_loop("send of a task", _ASYNC_SENDS)
         signature.check_has_arguments()
         queue, options = signature.queue, signature.send_options
         try:
@@ -433,6 +436,7 @@ class Tasks:
     def _send_groups(
         self, signatures: list[Signature[T]], groups: Iterable[_Group]
     ) -> list[JobHandle[T]]:
+        warn_in_event_loop("send of tasks", _ASYNC_SENDS)
         jobs: dict[int, JobHandle[T]] = {}
         for queue, places, bodies, options in groups:
             try:

@@ -42,6 +42,9 @@ _ADVICE_BY_TEXT = {
     "'redis://HOST:PORT/0'",
     "unknown command 'SENTINEL'": "This server is not a Sentinel: use the addresses of the "
     "Sentinels, or for a single server a URL such as 'redis://HOST:PORT/0'",
+    "DB index is out of range": "The server does not have this database: lower the number at the "
+    "end of the URL, as 0 in redis://HOST:PORT/0, or db=; Redis has 0 to 15 unless its setting "
+    "databases says otherwise",
     "SELECT is not allowed in cluster mode": "A Redis Cluster has the database 0 only: remove db "
     "from the URL and from the options",
 }

@@ -307,3 +307,20 @@ def test_options_that_do_not_fit_are_refused(env, options, error, text):
         worker.handlers("q", track=True)
     with pytest.raises(InvalidFormat, match="track"):
         env.rsmq.send_message("q", "x", track="yes")
+
+
+def test_without_a_record_errors_name_track_and_the_state(rsmq):
+    rsmq.create_queue("q", exist_ok=True)
+    id = rsmq.send_message("q", "x")
+    with pytest.raises(JobNotEnded, match=r"waiting, attempt 0.*track=True.*rsmq workers"):
+        rsmq.job("q", id).result(timeout=0)
+    assert not rsmq.job("q", id).status().is_tracked
+    rsmq.delete_message("q", id)
+    with pytest.raises(JobNotFound, match="track=True"):
+        rsmq.job("q", id).result(timeout=0)
+
+
+def test_a_job_of_a_missing_queue_names_the_queue(rsmq):
+    id = "0" * 32
+    with pytest.raises(JobNotFound, match="no queue 'paymnts'"):
+        rsmq.job("paymnts", id).status()

@@ -271,14 +271,14 @@ class JobMachine(RuleBasedStateMachine):
     def each_status_is_what_has_become_of_the_message(self):
         records = self.rsmq.run(read_jobs(self.keys, list(self.models)))
         for (id, model), record in zip(self.models.items(), records, strict=True):
-            state = None if record is None else record.state.decode()
+            state = None if isinstance(record, bool) else record.state.decode()
             assert state == model.state, id
             ttl = self.raw.pttl(f"{self.ns}:q:x:job:{id}") / 1000
             assert max(model.ttl - 60, 0) <= max(ttl, 0) <= model.ttl
             stored = self.raw.hgetall(f"{self.ns}:q:x:job:{id}")
             assert (b"result" in stored) == (state == "succeeded")
             assert (b"cancel" in stored) == model.is_asked
-            if record is not None:
+            if not isinstance(record, bool):
                 status = record.to_status("q", id, return_unchanged)
                 assert (status.progress, status.is_cancelling) == (model.progress, model.is_asked)
 

@@ -126,9 +126,9 @@ def at_each_read(monkeypatch, change):
     find = sync_jobs._find
 
     def find_and_change(jobs):
-        found = find(jobs)
+        found, has_queue = find(jobs)
         change({job.id: found[at] for at, job in enumerate(jobs) if at in found})
-        return found
+        return found, has_queue
 
     monkeypatch.setattr(sync_jobs, "_find", find_and_change)
 

@@ -90,6 +90,7 @@ def test_the_result_of_an_untracked_task_is_an_error_at_once(tasks):
     tasks.run_all()
     with pytest.raises(JobNotTracked):
         job.status()
+    assert job.cancel() == "ended"
     assert record(tasks, job)[0] == {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import datetime as dt
 import warnings
 
@@ -11,6 +12,7 @@ import pytest
 import redis
 
 from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, errors
+from rsmq.tasks import Tasks
 from rsmq.waiting import event_loop
 from rsmq.worker import Worker
 
@@ -129,9 +131,9 @@ TEXTS = [
     (
         errors.JobNotFound("q", "i"),
         (
-            "There is no such job, or the time to live of its record has ended: 'i' of queue 'q'. "
-            "A record lives for the result_ttl of the listener after the job has ended, one hour "
-            "by default"
+            "There is no such job, or it has ended without a record: 'i' of queue 'q'. A record "
+            "needs track=True of the task, the listener or the send, and lives for its result_ttl "
+            "after the end, one hour by default"
         ),
     ),
     (
@@ -144,8 +146,8 @@ TEXTS = [
     (
         errors.JobNotEnded("q", "i", 5),
         (
-            "The job has not ended within 5 s: 'i' of queue 'q'. It goes on: wait again, or look "
-            "at its status()"
+            "The job has not ended within 5 s: 'i' of queue 'q'. It continues: wait again, or "
+            "look at its status()"
         ),
     ),
     (
@@ -474,6 +476,28 @@ def test_a_synchronous_wait_in_an_event_loop_warns_once(queues, not_warned):
     assert warning.category is RuntimeWarning
     assert "Use AsyncRSMQ" in str(warning.message)
     assert warning.filename == __file__
+
+
+def test_a_blocking_result_or_send_in_an_event_loop_warns_at_the_line_of_the_caller(monkeypatch):
+    async def call(function):
+        monkeypatch.setattr(event_loop, "_is_warned", False)
+        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(TimeoutError):
+            warnings.simplefilter("always")
+            function()
+        [warning] = caught
+        assert warning.filename == __file__
+        return str(warning.message)
+
+    with Tasks.from_url("memory://blocks") as tasks:
+
+        @tasks.task(queue="q", name="t", track=True)
+        def work() -> None: ...
+
+        job = work.send()
+        assert "await job" in asyncio.run(call(lambda: job.result(timeout=1)))
+        assert "await task.asend" in asyncio.run(call(work.send))
+        many = asyncio.run(call(lambda: tasks.send_many([work.signature()])))
+        assert "asend_many" in many
 
 
 def test_in_ipython_or_without_a_loop_a_wait_does_not_warn(queues, not_warned, monkeypatch):

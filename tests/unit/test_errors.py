@@ -77,7 +77,7 @@ EXAMPLES = [
     (
         errors.JobNotFound("q", "i"),
         "jobNotFound",
-        "There is no such job, or the time to live of its record has ended",
+        "There is no such job, or it has ended without a record",
     ),
     (
         errors.NotTracked("q", "i"),

@@ -7,9 +7,10 @@
 -- ARGV[1] lifetime       integer     ms for which the record of a job that ends here lives
 -- ARGV[2...] ids         strings     the ids of the messages
 --
--- returns for each message {state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel that its end
---         will answer, done, total, text, ms of its life after its end unless that is an hour}, each nil without a
---         value; the state is nil if there is neither a record nor a message
+-- returns for each message {state, stored state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel
+--         that its end will answer, done, total, text, ms of its life after its end unless that is an hour}, each nil
+--         without a value; the state is nil if there is neither a record nor a message: then the second value is the vt
+--         of the queue, nil if there is no queue
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -32,6 +33,10 @@ for each = 2, #ids do
     found[6], found[9] = digits(now), false
     pcall(change_job, records[each + 1], 'expire', now, lifetime, 0)
   end
-  answer[each - 1] = {state, unpack(found, 3, 13)}
+  local stored = found[1]
+  if not state then
+    stored = redis.call('HMGET', hash, 'vt')[1]
+  end
+  answer[each - 1] = {state, stored, unpack(found, 3, 13)}
 end
 return answer
