@@ -29,6 +29,8 @@ def handle(body, message):
         message.set_progress(number, 3, body)
     if body == "finish":  # as a task that is followed by another
         job = current_job.get()
+        wait_until(lambda: rsmq.job("q", message.id).progress())
+        assert job.new_progress == b"2 3 finish"  # for the end of a task with `then`
         expires_at = job.expires_at
         job.lane.note_finishing(job)
         rsmq.delete_message("q", message.id)

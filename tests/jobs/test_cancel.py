@@ -10,10 +10,11 @@ import pytest
 
 from rsmq import AsyncRSMQ, Cells
 from rsmq.errors import JobCancelled, JobNotFound, NotTracked
+from rsmq.jobs import ReportedProgress
 from rsmq.worker import DeadLetter, Defer, Middleware, Retry
 from rsmq.worker.run.invoke import current_job
 from rsmq.worker.state import lane
-from tests.workers.polling import wait_until
+from tests.workers.polling import loop_of, wait_until
 
 HOUR, WEEK = 3600, 604_800
 
@@ -267,6 +268,30 @@ def test_a_failure_that_the_worker_writes_before_it_knows_of_the_cancel_ends_the
     assert env.is_empty("dead")
 
 
+@pytest.mark.parametrize("backend", ["memory"])
+def test_a_cancelled_job_whose_dead_letter_queue_is_missing_is_not_said_to_be_retried(env, rsmq):
+    env.create_queues("q", "dead")
+
+    class Cancelling(Middleware):
+        def before_dead_letter(self, message, queue, reason, error):
+            rsmq.delete_queue("dead")
+            assert rsmq.job("q", message.id).cancel() == "requested"
+            [of_q] = loop_of(worker)._lanes
+            for lease in of_q.queues[0].in_flight:
+                lease.mark_cancelled()  # as its next extension does
+
+    def handle(body):
+        raise DeadLetter("no")
+
+    worker = env.create_worker(middleware=[Cancelling()])
+    worker.listener("q", track=True, dead_letter_queue="dead")(handle)
+    worker.start()
+    id = rsmq.send_message("q", "x", track=True)
+    assert_cancelled(env, rsmq, id)
+    wait_until(lambda: worker.numbers.dropped == 1)
+    assert worker.numbers.retried == 0
+
+
 def test_a_message_that_waits_for_a_slot_is_cancelled(env, rsmq, gate):
     env.create_queues("q")
     ids = rsmq.send_messages("q", ["a", "b"], track=True)
@@ -293,11 +318,13 @@ def test_a_worker_does_not_call_the_handler_of_a_job_whose_worker_died_after_the
     ids = rsmq.send_messages("q", ["a", "b", "c"], track=True)
     rsmq.receive_messages("q", 3)
     assert rsmq.job("q", ids[1]).cancel() == "requested"
+    env.raw.hset(env.key(ids[1]), mapping={"done": "3", "total": "", "text": "rows"})
     for id in ids:
         env.raw.zadd(env.queue_key("q"), {id: 1})  # as if the visibility timeouts had ended
     worker = run(env, lambda body: body)
     statuses = rsmq.wait_for_jobs([rsmq.job("q", id) for id in ids], 20)
     assert [status.state for status in statuses] == ["succeeded", "cancelled", "succeeded"]
+    assert statuses[1].progress == ReportedProgress(3, None, "rows")
     assert statuses[2].result() == "c"
     wait_until(lambda: worker.numbers.handled == 2)
     assert env.is_empty("q")

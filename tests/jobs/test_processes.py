@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,31 @@ def test_a_child_that_reads_nothing_is_killed_after_a_cancel(env, app, monkeypat
     with pytest.raises(JobCancelled):
         job.result(20)
     wait_until(lambda: has_ended(pid))
+
+
+def test_a_child_that_reads_a_cancel_together_with_the_call_does_not_call_the_handler(
+    env, app, monkeypatch
+):
+    sent = []
+    send = Channel.send
+
+    def record(self, message, *args):
+        send(self, message, *args)
+        sent.extend(message)
+
+    monkeypatch.setattr(Channel, "send", record)
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 60)
+    assert env.rsmq.job("q", env.rsmq.send_message("q", "return")).result(20) == 3
+    pid = int(app.EVENTS.read_text())
+    app.EVENTS.unlink()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        job = env.rsmq.job("q", env.rsmq.send_message("q", "stay"))
+        wait_until(lambda: job.status().state == "running")
+        assert job.cancel() == "requested"
+        wait_until(lambda: "cancel" in sent)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    with pytest.raises(JobCancelled):
+        job.result(20)
+    assert not app.EVENTS.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -10,6 +11,8 @@ from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.jobs import ReportedProgress
 from rsmq.wire.jobs import encode_progress
 from rsmq.worker.state import lane
+from rsmq.worker.state.jobs import TrackedJob
+from rsmq.worker.state.lane import Lane
 from tests.workers.polling import loop_of, wait_until
 
 
@@ -93,3 +96,20 @@ def test_leases_of_tracked_messages_are_extended_every_two_seconds_at_least(env)
     assert {lanes["q"].renewal_after(at) for at in (100.0, 100.1, 100.24)} == {102.0}
     assert lanes["short"].renewal_after(100.1) == 101.0
     assert lanes["untracked"].renewal_after(100.1) == 110.1
+
+
+def test_leases_with_progress_are_extended_together_whenever_it_is_reported(env):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q", track=True, vt=30)(print)
+    worker.start()
+    [of_q] = loop_of(worker)._lanes
+    other = Lane(of_q.listener, of_q.vt, of_q.codec, 1, of_q.policy)  # which no loop extends
+    queue = other.add_queue(of_q.queues[0].cell)
+    before = time.monotonic()
+    jobs = [TrackedJob(queue, str(n), b"", 1, None, before - 1.2 - n / 100) for n in range(9)]
+    queue.add(jobs, before + 60)
+    for job in jobs:
+        queue.renew_soon(job)
+        assert job.renew_at >= before
+        assert job.renew_at % 0.25 == 0

@@ -132,7 +132,6 @@ class JobMachine(RuleBasedStateMachine):
         for id, model in self.models.items():
             if model.is_asked and self.raw.zscore(f"{self.ns}:q", id) is None:
                 assert model.state == "waiting"
-                model.progress = None
                 model.end("cancelled", HOUR)
 
     @rule()

@@ -25,6 +25,7 @@ from rsmq import InvalidFormat
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker import (
     Discard,
+    HandlerCancelled,
     HandlerProcessDied,
     HandlerTimedOut,
     Middleware,
@@ -406,6 +407,19 @@ def make_children(monkeypatch, program):
         ),
     )
     return processes.ChildProcesses(child_process.ChildSettings("m:w", []))
+
+
+def test_a_call_that_is_cancelled_while_it_waits_for_a_child_is_not_made(monkeypatch):
+    children = make_children(monkeypatch, DISCARDING)
+    try:
+        children.start()
+        job = SimpleNamespace(leases=[SimpleNamespace(is_cancelled=True)])
+        with pytest.raises(HandlerCancelled, match="before its handler was called"):
+            children.call(job)
+        call_once(children, 1)
+        assert len(children._all) == 1
+    finally:
+        children.close()
 
 
 def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):

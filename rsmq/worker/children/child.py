@@ -67,13 +67,15 @@ def main(number: int, parent: int) -> None:
 class _Child:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._calls: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        #: Each call, and the job that was made of it.
+        self._calls: SimpleQueue[tuple[dict[str, Any], Job] | None] = SimpleQueue()
         self._lanes: Mapping[str, Lane] = {}
         self._invoker = Invoker(Hooks([]), lambda _job: None)
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._number = 0
+        self._sent_progress = b""
         self._poll_seconds = math.inf
         self._is_running = False
         self._deadline: float | None = None  # until it is over
@@ -94,7 +96,7 @@ class _Child:
         self._channel.send({"ready": sorted(self._lanes)})
         threading.Thread(target=self._read, name="rsmq-reader", daemon=True).start()
         while (call := self._calls.get()) is not None:
-            self._channel.send(self._make_call(call))
+            self._channel.send(self._make_call(*call))
 
     def _read(self) -> None:
         """Read calls and changes of leases until the end of the channel."""
@@ -111,20 +113,28 @@ class _Child:
                     elif "leases" in message:
                         self._change_leases(message["leases"])
                     else:
-                        self._calls.put(message)
+                        self._accept(message)
         finally:  # also after other errors: later calls could not be read
             if self._is_running:  # the worker has died
                 os.killpg(0, signal.SIGKILL)
             self._calls.put(None)
 
+    def _accept(self, call: dict[str, Any]) -> None:
+        """Let a call be made. A cancel that is read next finds its lease already."""
+        job = _make_job(self._lanes[call["queue"]], call)
+        with self._lock:
+            self._leases = {lease.id: lease for lease in job.leases}
+            self._number, self._sent_progress = call["number"], b""
+        self._calls.put((call, job))
+
     def _send_progress(self) -> None:
         """Send the progress that the handler has reported since the last time."""
         with self._lock:  # its call does not end meanwhile, so no answer is sent
             for lease in self._leases.values():
-                progress = lease.new_progress
-                if isinstance(lease, TrackedJob) and progress and self._channel.has_room():
+                progress = lease.new_progress  # it stays: the end of a task with `then` writes it
+                if progress and progress is not self._sent_progress and self._channel.has_room():
                     self._channel.send({"number": self._number, "reported": progress})
-                    lease.note_progress_written(progress)
+                    self._sent_progress = progress
 
     def _note_finishing(self, _job: Job) -> None:
         """Tell the worker that the handler is about to delete its message itself."""
@@ -175,12 +185,8 @@ class _Child:
             self._deadline = None
             raise HandlerTimedOut(f"its handler ran for more than {self._max_runtime:g} s")
 
-    def _make_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        lane = self._lanes[call["queue"]]
-        job = _make_job(lane, call)
-        with self._lock:
-            self._leases = {lease.id: lease for lease in job.leases}
-            self._number = call["number"]
+    def _make_call(self, call: Mapping[str, Any], job: Job) -> dict[str, Any]:
+        lane = job.lane
         self._max_runtime, self._is_running = lane.listener.max_runtime, True
         try:
             self._deadline = call["deadline"]

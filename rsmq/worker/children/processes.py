@@ -16,7 +16,7 @@ from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.worker.children.child_process import CallNotSent, Child, ChildNotStarted, ChildSettings
 from rsmq.worker.children.process_starter import ProcessStarter
 from rsmq.worker.outcome import HandlerProcessDied
-from rsmq.worker.run.invoke import Invoker
+from rsmq.worker.run.invoke import Invoker, reject_cancelled
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.run.threads import Threads
 from rsmq.worker.state.lane import Job
@@ -93,6 +93,7 @@ class ChildProcesses:
         while True:
             child = self._take()
             try:
+                reject_cancelled(job)  # it may have waited for the child
                 child.call(job, handler)
             except CallNotSent as error:
                 unsent_count += 1

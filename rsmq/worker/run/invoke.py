@@ -122,7 +122,7 @@ class Invoker:
             return self._prepare_for_child(job, deliveries)
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)
-        lease: Lease = job if job.__class__ is SingleJob else _reject_cancelled(job)
+        lease: Lease = job if job.__class__ is SingleJob else reject_cancelled(job)
         if lease.state is not RUNNING:
             return None
         try:
@@ -173,6 +173,7 @@ class Invoker:
         self, job: Job, deliveries: list[Delivery]
     ) -> tuple[Any, tuple[Any, ...]] | None:
         """Call the hooks for the messages; the child decodes the bodies."""
+        reject_cancelled(job)
         lane, is_batch = job.lane, job.lane.listener.batch is not None
         leases = [lease for lease in job.leases if lease.state is RUNNING]
         for lease in leases if self._has_handler_hooks else ():
@@ -245,7 +246,8 @@ class Invoker:
         current_job.set(None)
 
 
-def _reject_cancelled(job: Job) -> Lease:
+def reject_cancelled(job: Job) -> Lease:
+    """Return the first message of a call; raise HandlerCancelled if its job is to be cancelled."""
     lease = job.leases[0]
     if lease.is_cancelled:
         raise HandlerCancelled("its job was cancelled before its handler was called")

@@ -154,7 +154,8 @@ class CellQueue:
         if lease in self.in_flight:
             extended_at = lease.expires_at - self.lane.vt
             step = _RENEWAL_STEP_SECONDS
-            at = math.ceil((extended_at + MIN_PROGRESS_SECONDS) / step) * step
+            at = max(extended_at + MIN_PROGRESS_SECONDS, time.monotonic())
+            at = math.ceil(at / step) * step  # together with others
             self.in_flight.renew_by(lease, at)
             self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
 
@@ -458,7 +459,7 @@ class Lease(DeliveredLease, Protocol):
         expires_at: when its visibility timeout ends if it is not extended.
         job: the call that it is for.
         new_progress: the progress that its handler has reported and that is not written yet, as
-            ``encode_progress`` returns it; empty if there is none.
+            ``encode_progress`` returns it; empty if there is none. In a child process the last one.
     """
 
     unbegun: int

@@ -74,7 +74,7 @@ local function remove_cancelled(tracked, place, hash, zset, due, now)
   for each = 1, #due.again, 3 do
     local id = due.told[2 * due.again[each] - 1]
     if is_to_be_cancelled(zset, id) then
-      local is_written = pcall(change_job, zset .. ':x:job:' .. id, 'begin', now, '', 0)
+      local is_written = pcall(change_job, zset .. ':x:job:' .. id, 'cancel', now, '', 0)
       removed[due.again[each]] = is_written and remove_message(zset, hash, id)
     end
   end
