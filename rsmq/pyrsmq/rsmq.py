@@ -94,6 +94,8 @@ class RedisSMQ:
 
     def quit(self) -> None:
         """Close the connection if the controller opened it; the next command opens another."""
+        if self._core is not None:
+            self._core.close()  # its own connections, to where the client connects
         if self._owns_client:
             self._client.close()
         self._client, self._core, self._owns_client = None, None, False

@@ -525,9 +525,11 @@ def test_command_after_quit_opens_a_new_connection(server, raw):
     smq = RedisSMQ(port=server.port, ns="p", qname="q", options={"client_name": "of-p"})
     smq.createQueue().execute()
     assert "of-p" in {client["name"] for client in raw.client_list()}
+    core = smq.core  # its connections are not closed by being forgotten
     smq.quit()
     wait_until(lambda: "of-p" not in {client["name"] for client in raw.client_list()})
     assert smq.getQueueAttributes().execute()["msgs"] == 0
+    assert smq.core is not core
     smq.quit()
 
 
