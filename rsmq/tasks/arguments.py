@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
 from rsmq.tasks.body import RESULT
-from rsmq.tasks.converters import ArgumentConverter, PlainArgument, WrongArgument
+from rsmq.tasks.converters import AnyArgument, ArgumentConverter, PlainArgument, WrongArgument
 
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "can be passed by position only",
@@ -163,6 +163,8 @@ class TaskArguments:
             ) from error
 
     def _make_converter(self, name: str, kind: Any) -> ArgumentConverter:
+        if kind is Any:
+            return AnyArgument(name)
         try:
             from rsmq.tasks.pydantic_arguments import (  # noqa: PLC0415 - needs an extra
                 PydanticArgument,

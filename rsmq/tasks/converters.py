@@ -4,8 +4,10 @@ Converters of arguments between Python and JSON, one for each parameter of a tas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from types import UnionType
+from typing import Any, Protocol, Union, get_args, get_origin
 
 from rsmq.codecs.dataclass_bodies import WrongType, make_converter
 from rsmq.errors import InvalidFormat, Shown
@@ -25,6 +27,72 @@ class ArgumentConverter(Protocol):
         """Return the value that the function takes."""
 
 
+def check_json(name: str, value: Any) -> None:
+    """
+    Check that a value is one of JSON, as it is; a tuple counts as a list.
+
+    Args:
+        name: the name of the parameter.
+        value: its value.
+
+    Raises:
+        WrongArgument: it is not.
+    """
+    try:
+        rule = _find_fault(value)
+    except RecursionError:
+        rule = "contains itself, or is too deep"
+    if rule is not None:
+        raise WrongArgument(f"{name} {rule}")
+
+
+def _find_fault(value: Any) -> str | None:
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_find_fault, value)), None)
+    if isinstance(value, dict):
+        key = next((each for each in value if not isinstance(each, str)), None)
+        if key is not None:
+            return f"has a dict with a key of type {type(key).__name__}: in JSON all are str"
+        return next(filter(None, map(_find_fault, value.values())), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "has a float that is not finite, which JSON does not have"
+    if value is None or isinstance(value, str | int | float):
+        return None
+    return (
+        f"is or has a {type(value).__name__}, which is no value of JSON. Pass a str, int, float, "
+        "bool, None, list or dict, or annotate it with its type"
+    )
+
+
+def is_any_json(kind: Any) -> bool:
+    """Return whether an annotation, as ``dict[str, Any]``, says no more than "a value of JSON"."""
+    if get_origin(kind) in (Union, UnionType, list, dict):
+        parts = get_args(kind)
+        return all(map(_is_of_json, parts)) and any(map(is_any_json, parts))
+    return kind in (Any, object, list, dict)
+
+
+def _is_of_json(kind: Any) -> bool:
+    return kind in (str, int, float, bool, None, type(None)) or is_any_json(kind)
+
+
+class AnyArgument:
+    """A parameter that takes any value of JSON: it has no annotation, or Any."""
+
+    def __init__(self, name: str) -> None:
+        """Make it."""
+        self._name = name
+
+    def to_json(self, value: Any) -> Any:
+        """See ``ArgumentConverter``."""
+        check_json(self._name, value)
+        return value
+
+    def from_json(self, value: Any) -> Any:
+        """See ``ArgumentConverter``."""
+        return value
+
+
 class PlainArgument:
     """A parameter whose type is one of JSON, or a dataclass of such types."""
 
@@ -36,6 +104,7 @@ class PlainArgument:
             InvalidFormat: values of this type can't be restored from JSON without pydantic.
         """
         try:
+            self._name = name
             self._converter = make_converter(kind, name, {})
         except InvalidFormat:
             raise InvalidFormat(
@@ -48,7 +117,9 @@ class PlainArgument:
 
     def to_json(self, value: Any) -> Any:
         """See ``ArgumentConverter``."""
-        return _convert(self._converter.to_json, value)
+        encoded = _convert(self._converter.to_json, value)
+        check_json(self._name, encoded)
+        return encoded
 
     def from_json(self, value: Any) -> Any:
         """See ``ArgumentConverter``."""

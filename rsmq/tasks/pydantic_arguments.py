@@ -7,16 +7,24 @@ Needs the extra ``pydantic``. Without it, the import raises MissingExtra.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
-from rsmq.tasks.converters import WrongArgument
+from rsmq.tasks.converters import WrongArgument, check_json, is_any_json
 
 try:
     from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
     from pydantic_core import PydanticSerializationError, to_json
+    from pydantic_core.core_schema import ErrorType
 except ImportError as error:
     raise MissingExtra("pydantic", "rsmq.tasks") from error
+
+
+#: Errors of pydantic whose text contains no part of the value. Those of validators are not known.
+_EXPLAINED = set(get_args(ErrorType)) - {
+    "assertion_error", "get_attribute_error", "iteration_error", "json_invalid", "mapping_type",
+    "union_tag_invalid", "url_parsing", "uuid_parsing", "value_error",
+}  # fmt: skip
 
 
 def _is_object(value: Any) -> bool:
@@ -35,6 +43,7 @@ class PydanticArgument:
             InvalidFormat: pydantic has no rule for the annotation.
         """
         self._name = name
+        self._is_any_json = is_any_json(kind)
         self._fields = set(getattr(kind, "model_fields", None) or ())
         if is_dataclass(kind):
             self._fields = {each.name for each in fields(kind)}
@@ -51,14 +60,21 @@ class PydanticArgument:
         """See ``ArgumentConverter``. A value must also be valid when it is read from its JSON."""
         try:
             valid = self._adapter.validate_python(value)
+            if self._is_any_json:
+                check_json(self._name, valid)
             encoded = self._adapter.dump_python(
                 valid, mode="json", by_alias=True, round_trip=True, warnings="error"
             )
         except ValidationError as error:
             rule = self._describe(error)
         except (PydanticSerializationError, ValueError) as error:
-            rule = f"{self._name} can't be stored as JSON, {type(error).__name__}"
+            rule = (
+                f"{self._name} can't be stored as JSON, {type(error).__name__}; it is of type "
+                f"{type(value).__name__}. Annotate it with a type that pydantic stores"
+            )
         else:
+            if b"NaN" in to_json(encoded) or b"Infinity" in to_json(encoded):
+                check_json(self._name, encoded)
             restored = self.from_json(encoded)
             if type(restored) is type(valid) or not _is_object(valid):
                 return encoded
@@ -76,9 +92,10 @@ class PydanticArgument:
 
     def _describe(self, error: ValidationError) -> str:
         """Return the faults without values: pydantic's type of each, with the field of a class."""
-        kinds: dict[str, None] = {}
+        faults: dict[str, None] = {}
         for fault in error.errors(include_url=False, include_context=False, include_input=False):
             # Only names of the class: the rest of the location may be keys of the value.
             field = fault["loc"][0] if fault["loc"] else None
-            kinds[f"{field}: {fault['type']}" if field in self._fields else fault["type"]] = None
-        return f"{self._name} is not valid, {', '.join(kinds)}"
+            kind = f"{field}: {fault['type']}" if field in self._fields else fault["type"]
+            faults[f"{kind} ({fault['msg']})" if fault["type"] in _EXPLAINED else kind] = None
+        return f"{self._name} is not valid, {', '.join(faults)}"

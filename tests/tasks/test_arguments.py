@@ -8,11 +8,13 @@ import decimal
 import enum
 import sys
 import uuid
+from typing import Annotated, Any
 
 import pydantic
 import pytest
+from pydantic import AfterValidator
 
-from rsmq import InvalidFormat, MessageNotString
+from rsmq import InvalidFormat
 
 
 class Colour(enum.Enum):
@@ -139,12 +141,23 @@ def test_a_call_that_does_not_fit_is_refused_at_the_send(tasks, checker, args, k
     assert tasks.client.list_queues() == []
 
 
+NO_INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+
+
 @pytest.mark.parametrize(
     ("annotation", "value", "with_pydantic", "plain"),
     [
-        (int, "secret", "a is not valid, int_parsing", "a must be int"),
-        (list[int], ["secret"], "a is not valid, int_parsing", "a must be int"),
-        (Point, {"x": "secret"}, "a is not valid, x: float_parsing", "Pass an object of Point"),
+        (int, "secret", f"a is not valid, int_parsing ({NO_INTEGER})", "a must be int"),
+        (list[int], ["secret"], f"a is not valid, int_parsing ({NO_INTEGER})", "a must be int"),
+        (
+            Point,
+            {"x": "secret"},
+            (
+                "a is not valid, x: float_parsing (Input should be a valid number, unable to parse "
+                "string as a number)"
+            ),
+            "Pass an object of Point",
+        ),
     ],
 )
 def test_the_refusal_of_a_value_names_the_argument_and_never_the_value(
@@ -178,13 +191,76 @@ def test_a_value_that_would_lose_a_part_is_refused(tasks):
     assert tasks.client.list_queues() == []
 
 
-def test_an_argument_without_annotation_is_a_value_of_json(tasks, checker):
+def test_an_argument_without_annotation_is_a_value_of_json(tasks, raw, checker):
     @tasks.task(queue="q", name="app.t")
     def task(a) -> None: ...
 
-    with pytest.raises((MessageNotString, InvalidFormat)):
-        task.send(object())
-    task.send({"a": [1, None]})
+    task.send({"a": [1, None, (True, 2.5)]})
+    assert raw("q") == ['{"task":"app.t","args":{"a":{"a":[1,null,[true,2.5]]}}}']
+
+
+RECURSIVE: list[Any] = []
+RECURSIVE.append(RECURSIVE)
+
+
+@pytest.mark.parametrize("annotation", [None, Any, dict[str, Any], list[Any] | None])
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (float("nan"), "has a float that is not finite, which JSON does not have"),
+        (float("-inf"), "has a float that is not finite, which JSON does not have"),
+        ({1, 2}, "is or has a set, which is no value of JSON"),
+        (b"x", "is or has a bytes, which is no value of JSON"),
+        (dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "is or has a datetime, which is no value of JSON"),
+        (Point(1.0), "is or has a Point, which is no value of JSON"),
+        (object(), "is or has a object, which is no value of JSON"),
+        ({1: 2}, "has a dict with a key of type int: in JSON all are str"),
+        (RECURSIVE, "contains itself, or is too deep"),
+    ],
+)
+def test_a_value_that_is_not_of_json_is_refused_by_a_parameter_that_takes_any(
+    tasks, checker, annotation, value, rule
+):
+    def task(a) -> None: ...
+
+    if annotation is not None:
+        task.__annotations__ = {"a": annotation}
+        value = {"key": value} if annotation == dict[str, Any] else [value]
+    task = tasks.task(queue="q", name="app.t")(task)
+    with pytest.raises(InvalidFormat) as refused:
+        task.send(value)
+    assert str(refused.value).startswith("Invalid arguments format: app.t. a ")
+    assert rule in str(refused.value)
+    assert tasks.client.list_queues() == []
+
+
+@pytest.mark.parametrize("annotation", [float, float | None, list[float]])
+def test_a_float_that_json_does_not_have_is_refused(tasks, checker, annotation):
+    def task(a) -> None: ...
+
+    task.__annotations__ = {"a": annotation}
+    task = tasks.task(queue="q", name="app.t")(task)
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(InvalidFormat, match=r"app\.t\. a has a float that is not finite"):
+            task.send([value] if annotation == list[float] else value)
+    assert tasks.client.list_queues() == []
+
+
+def refuse(value):
+    raise ValueError(f"{value} is secret")
+
+
+def test_a_rule_has_its_bound_and_never_a_value_of_a_validator(tasks):
+    @tasks.task(queue="q", name="app.t")
+    def task(
+        a: Annotated[int, pydantic.Field(gt=7)], b: Annotated[str, AfterValidator(refuse)] = ""
+    ) -> None: ...
+
+    with pytest.raises(InvalidFormat, match=r"greater_than \(Input should be greater than 7\)"):
+        task.send(3)
+    with pytest.raises(InvalidFormat) as refused:
+        task.send(8, "word")
+    assert str(refused.value).endswith("b is not valid, value_error")
 
 
 def test_an_annotation_that_can_not_be_stored_is_refused_with_the_remedy(tasks, checker):

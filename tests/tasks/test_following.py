@@ -121,7 +121,7 @@ def test_a_result_that_is_no_argument_of_the_next_task_is_a_dead_letter(tasks):
     [dead] = tasks.client.peek_messages("a-dead")
     assert dead.reason.text == (
         "given up by its handler: its result can't be passed to task number: value is not valid, "
-        "int_type"
+        "int_type (Input should be a valid integer)"
     )
     assert ran == [(1, 2)]
 

@@ -141,7 +141,10 @@ def test_a_queue_is_created_where_it_is_missing_also_after_it_was_deleted(tasks,
         ('{"task":"t","args":[1]}', "task t: args must be a JSON object of arguments by name"),
         (
             '{"task":"t","args":{"a":"x"}}',
-            "given up by its handler: task t: a is not valid, int_parsing",
+            (
+                "given up by its handler: task t: a is not valid, int_parsing "
+                "(Input should be a valid integer, unable to parse string as an integer)"
+            ),
         ),
         (
             '{"task":"t"}',
