@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import contextlib
 import datetime as dt
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -15,6 +15,7 @@ from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, errors
 from rsmq.tasks import Tasks
 from rsmq.waiting import event_loop
 from rsmq.worker import Worker
+from tests.workers.polling import wait_until
 
 URL = "redis://127.0.0.1:6379/0"
 
@@ -479,11 +480,13 @@ def test_a_synchronous_wait_in_an_event_loop_warns_once(queues, not_warned):
 
 
 def test_a_blocking_result_or_send_in_an_event_loop_warns_at_the_line_of_the_caller(monkeypatch):
-    async def call(function):
+    async def call(function, then=lambda: None):
         monkeypatch.setattr(event_loop, "_is_warned", False)
-        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(TimeoutError):
+        with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(1) as threads:
             warnings.simplefilter("always")
+            has_warned = threads.submit(lambda: wait_until(lambda: caught) and then())
             function()
+            has_warned.result()
         [warning] = caught
         assert warning.filename == __file__
         return str(warning.message)
@@ -494,7 +497,8 @@ def test_a_blocking_result_or_send_in_an_event_loop_warns_at_the_line_of_the_cal
         def work() -> None: ...
 
         job = work.send()
-        assert "await job" in asyncio.run(call(lambda: job.result(timeout=1)))
+        # The job ends when the call has warned, and waits.
+        assert "await job" in asyncio.run(call(lambda: job.result(timeout=60), tasks.run_all))
         assert "await task.asend" in asyncio.run(call(work.send))
         many = asyncio.run(call(lambda: tasks.send_many([work.signature()])))
         assert "asend_many" in many
