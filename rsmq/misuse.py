@@ -4,13 +4,14 @@ Errors for common mistakes with the clients, with the way out in their texts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from rsmq.type_variables import R_co
 
 Method = TypeVar("Method", bound=Callable[..., None])
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
 class UnexpectedArgument(TypeError):
@@ -38,7 +39,55 @@ def explain_arguments(init: Method) -> Method:
     return explained  # type: ignore[return-value]
 
 
-class AwaitsResult(Generic[R_co]):
+class NamesElsewhere:
+    """The base class of what is looked for by its names in other task systems."""
+
+    #: What to write instead, by a name of another system.
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # for type checkers, the names do not exist
+
+        def __getattr__(self, name):  # noqa: ANN001, ANN204
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in self._elsewhere:
+                text = f"{text}. Use {self._elsewhere[name]}"
+            raise AttributeError(text, name=name, obj=self)
+
+
+def explain_options(elsewhere: Mapping[str, str]) -> Callable[[Wrapped], Wrapped]:
+    """Add to the errors about wrong keyword arguments what to write instead, by their names."""
+
+    def decorate(function: Wrapped) -> Wrapped:
+        @wraps(function)
+        def explained(*args: Any, **options: Any) -> Any:
+            for name in options.keys() & elsewhere.keys():
+                raise TypeError(f"There is no option {name!r}. Use {elsewhere[name]}")
+            return function(*args, **options)
+
+        return cast("Wrapped", explained)
+
+    return decorate
+
+
+class JobNamesElsewhere(NamesElsewhere):
+    """The base class of the handles of jobs."""
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {
+        "get": "result(timeout=10)",
+        "wait": "result(timeout=10)",
+        "state": "status().state",
+        "ready": "status().is_ended",
+        "successful": "status().state == 'succeeded'",
+        "failed": "status().state == 'failed'",
+        "info": "status() or progress()",
+        "traceback": "status().error",
+        "revoke": "cancel()",
+        "abort": "cancel()",
+        "refresh": "status(), which reads the record each time",
+    }
+
+
+class AwaitsResult(JobNamesElsewhere, Generic[R_co]):
     """The base class of what the asyncio client returns and ``await`` waits for."""
 
     def result(self) -> Awaitable[R_co]:
@@ -49,14 +98,17 @@ class AwaitsResult(Generic[R_co]):
         return self.result().__await__()
 
 
-class BlocksForResult(Generic[R_co]):
+class BlocksForResult(JobNamesElsewhere, Generic[R_co]):
     """The same of the synchronous client, which refuses ``await``."""
 
     if not TYPE_CHECKING:
 
         def __await__(self):  # noqa: ANN204
             name = type(self).__name__
-            raise TypeError(f"{name} can't be awaited: call its result(), or use AsyncRSMQ")
+            raise TypeError(
+                f"{name} can't be awaited: call its result(). In asyncio use AsyncRSMQ; send a "
+                "task with await task.asend()"
+            )
 
 
 class OnlyAsyncWith:

@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, headers_of_task, read_next
 from rsmq.tasks.converters import WrongArgument
 from rsmq.tasks.follow import Follow
+from rsmq.tasks.other_names import OF_SEND_OPTIONS, OF_TASKS
 from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
@@ -35,13 +37,15 @@ R = TypeVar("R")
 MAX_NAME_CHARACTERS = 200
 
 
-class BoundTask(Generic[P, T]):
+class BoundTask(NamesElsewhere, Generic[P, T]):
     """
     A task with the options of its sends; ``Task.options`` makes it.
 
     A call is checked before anything is sent: positional arguments get the names of the function's
     parameters, and the annotations check and convert the values.
     """
+
+    _elsewhere = OF_TASKS
 
     def __init__(self, task: DeclaredTask[P, T, Any], options: TaskSendOptions) -> None:
         self._task = task
@@ -144,6 +148,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         """Call the function, here and now; no message is sent."""
         return self.function(*args, **kwargs)
 
+    @explain_options(OF_SEND_OPTIONS)
     def options(
         self,
         *,

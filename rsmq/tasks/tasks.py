@@ -8,7 +8,7 @@ import inspect
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import TracebackType
@@ -30,14 +30,16 @@ from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq._sync.jobs import JobHandle
 from rsmq.codecs import JSON
-from rsmq.errors import InvalidFormat, QueueNotFound, show, show_type
+from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, show, show_type
 from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobStatus
+from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
 from rsmq.tasks.body import TASK_CODEC, make_route
 from rsmq.tasks.follow import EncodeResult, FollowInWorker
 from rsmq.tasks.immediate import Immediate
 from rsmq.tasks.operations import start_map
+from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.waiting.event_loop import warn_in_event_loop
@@ -118,13 +120,15 @@ class _DeclaredQueue:
             router.on(task.name)(task.make_handler(FollowInWorker(worker, encode_result)))
 
 
-class Tasks:
+class Tasks(NamesElsewhere):
     """
     Functions that messages call, declared once for the programs that send and the workers.
 
     A message is an ordinary one with the JSON body ``{"task": NAME, "args": {...}}``, so programs
     in any language can send a task. Its methods may be called from any thread.
     """
+
+    _elsewhere = OF_DECLARATIONS
 
     def __init__(self, client: RSMQ[Any] | Cells) -> None:
         """
@@ -223,6 +227,8 @@ class Tasks:
             return self._declare(function, DEFAULT_QUEUE, None, {})
         if callable(queue):
             raise InvalidFormat("queue", value=show(queue), hint="Write @tasks.task, or name it.")
+        for option in options.keys() & OF_DECLARED_OPTIONS.keys():
+            raise TypeError(f"There is no option {option!r}. Use {OF_DECLARED_OPTIONS[option]}")
         check_option_names(self.task, options, ListenerOptions)
 
         def declare(function: Callable[..., Any]) -> DeclaredTask[..., Any, Any]:
@@ -261,6 +267,17 @@ class Tasks:
         task: DeclaredTask[..., Any, Any] = DeclaredTask(
             self, function, name, queue, levels=levels, is_tracked=is_tracked
         )
+        mixed = next(
+            (each for each in declared.tasks.values() if each.is_async != task.is_async), None
+        )
+        if mixed is not None:
+            raise InvalidFormat(
+                "task",
+                value=name,
+                hint=f"The tasks of a queue are all plain functions or all async, and {mixed.name} "
+                f"of queue {queue!r} is {'async' if mixed.is_async else 'plain'}. Pass "
+                "another queue.",
+            )
         # Nothing is changed before all options and functions are checked, by a worker for them.
         checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
         checked.add_to(Worker(self.client), queue, self._encode_result)
@@ -283,7 +300,7 @@ class Tasks:
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
             signature: the call, as in ``report.signature(2026)``.
             **options: ``cron`` or ``every``, ``timezone``, ``missed``, ``jitter`` and ``version``,
-                as for ``Worker.schedule``, which checks them when the worker is made.
+                as for ``Worker.schedule``.
 
         Raises:
             InvalidFormat: it is not a signature, has options other than ``level`` and ``then``, or
@@ -303,6 +320,8 @@ class Tasks:
             )
         if name in self._schedules:
             raise InvalidFormat("name", value=name, hint="This schedule is declared already.")
+        with suppress(MissingExtra):  # a program that only sends need not have it
+            _add_schedule(Worker(self.client), name, signature, options)
         self._schedules[name] = signature, options
 
     def worker(
@@ -359,9 +378,7 @@ class Tasks:
                 task.arguments.prepare(has_result=task.is_tracked)
             declared.add_to(worker, queue, self._encode_result)
         for schedule, (signature, options) in self._schedules.items():
-            worker.schedule(
-                schedule, queue=signature.queue, body=signature.body, codec=JSON, **options
-            )
+            _add_schedule(worker, schedule, signature, options)
         return worker
 
     def send(self, signature: Signature[T]) -> JobHandle[T]:
@@ -683,6 +700,12 @@ class Tasks:
 
 def _is_tracked(options: ListenerOptions) -> bool:
     return bool(options.get("track")) or options.get("result_ttl") is not None
+
+
+def _add_schedule(
+    worker: Worker[Any], name: str, signature: Signature[Any], options: _ScheduleOptions
+) -> None:
+    worker.schedule(name, queue=signature.queue, body=signature.body, codec=JSON, **options)
 
 
 def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:

@@ -40,15 +40,28 @@ def import_worker(name: str) -> Worker:
         raise NotImportable(
             f"there is no module {module!r} in {os.getcwd()}, nor installed"  # noqa: PTH109 - as above
         ) from None
+    found = _find_workers(module, loaded)
     for part in path.split("."):
         loaded = getattr(loaded, part, None)
     if loaded is None:
-        raise NotImportable(f"the module {module!r} has no {path!r}")
+        raise NotImportable(f"the module {module!r} has no {path!r}{found}")
     if isinstance(loaded, WorkerSource) and not isinstance(loaded, type):
         loaded = loaded.worker()
     if not isinstance(loaded, Worker):
-        raise NotImportable(f"{name} is not a Worker, but of type {type(loaded).__name__}")
+        raise NotImportable(
+            f"{name} is not a Worker or Tasks, but of type {type(loaded).__name__}{found}"
+        )
     return loaded
+
+
+def _find_workers(module: str, loaded: Any) -> str:
+    """Return the end of an error with the names of what a module has that can be run."""
+    names = [
+        f"{module}:{name}"
+        for name, value in vars(loaded).items()
+        if isinstance(value, Worker | WorkerSource) and not isinstance(value, type)
+    ]
+    return f". What it has: {', '.join(names)}" if names else ""
 
 
 def use_other_place(worker: Worker, place: Mapping[str, Any]) -> None:

@@ -113,14 +113,16 @@ def check_option_names(
     """
     annotations = known_options.__annotations__
     parameters = inspect.signature(method).parameters
-    names = [name for name in (*parameters, *annotations) if name != "options"]
+    named = [each.name for each in parameters.values() if each.kind is not each.POSITIONAL_ONLY]
+    names = [name for name in (*named, *annotations) if name != "options"]
     for name in options:
         if name not in annotations:
             near = difflib.get_close_matches(name, names, 1)
             advice = (
                 f"Did you mean {near[0]!r}?" if near else f"Its options are {', '.join(names)}."
             )
-            raise TypeError(f"Worker.{method.__name__} has no option {name!r}. {advice}")
+            owner = type(getattr(method, "__self__", None)).__name__
+            raise TypeError(f"{owner}.{method.__name__} has no option {name!r}. {advice}")
 
 
 @dataclass(slots=True)

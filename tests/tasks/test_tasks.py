@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from rsmq import JSON, RSMQ, AsyncRSMQ, Cells, InvalidFormat, InvalidValue, NotEmptyInTime
+from rsmq.errors import MissingExtra, MissingParameter
 from rsmq.jobs import JobHandle
 from rsmq.tasks import Tasks
 from rsmq.worker import Discard, Middleware, Retry, Worker, current_message
-from rsmq.worker.importing import import_worker
+from rsmq.worker.importing import NotImportable, import_worker
 from tests.tasks import app
 
 PARAMETERS = "parameters are (a: 'int') -> 'None'"
@@ -200,7 +201,7 @@ def test_tasks_of_a_queue_share_its_listener(tasks):
     assert worker.queues == ["q", "q_high"]
     with pytest.raises(InvalidFormat, match="share one listener, and first has other options"):
         tasks.task(queue="q", name="fourth", concurrency=3)(lambda: None)
-    with pytest.raises(InvalidFormat, match="all plain functions or all async functions"):
+    with pytest.raises(InvalidFormat, match="all plain functions or all async, and first of queue"):
 
         @tasks.task(queue="q", name="fourth")
         async def fourth() -> None: ...
@@ -426,3 +427,91 @@ def test_rsmq_worker_runs_tasks_and_those_of_processes(server, ns):
         assert "welcome 1 en" in ended.stdout
         assert pid not in ended.stderr
         assert queues.peek_messages("heavy") == []
+
+
+def test_a_name_of_another_task_system_is_refused_with_the_one_here(tasks):
+    @tasks.task(queue="q", name="t", track=True)
+    def task() -> None: ...
+
+    job = task.send()
+    for call, error, remedy in (
+        (lambda: task.delay(1), AttributeError, "has no attribute 'delay'. Use send(...), in"),
+        (lambda: task.options(delay=1).apply_async(), AttributeError, "options(delay=60).send"),
+        (lambda: task.unknown, AttributeError, "'DeclaredTask' object has no attribute 'unknown'"),
+        (lambda: job.get, AttributeError, "Use result(timeout=10)"),
+        (lambda: job.revoke, AttributeError, "Use cancel()"),
+        (lambda: tasks.send_task("t"), AttributeError, "Use task.send(...)"),
+        (lambda: task.options(countdown=5), TypeError, "no option 'countdown'. Use delay="),
+        (lambda: task.options(queue="b"), TypeError, "a task has one queue"),
+        (lambda: task.options(unknown=1), TypeError, "unexpected keyword argument 'unknown'"),
+        (lambda: tasks.task(autoretry_for=(OSError,)), TypeError, "Use max_retries= and backoff="),
+        (lambda: tasks.task(max_retry=3), TypeError, "Tasks.task has no option 'max_retry'. Did "),
+    ):
+        with pytest.raises(error) as refused:
+            call()
+        assert remedy in str(refused.value)
+    assert not hasattr(task, "delay")
+    assert len(tasks.client.peek_messages("q")) == 1
+
+
+def test_a_job_of_a_synchronous_send_can_not_be_awaited(tasks):
+    @tasks.task(queue="q", name="t")
+    def task() -> None: ...
+
+    job = task.send()
+
+    async def wait():
+        await job
+
+    with pytest.raises(TypeError, match=r"send a task with await task\.asend\(\)"):
+        asyncio.run(wait())
+
+
+def test_a_wrong_schedule_is_refused_when_it_is_declared(tasks):
+    @tasks.task(queue="q", name="t")
+    def task() -> None: ...
+
+    for name, options, hint in (
+        ("a", {}, "every"),
+        ("a", {"cron": "61 * * * *"}, "cron"),
+        ("a", {"cron": "0 3 * * *", "timezone": "Europe/Nowhere"}, "timezone"),
+        ("a b", {"every": 60}, "name"),
+    ):
+        with pytest.raises((InvalidFormat, InvalidValue, MissingParameter), match=hint):
+            tasks.schedule(name, task.signature(), **options)
+    tasks.schedule("a", task.signature(), every=60)
+    tasks.run_all()
+
+
+def test_a_program_without_the_extra_for_schedules_can_declare_them(tasks, monkeypatch):
+    @tasks.task(queue="q", name="t")
+    def task() -> None: ...
+
+    def refuse(*args, **options):
+        raise MissingExtra("schedules", "cron")
+
+    monkeypatch.setattr(Worker, "schedule", refuse)
+    tasks.schedule("a", task.signature(), cron="0 3 * * *", timezone="UTC")
+    with pytest.raises(MissingExtra):
+        tasks.worker()
+
+
+def test_an_async_task_in_a_queue_of_plain_ones_is_refused_by_their_names(tasks):
+    @tasks.task(queue="q", name="plain")
+    def plain() -> None: ...
+
+    with pytest.raises(InvalidFormat) as refused:
+
+        @tasks.task(queue="q", name="other")
+        async def other() -> None: ...
+
+    assert str(refused.value) == (
+        "Invalid task format: 'other'. The tasks of a queue are all plain functions or all async, "
+        "and plain of queue 'q' is plain. Pass another queue"
+    )
+
+
+def test_a_module_without_this_worker_names_what_it_has():
+    for name in ("missing", "welcome"):
+        with pytest.raises(NotImportable, match=r"What it has: tests\.tasks\.app:tasks"):
+            import_worker(f"tests.tasks.app:{name}")

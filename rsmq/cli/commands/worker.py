@@ -116,10 +116,10 @@ def worker(call: Call, /, **options: Any) -> int:
     """
     Run a worker until it is stopped.
 
-    MODULE:NAME is a worker in a module, which is in the working folder or installed, as in
-    myapp:worker. SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at once. Its
-    queues are where the worker's own client looks for them, unless --url, RSMQ_URL or a profile
-    names another server. Another namespace needs a URL.
+    MODULE:NAME is a worker, or the Tasks, in a module that is in the working folder or installed,
+    as in myapp:worker. SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at
+    once. Its queues are where the worker's own client looks for them, unless --url, RSMQ_URL or a
+    profile names another server. Another namespace needs a URL.
 
     check in place of MODULE:NAME ends with exit code 0 if the worker NAME, or all processes of
     NAME, are alive, else with 1. Without NAME, a worker of this host must be alive. --list, --pause
