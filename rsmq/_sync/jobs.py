@@ -260,7 +260,7 @@ def _note_ttl(shortest: dict[object, float], job: JobHandle[T], status: JobStatu
 
 
 def _seconds_between_reads(
-    queues: Iterable[object], shortest: Mapping[object, float], took: float
+    queues: Iterable[object], shortest: Mapping[object, float], *, waited: float, took: float
 ) -> float:
     """
     Return after how long to read the jobs that have not ended, so that none is gone by then.
@@ -268,10 +268,13 @@ def _seconds_between_reads(
     Args:
         queues: those of the jobs.
         shortest: for queues of which a job has ended how long its record lives, seconds.
+        waited: for how long the jobs have been waited for. Until a job of a queue has ended, each
+            pause is as long as all before it: jobs that end late rarely have short lives.
         took: how long the last read took.
     """
-    ttl = min(shortest.get(queue, MIN_RESULT_TTL_SECONDS) for queue in queues)
-    return max(min(ttl / 4, _MAX_SECONDS_BETWEEN_READS), 20 * took)
+    unknown = max(waited, MIN_RESULT_TTL_SECONDS / 4)
+    pause = min(shortest[each] / 4 if each in shortest else unknown for each in queues)
+    return max(min(pause, _MAX_SECONDS_BETWEEN_READS), 20 * took)
 
 
 def wait_for_jobs(
@@ -288,7 +291,7 @@ def wait_for_jobs(
     ended: dict[int, JobStatus[T]] = {}
     pending = list(range(len(handles)))
     shortest: dict[object, float] = {}
-    started = now()
+    began = started = now()
     statuses = _read(handles)
     while True:
         took = now() - started
@@ -307,7 +310,7 @@ def wait_for_jobs(
             raise latest[pending[-1]].not_ended(seconds or 0)
         if len(pending) > 1:
             queues = {handles[at].place.queue for at in pending}
-            pause = _seconds_between_reads(queues, shortest, took)
+            pause = _seconds_between_reads(queues, shortest, waited=now() - began, took=took)
             left = pause if left is None else min(left, pause)
         if (end := _wait_for_end(last, left)) is not None:
             ended[pending.pop()] = end

@@ -30,7 +30,8 @@ DEDUP = "+hget +hdel +hscan +pttl +pexpire"
 UNIQUE = "+hget +hdel +hexists +hrandfield +zscore"
 CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
 WAITING = "+client|tracking +sismember"
-ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
+JOBS = "+scan +pexpire"
+ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists {JOBS}"
 
 _PRODUCING = {"send_message", "send_messages", "publish"}
 _CONSUMING = {

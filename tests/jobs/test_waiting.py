@@ -156,12 +156,20 @@ def test_a_record_that_expires_after_its_end_was_read_keeps_its_result(env, rsmq
 
 
 def test_jobs_are_read_several_times_before_the_first_record_can_expire():
-    seconds = sync_jobs._seconds_between_reads
-    assert seconds(["a"], {}, 0) == 0.25
-    assert seconds(["a", "b"], {"a": 8, "b": 4}, 0) == 1
-    assert seconds(["a", "b"], {"a": 8}, 0) == 0.25
-    assert seconds(["a"], {"a": 3600}, 0) == 30
-    assert seconds(["a"], {}, 0.1) == 2
+    def seconds(queues, shortest, waited=0.0, took=0.0):
+        return sync_jobs._seconds_between_reads(queues, shortest, waited=waited, took=took)
+
+    assert seconds(["a", "b"], {"a": 8, "b": 4}, 100) == 1
+    assert seconds(["a"], {"a": 3600}) == 30
+    assert seconds(["a"], {"a": 4}, took=0.1) == 2
+
+
+def test_a_wait_for_jobs_of_which_none_has_ended_reads_in_growing_pauses():
+    waited, pauses = 0.0, []
+    while waited < 100:
+        pauses.append(sync_jobs._seconds_between_reads(["a"], {}, waited=waited, took=0))
+        waited += pauses[-1]
+    assert pauses == [0.25, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_a_wait_survives_a_lost_connection(env, rsmq):
