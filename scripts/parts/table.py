@@ -130,16 +130,26 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
 
     parts = [
         Part(_CHECK, 60, ["scripts/check"]),
-        # Tests that wait for servers and processes: more of them run at the same time.
-        # The first one is the first, so that its servers find a machine with little work.
-        measured(
-            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
-            is_waiting=True, is_delicate=True,
+        Part(
+            "core: types, by mypy and pyright", 80, _tests("tests/typing"),
+            needs=[_CHECK, _PEERS],  # with the first one it shares a cache of mypy
+        ),
+        # The longest one: it starts as soon as what it needs is there.
+        Part(
+            "spark: in Spark, through kills too", 400,
+            _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
+            needs=[_PEERS, _CLASSES],
         ),
         Part(_PEERS, 60, ["scripts/peers"], is_waiting=True),
         Part(
             _CLASSES, 60, [".venv/bin/python", "-m", "tests.spark.session.class_archive"],
             is_waiting=True,
+        ),
+        # Tests that wait for servers and processes: more of them run at the same time.
+        # The first one is early, so that its servers find a machine with little work.
+        measured(
+            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
+            is_waiting=True, is_delicate=True,
         ),
         Part(
             _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
@@ -156,17 +166,8 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
             workers=4, is_waiting=True,
         ),
-        Part(
-            "spark: in Spark, through kills too", 400,
-            _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
-            needs=[_PEERS, _CLASSES],
-        ),
         measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
         measured("worker: in process, on every server", 80, "-m", "not slow", "tests/workers"),
-        Part(
-            "core: types, by mypy and pyright", 80, _tests("tests/typing"),
-            needs=[_CHECK, _PEERS],  # with the first one it shares a cache of mypy
-        ),
         Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
         Part("packaging: the wheel, on each Python", 80, _tests("tests/packaging")),
         Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
