@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import UnionType
-from typing import Any, Protocol, Union, get_args, get_origin
+from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
 from rsmq.codecs.dataclass_bodies import WrongType, make_converter
 from rsmq.errors import InvalidFormat, Shown
@@ -66,14 +66,20 @@ def _find_fault(value: Any) -> str | None:
 
 def is_any_json(kind: Any) -> bool:
     """Return whether an annotation, as ``dict[str, Any]``, says no more than "a value of JSON"."""
-    if get_origin(kind) in (Union, UnionType, list, dict):
+    if get_origin(kind) is Annotated:
+        inner, *others = get_args(kind)
+        # A validator or a serializer may make a value of JSON of another one.
+        return is_any_json(inner) and not any(
+            hasattr(each, "__get_pydantic_core_schema__") for each in others
+        )
+    if get_origin(kind) in (Union, UnionType, list, dict, tuple):
         parts = get_args(kind)
         return all(map(_is_of_json, parts)) and any(map(is_any_json, parts))
-    return kind in (Any, object, list, dict)
+    return kind in (Any, object, list, dict, tuple)
 
 
 def _is_of_json(kind: Any) -> bool:
-    return kind in (str, int, float, bool, None, type(None)) or is_any_json(kind)
+    return kind in (str, int, float, bool, None, type(None), ...) or is_any_json(kind)
 
 
 class AnyArgument:

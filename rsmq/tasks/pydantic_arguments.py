@@ -6,15 +6,16 @@ Needs the extra ``pydantic``. Without it, the import raises MissingExtra.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
 from rsmq.tasks.converters import WrongArgument, check_json, is_any_json
 
 try:
     from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
-    from pydantic_core import PydanticSerializationError, to_json
+    from pydantic_core import PydanticKnownError, PydanticSerializationError, to_json
     from pydantic_core.core_schema import ErrorType
 except ImportError as error:
     raise MissingExtra("pydantic", "rsmq.tasks") from error
@@ -22,9 +23,22 @@ except ImportError as error:
 
 #: Errors of pydantic whose text contains no part of the value. Those of validators are not known.
 _EXPLAINED = set(get_args(ErrorType)) - {
-    "assertion_error", "get_attribute_error", "iteration_error", "json_invalid", "mapping_type",
-    "union_tag_invalid", "url_parsing", "uuid_parsing", "value_error",
+    "assertion_error", "bytes_invalid_encoding", "get_attribute_error", "iteration_error",
+    "json_invalid", "mapping_type", "timezone_offset", "union_tag_invalid", "url_parsing",
+    "uuid_parsing", "value_error",
 }  # fmt: skip
+
+
+def _explain(fault: Mapping[str, Any]) -> str:
+    """Return the type of a fault, with the text of pydantic if no part of the value is in it."""
+    kind: str = fault["type"]
+    if kind not in _EXPLAINED:
+        return kind
+    try:
+        text = PydanticKnownError(cast("Any", kind), fault.get("ctx")).message()
+    except (TypeError, ValueError):  # it is that of a validator, which has used this type
+        return kind
+    return f"{kind} ({text})"
 
 
 def _is_object(value: Any) -> bool:
@@ -93,9 +107,9 @@ class PydanticArgument:
     def _describe(self, error: ValidationError) -> str:
         """Return the faults without values: pydantic's type of each, with the field of a class."""
         faults: dict[str, None] = {}
-        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        for fault in error.errors(include_url=False, include_input=False):
             # Only names of the class: the rest of the location may be keys of the value.
             field = fault["loc"][0] if fault["loc"] else None
-            kind = f"{field}: {fault['type']}" if field in self._fields else fault["type"]
-            faults[f"{kind} ({fault['msg']})" if fault["type"] in _EXPLAINED else kind] = None
+            text = _explain(fault)
+            faults[f"{field}: {text}" if field in self._fields else text] = None
         return f"{self._name} is not valid, {', '.join(faults)}"

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from rsmq import InvalidFormat
 
@@ -234,6 +235,26 @@ def test_a_value_that_is_not_of_json_is_refused_by_a_parameter_that_takes_any(
     assert tasks.client.list_queues() == []
 
 
+@pytest.mark.parametrize("annotation", [Annotated[Any, "a note"], tuple[Any, ...], tuple])
+def test_a_note_or_a_tuple_around_any_changes_no_value(tasks, annotation):
+    def task(a) -> None: ...
+
+    task.__annotations__ = {"a": annotation}
+    task = tasks.task(queue="q", name="app.t")(task)
+    for value in (float("nan"), {1}, b"x"):
+        with pytest.raises(InvalidFormat, match=r"app\.t\. a (has a float|is or has a)"):
+            task.send((value,))
+    assert tasks.client.list_queues() == []
+
+
+def test_a_serializer_around_any_may_store_what_json_does_not_have(tasks, raw):
+    def task(a) -> None: ...
+
+    task.__annotations__ = {"a": Annotated[Any, pydantic.PlainSerializer(list)]}
+    tasks.task(queue="q", name="app.t")(task).send({1})
+    assert raw("q") == ['{"task":"app.t","args":{"a":[1]}}']
+
+
 @pytest.mark.parametrize("annotation", [float, float | None, list[float]])
 def test_a_float_that_json_does_not_have_is_refused(tasks, checker, annotation):
     def task(a) -> None: ...
@@ -261,6 +282,19 @@ def test_a_rule_has_its_bound_and_never_a_value_of_a_validator(tasks):
     with pytest.raises(InvalidFormat) as refused:
         task.send(8, "word")
     assert str(refused.value).endswith("b is not valid, value_error")
+
+
+def refuse_as_pydantic(value):
+    raise PydanticCustomError("greater_than", "{value} is secret", {"value": value})
+
+
+def test_the_text_of_a_validator_is_not_shown_if_it_uses_a_type_of_pydantic(tasks):
+    @tasks.task(queue="q", name="app.t")
+    def task(a: Annotated[str, AfterValidator(refuse_as_pydantic)]) -> None: ...
+
+    with pytest.raises(InvalidFormat) as refused:
+        task.send("word")
+    assert str(refused.value).endswith("a is not valid, greater_than")
 
 
 def test_an_annotation_that_can_not_be_stored_is_refused_with_the_remedy(tasks, checker):
