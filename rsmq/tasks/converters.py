@@ -59,8 +59,8 @@ def _find_fault(value: Any) -> str | None:
     if value is None or isinstance(value, str | int | float):
         return None
     return (
-        f"is or has a {type(value).__name__}, which is no value of JSON. Pass a str, int, float, "
-        "bool, None, list or dict, or annotate it with its type"
+        f"is or has a value of type {type(value).__name__}, which JSON does not have. Pass a str, "
+        "int, float, bool, None, list or dict, or annotate it with its type"
     )
 
 

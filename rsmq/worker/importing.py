@@ -40,26 +40,30 @@ def import_worker(name: str) -> Worker:
         raise NotImportable(
             f"there is no module {module!r} in {os.getcwd()}, nor installed"  # noqa: PTH109 - as above
         ) from None
-    found = _find_workers(module, loaded)
+    namespace = vars(loaded)
     for part in path.split("."):
         loaded = getattr(loaded, part, None)
     if loaded is None:
-        raise NotImportable(f"the module {module!r} has no {path!r}{found}")
+        raise NotImportable(
+            f"the module {module!r} has no {path!r}{_find_workers(module, namespace)}"
+        )
     if isinstance(loaded, WorkerSource) and not isinstance(loaded, type):
         loaded = loaded.worker()
     if not isinstance(loaded, Worker):
         raise NotImportable(
-            f"{name} is not a Worker or Tasks, but of type {type(loaded).__name__}{found}"
+            f"{name} is not a Worker or Tasks, but of type {type(loaded).__name__}"
+            f"{_find_workers(module, namespace)}"
         )
     return loaded
 
 
-def _find_workers(module: str, loaded: Any) -> str:
+def _find_workers(module: str, namespace: Mapping[str, Any]) -> str:
     """Return the end of an error with the names of what a module has that can be run."""
+    # By their classes: lazy objects of other libraries may raise anything if they are looked at.
     names = [
         f"{module}:{name}"
-        for name, value in vars(loaded).items()
-        if isinstance(value, Worker | WorkerSource) and not isinstance(value, type)
+        for name, value in namespace.items()
+        if issubclass(type(value), Worker) or callable(getattr(type(value), "worker", None))
     ]
     return f". What it has: {', '.join(names)}" if names else ""
 

@@ -30,7 +30,7 @@ app.add_route("/healthz", healthz)
 app.add_route("/readyz", readyz)
 
 
-@app.post("/work/{number}")
+@app.post("/orders/{number}")
 async def send_work(number: int) -> int:
     print("begun", number, file=sys.stdout, flush=True)
     await asyncio.sleep(0.02)

@@ -47,7 +47,7 @@ def test_a_stop_under_load_answers_all_requests_and_loses_no_task(server, ns, tm
 
     def send_requests(first):
         for number in range(first, 100_000, 8):
-            answer = request(port, "POST", f"/work/{number}", {"X-Request-ID": f"r{number}"})
+            answer = request(port, "POST", f"/orders/{number}", {"X-Request-ID": f"r{number}"})
             if answer == (200, number):
                 answered.add(number)
             if answer is None or ended.is_set():

@@ -381,7 +381,7 @@ def test_a_worker_is_imported_by_the_name_of_its_tasks():
 def test_the_name_of_a_task_in_a_program_is_that_of_its_module(tmp_path):
     (tmp_path / "program.py").write_text(
         "from rsmq.tasks import Tasks\n"
-        "tasks = Tasks.from_url('memory://')\n"
+        "tasks = Tasks.from_url('redis://127.0.0.1:1')\n"
         "@tasks.task\n"
         "def task() -> None: ...\n"
         "print(task.name)\n"
@@ -511,7 +511,16 @@ def test_an_async_task_in_a_queue_of_plain_ones_is_refused_by_their_names(tasks)
     )
 
 
-def test_a_module_without_this_worker_names_what_it_has():
+class Lazy:
+    """As Flask's current_app outside of a request."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+
+def test_a_module_without_this_worker_names_what_it_has(monkeypatch):
+    monkeypatch.setattr(app, "current_app", Lazy(), raising=False)
+    assert import_worker("tests.tasks.app:tasks").queues
     for name in ("missing", "welcome"):
         with pytest.raises(NotImportable, match=r"What it has: tests\.tasks\.app:tasks"):
             import_worker(f"tests.tasks.app:{name}")
