@@ -51,6 +51,7 @@ UNCHANGING = {
     "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
+    "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000]),
     "claim_name": ([HELD], ["token", 99_000]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),

@@ -21,6 +21,8 @@ from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
+    from rsmq.aio import AsyncRSMQ
+    from rsmq.cells.cells import AsyncCells
     from rsmq.cli.app.cells import CellsOfCommand
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
@@ -251,6 +253,30 @@ class Call:
         )
         self._opened.append(client)
         return client
+
+    def open_async(self) -> AsyncRSMQ[Any] | AsyncCells:
+        """
+        Return an asyncio client of the namespace or of the set of cells, as ``open_queues`` does.
+
+        Its calls raise PartlyDone if cells of the set fail.
+
+        Raises:
+            Failed, RSMQError: as for ``open_queues``.
+        """
+        arguments = self._client_arguments(None)
+        if self.cells is None:
+            from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
+
+            return AsyncRSMQ.from_url(self.location.url, ns=self.location.ns, **arguments)
+        from rsmq.cells.cells import AsyncCells  # noqa: PLC0415 - as above
+
+        values = self.configured_place
+        return AsyncCells.from_url(
+            values.urls or (self.default_url,),
+            cells=self.cells,
+            ns=values.ns or DEFAULT_NS,
+            **arguments,
+        )
 
     def check_cells(self) -> None:
         """

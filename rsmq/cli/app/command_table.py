@@ -127,6 +127,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
     },
     "Monitoring": {
+        "web": Entry("rsmq.cli.commands.web:web", "Serve the queues over HTTP, until stopped."),
+        "web-user": Entry(
+            "rsmq.cli.commands.web_user:web_user", "Make users and tokens for rsmq web."
+        ),
         "top": Entry(
             "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
         ),

@@ -1,0 +1,226 @@
+"""
+The command web.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import command
+from rsmq.cli.app.errors import Failed
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.applications import Starlette
+
+#: Seconds for answers that are being written when the server stops; receives that wait end.
+_GRACE_SECONDS = 2
+#: Connections that wait to be accepted.
+_BACKLOG = 2048
+
+
+@command(
+    "web",
+    "rsmq web",
+    "rsmq web --users users.toml --host 0.0.0.0 --allow-host queues.example.com",
+)
+@click.option(
+    "--port",
+    type=int,
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="Serve on this port; 0 chooses a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Serve on this address; any but loopback needs --users.",
+)
+@click.option(
+    "--rest-rsmq-port",
+    type=int,
+    metavar="PORT",
+    help="Serve the routes of rest-rsmq on this port too, without a prefix.",
+)
+@click.option(
+    "--users",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The users file; rsmq web-user makes its entries.",
+)
+@click.option(
+    "--no-auth",
+    is_flag=True,
+    help="Let every program of this machine do everything. Only on loopback.",
+)
+@click.option("--read-only", is_flag=True, help="Refuse all changes, receives included.")
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name of this server in requests; on loopback there are some already.",
+)
+@click.option(
+    "--root-path",
+    default="",
+    metavar="PATH",
+    help="The prefix that a proxy in front has removed from paths.",
+)
+@click.option(
+    "--trusted-proxy",
+    multiple=True,
+    metavar="CIDR",
+    help="A network whose requests name their user in --user-header.",
+)
+@click.option("--user-header", metavar="NAME", help="The header in which a proxy names the user.")
+@click.option(
+    "--tls-cert",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The certificate of the server.",
+)
+@click.option(
+    "--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="The key of the certificate."
+)
+@click.pass_obj
+def web(call: Call, /, **options: Any) -> None:
+    """
+    Serve the queues over HTTP, until stopped.
+
+    It has an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and /metrics,
+    /healthz and /readyz. Without --users it makes a key, which it prints, and which may do
+    everything. It needs the extra web. It runs until Ctrl-C or SIGTERM.
+    """
+    _check(options)
+    from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
+    from rsmq.web.access.gate import LOOPBACK_NAMES  # noqa: PLC0415 - as above
+    from rsmq.web.access.secrets import make_token  # noqa: PLC0415 - as above
+
+    is_local = _is_loopback(options["host"])
+    has_key = options["users"] is None and not options["no_auth"]
+    key = make_token() if has_key else None
+    names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
+
+    async def serve() -> None:
+        async with call.open_async() as queues:
+            app = create_app(
+                queues,
+                users=options["users"],
+                key=key,
+                auth=not options["no_auth"],
+                read_only=options["read_only"],
+                allow_hosts=names or None,
+                trusted_proxies=options["trusted_proxy"],
+                user_header=options["user_header"],
+            )
+            await _serve(call, app, options, key)
+
+    asyncio.run(serve())
+
+
+def _check(options: dict[str, Any]) -> None:
+    is_local = _is_loopback(options["host"])
+    if options["no_auth"] and options["users"]:
+        raise Failed("Pass one of --users and --no-auth")
+    if options["users"] is None and not is_local:
+        raise Failed(
+            f"Without --users, only programs of this machine may call, not those of "
+            f"{options['host']}",
+            hint="Make a users file with rsmq web-user, or serve on 127.0.0.1.",
+        )
+    if bool(options["trusted_proxy"]) != bool(options["user_header"]):
+        raise Failed("--trusted-proxy and --user-header need each other")
+    if options["user_header"] and options["users"] is None:
+        raise Failed("--user-header needs --users, which has the rights of each user")
+    if bool(options["tls_cert"]) != bool(options["tls_key"]):
+        raise Failed("--tls-cert and --tls-key need each other")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str | None) -> None:
+    host = options["host"]
+    with contextlib.ExitStack() as sockets:
+        listeners = [sockets.enter_context(_listen(host, options["port"]))]
+        servers = [_make_server(app, options)]
+        if options["rest_rsmq_port"] is not None:
+            listeners.append(sockets.enter_context(_listen(host, options["rest_rsmq_port"])))
+            servers.append(_make_server(app.state.rest_rsmq, options))
+
+        def stop() -> None:
+            for server in servers:
+                server.should_exit = True
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        scheme = "https" if options["tls_cert"] else "http"
+        name = f"[{host}]" if ":" in host else host
+        ports = [listener.getsockname()[1] for listener in listeners]
+        call.out.note(f"{scheme}://{name}:{ports[0]}{options['root_path']}/api/v1: Ctrl-C ends it")
+        if len(ports) > 1:
+            call.out.note(f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
+        if key is not None:
+            call.out.note(f"The key of this run: {key}")
+            call.out.note(f"curl -u :{key} {scheme}://{name}:{ports[0]}/api/v1/queues")
+        await asyncio.gather(
+            *(server.serve([listener]) for server, listener in zip(servers, listeners, strict=True))
+        )
+
+
+def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
+    import uvicorn  # noqa: PLC0415 - needs an extra
+
+    class _Server(uvicorn.Server):
+        def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+            """Leave signals alone: those of one server would not stop the other."""
+            return contextlib.nullcontext()
+
+    return _Server(
+        uvicorn.Config(
+            app,
+            access_log=False,  # paths may contain what nobody wants in a log
+            log_level="warning",
+            lifespan="off",
+            proxy_headers=False,  # the address of a client is that of its connection
+            server_header=False,
+            root_path=options["root_path"],
+            ssl_certfile=options["tls_cert"],
+            ssl_keyfile=options["tls_key"],
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # With the protocol, which create_server leaves out: otherwise asyncio does not set TCP_NODELAY,
+    # and an answer waits 40 ms for the acknowledgement of its headers.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        text = getattr(error, "strerror", None) or str(error)
+        raise Failed(f"{host}, port {port}: {text}") from None
+    return listener

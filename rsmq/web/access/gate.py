@@ -1,0 +1,223 @@
+"""
+Decides about each request before anything else: its Host, its origin, and who sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from rsmq.web.access.attempts import Attempts
+from rsmq.web.access.principals import EVERYONE, Principal
+from rsmq.web.access.secrets import hash_token, is_password
+from rsmq.web.access.users import Users
+from rsmq.web.fields import Refused
+from rsmq.web.problems import MEDIA_TYPE, Problem, describe
+from rsmq.web.requests import headers_of
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Where the gate stores the caller in the scope of a request.
+PRINCIPAL = "rsmq.principal"
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+#: Passwords that were right, in this process: a digest with a key that nobody else has.
+_MAX_REMEMBERED = 1000
+#: Passwords are checked one after the other, so that attempts don't take all processors.
+_MAX_CHECKS = 1
+
+
+class AccessGate:
+    """The rules of a server."""
+
+    def __init__(
+        self,
+        users: Users | None,
+        *,
+        allow_hosts: tuple[str, ...] | None,
+        trusted_proxies: tuple[str, ...] = (),
+        user_header: str | None = None,
+    ) -> None:
+        """
+        Make the rules.
+
+        Args:
+            users: those who may call; None lets everyone do everything.
+            allow_hosts: the names in Host, without ports; None allows any.
+            trusted_proxies: addresses whose header names the user.
+            user_header: the name of that header.
+        """
+        self._users = users
+        self._hosts = None if allow_hosts is None else {each.lower() for each in allow_hosts}
+        self._proxies = tuple(ipaddress.ip_network(each) for each in trusted_proxies)
+        self._user_header = user_header and user_header.lower()
+        self._attempts = Attempts()
+        self._key = secrets.token_bytes(32)
+        self._remembered: dict[bytes, None] = {}
+        self._checks = asyncio.Semaphore(_MAX_CHECKS)
+
+    def guard(self, app: Asgi) -> Asgi:
+        """Return an application that gets only requests that are admitted."""
+        return _Guarded(self, app)
+
+    async def admit(self, headers: Mapping[str, str], peer: Any) -> Principal:
+        """
+        Return who sends a request.
+
+        Raises:
+            Refused: Host or the origin is another site, or the caller is not known.
+        """
+        self._check_host(headers)
+        _check_origin(headers)
+        if self._users is None:
+            return EVERYONE
+        address = peer[0] if peer else ""
+        if (proxied := self._find_proxied(headers, address)) is not None:
+            return proxied
+        if wait := self._attempts.seconds_to_wait(address):
+            raise Refused(
+                "tooManyAttempts",
+                "Too many failed attempts",
+                status=429,
+                headers={"Retry-After": str(wait)},
+            )
+        found = await self._authenticate(headers)
+        if found is None:
+            if "authorization" in headers:
+                self._attempts.note_failure(address)
+            raise Refused(
+                "unauthorized",
+                "The caller is not known",
+                status=401,
+                hint="Send Authorization: Bearer TOKEN, or a user and a password.",
+                headers={"WWW-Authenticate": 'Basic realm="rsmq", charset="UTF-8"'},
+            )
+        return found
+
+    def _check_host(self, headers: Mapping[str, str]) -> None:
+        if self._hosts is None:
+            return
+        name = _host_of(f"//{headers.get('host', '')}")
+        if name not in self._hosts:
+            raise Refused(
+                "unknownHost",
+                "This server does not have this name",
+                status=421,
+                value=(name or "")[:80],
+                hint="Add it with --allow-host.",
+            )
+
+    def _find_proxied(self, headers: Mapping[str, str], address: str) -> Principal | None:
+        if self._user_header is None or self._users is None or not self._is_proxy(address):
+            return None
+        return self._users.principals.get(headers.get(self._user_header, ""))
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in each for each in self._proxies)
+
+    async def _authenticate(self, headers: Mapping[str, str]) -> Principal | None:
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self._find_token(value.strip())
+        if kind.lower() != "basic":
+            return None
+        try:
+            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except ValueError:
+            return None
+        # curl -u :TOKEN, and -u NAME:TOKEN, for programs that know user and password only.
+        return self._find_token(password) or await self._find_user(name, password)
+
+    def _find_token(self, token: str) -> Principal | None:
+        # A look-up by the hash tells nothing about the token by its time.
+        return None if self._users is None else self._users.tokens.get(hash_token(token))
+
+    async def _find_user(self, name: str, password: str) -> Principal | None:
+        if self._users is None:
+            return None
+        stored = self._users.passwords.get(name)
+        text = f"{name}\0{stored}\0{password}".encode(errors="surrogatepass")
+        digest = hmac.digest(self._key, text, hashlib.sha256)
+        if digest not in self._remembered:
+            async with self._checks:
+                # An unknown name takes as long as a wrong password.
+                is_right = await asyncio.to_thread(is_password, password, stored or _NOBODY)
+            if not is_right or stored is None:
+                return None
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[digest] = None
+        return self._users.principals[name]
+
+
+#: The hash of a password that nobody knows.
+_NOBODY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(64)).decode()
+
+
+class _Guarded:
+    """An application behind a gate; an object, because Starlette calls functions otherwise."""
+
+    def __init__(self, gate: AccessGate, app: Asgi) -> None:
+        self._gate = gate
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            scope[PRINCIPAL] = await self._gate.admit(headers_of(scope), scope.get("client"))
+        except Refused as error:
+            await send_problem(send, describe(error, may_repeat=True))
+            return
+        await self._app(scope, receive, send)
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse what a page of another site makes a browser send."""
+    site = headers.get("sec-fetch-site", "none")
+    origin = headers.get("origin")
+    is_foreign = site not in {"none", "same-origin"}
+    if origin is not None and not is_foreign:
+        is_foreign = urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    if is_foreign:
+        raise Refused("crossSite", "A page of another site has sent this", status=403, value=origin)
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+async def send_problem(send: Send, problem: Problem) -> None:
+    """Answer with a problem."""
+    content = problem.content()
+    headers = {
+        "Content-Type": MEDIA_TYPE,
+        "Content-Length": str(len(content)),
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        **problem.headers,
+    }
+    await send(
+        {
+            "type": "http.response.start",
+            "status": problem.status,
+            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})

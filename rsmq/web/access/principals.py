@@ -1,0 +1,66 @@
+"""
+Callers and their rights: scopes for queues whose names match a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rsmq.web.fields import Refused
+from rsmq.web.table import READING, Scope
+
+#: The scopes of each role.
+ROLES: dict[str, frozenset[Scope]] = {
+    "viewer": frozenset({Scope.STATS, Scope.PEEK, Scope.METRICS}),
+    "operator": frozenset(Scope) - {Scope.DESTROY},
+    "admin": frozenset(Scope),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """
+    A caller.
+
+    Attributes:
+        name: of the user or the token.
+        scopes: what it may do.
+        patterns: with the queues whose names match one of these patterns of the shell.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    patterns: tuple[str, ...] = ("*",)
+
+    def check(self, scope: Scope, queue: str | None, *, read_only: bool) -> None:
+        """
+        Raise Refused unless the caller may act.
+
+        Args:
+            queue: the name of a queue; None asks for any.
+            read_only: whether the server refuses all changes.
+        """
+        if read_only and scope not in READING:
+            raise Refused(
+                "readOnly", "This server is read-only", status=403, hint="It was started so."
+            )
+        has_queue = queue is None or any(fnmatchcase(queue, each) for each in self.patterns)
+        if scope not in self.scopes or not has_queue:
+            raise Refused(
+                "forbidden",
+                f"{self.name} may not do this",
+                status=403,
+                hint=f"It needs the scope {scope.value}"
+                + ("." if queue is None else " for this queue."),
+            )
+
+
+#: The caller of a server without authentication, and of one with a single key.
+EVERYONE = Principal("everyone", frozenset(Scope))
+
+
+def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
+    """Return scopes by their names; raises ValueError for another name."""
+    return frozenset(Scope(name) for name in names)

@@ -1,0 +1,116 @@
+"""
+The users file: users with passwords, and tokens of programs.
+
+    [users.anna]
+    password = "scrypt$..."
+    role = "operator"                  # viewer, operator or admin
+    queues = ["orders*"]               # all by default
+
+    [tokens.shop]
+    sha256 = "..."
+    scopes = ["send"]                  # or a role
+    queues = ["orders"]
+"""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rsmq.errors import InvalidFormat
+from rsmq.web.access.principals import ROLES, Principal, scopes_of
+from rsmq.web.access.secrets import hash_token, is_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """
+    Those who may call.
+
+    Attributes:
+        passwords: the stored password of each user.
+        principals: the users by name.
+        tokens: the callers by the SHA-256 of their tokens.
+    """
+
+    passwords: Mapping[str, str] = field(default_factory=dict)
+    principals: Mapping[str, Principal] = field(default_factory=dict)
+    tokens: Mapping[str, Principal] = field(default_factory=dict)
+
+
+def users_of_key(key: str) -> Users:
+    """Return one caller, who may do everything with this key as a token."""
+    return Users(tokens={hash_token(key): Principal("the key", ROLES["admin"])})
+
+
+def read_users(path: Path) -> Users:
+    """
+    Read a users file.
+
+    Raises:
+        InvalidFormat: it is not valid, or others may read it.
+    """
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise _invalid(path, f"Others may read it. Correct that by: chmod 600 {path}")
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise _invalid(path, f"It can't be read: {error.strerror}") from None
+    except ValueError:  # the text of the error may contain a secret
+        raise _invalid(path, "It is not TOML.") from None
+    try:
+        return _make_users(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _invalid(path, f"Its content is not valid: {error}. {_FORM}") from None
+
+
+def _invalid(path: Path, reason: str) -> InvalidFormat:
+    return InvalidFormat("users file", value=str(path), hint=reason)
+
+
+_FORM = (
+    "A user has password and role, a token sha256 and role or scopes; queues is a list of patterns."
+)
+_SHA256_DIGITS = 64
+
+
+def _make_users(content: Mapping[str, Any]) -> Users:
+    _check_names(content, {"users", "tokens"}, "the file")
+    passwords, principals, tokens = {}, {}, {}
+    for name, entry in content.get("users", {}).items():
+        _check_names(entry, {"password", "role", "scopes", "queues"}, name)
+        # A user behind a trusted proxy needs no password.
+        if "password" in entry:
+            if not is_hash(entry["password"]):
+                raise ValueError(f"the password of {name} is not a hash of rsmq web-user")
+            passwords[name] = entry["password"]
+        principals[name] = _make_principal(name, entry)
+    for name, entry in content.get("tokens", {}).items():
+        _check_names(entry, {"sha256", "role", "scopes", "queues"}, name)
+        digest = entry["sha256"].lower()
+        if len(digest) != _SHA256_DIGITS:
+            raise ValueError(f"sha256 of {name} has not {_SHA256_DIGITS} digits")
+        tokens[digest] = _make_principal(name, entry)
+    return Users(passwords, principals, tokens)
+
+
+def _check_names(entry: Mapping[str, Any], known: set[str], place: str) -> None:
+    unknown = set(entry) - known
+    if unknown:
+        raise ValueError(f"{place} has {', '.join(sorted(unknown))}")
+
+
+def _make_principal(name: str, entry: Mapping[str, Any]) -> Principal:
+    if ("role" in entry) == ("scopes" in entry):
+        raise ValueError(f"{name} needs a role or scopes")
+    if "role" in entry and entry["role"] not in ROLES:
+        raise ValueError(f"{name} has the role {entry['role']!r}: it is {', '.join(ROLES)}")
+    scopes = ROLES[entry["role"]] if "role" in entry else scopes_of(entry["scopes"])
+    patterns = entry.get("queues", ["*"])
+    if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+        raise TypeError(f"queues of {name} is not a list of texts")
+    return Principal(name, scopes, tuple(patterns))

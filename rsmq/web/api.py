@@ -1,0 +1,110 @@
+"""
+The API as an ASGI application: finds the entry, calls its handler, and sends the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.access.principals import Principal
+from rsmq.web.delivery import ClientLeft, Departure, release
+from rsmq.web.fields import Refused
+from rsmq.web.idempotency import HEADER
+from rsmq.web.problems import describe
+from rsmq.web.requests import MAX_BODY_BYTES, headers_of, path_of, read_bytes, read_values
+from rsmq.web.router import PathRouter
+from rsmq.web.routes.forms import QUEUE
+from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
+
+_READING_METHODS = {"GET", "HEAD"}
+
+
+class Api:
+    """The operations of a table, on a client."""
+
+    def __init__(self, queues: Client, table: Iterable[Route], *, read_only: bool) -> None:
+        self._queues = queues
+        self._router = PathRouter(table)
+        self._read_only = read_only
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        departure = Departure(receive)
+        may_repeat = scope["method"] in _READING_METHODS
+        try:
+            answer = await self._answer(scope, receive, departure)
+            await self._send(scope, send, answer, departure)
+        except ClientLeft:
+            return
+        except Exception as error:  # noqa: BLE001 - each error has an answer
+            await send_problem(send, describe(error, may_repeat=may_repeat))
+        finally:
+            departure.end()
+
+    async def _answer(self, scope: AsgiScope, receive: Receive, departure: Departure) -> ApiAnswer:
+        headers = headers_of(scope)
+        route, names = self._router.find(scope["method"], path_of(scope))
+        principal: Principal = scope[PRINCIPAL]
+
+        def allow(needed: Scope, queue: str | None) -> None:
+            principal.check(needed, queue, read_only=self._read_only)
+
+        allow(route.scope, names.get(QUEUE))
+        if HEADER in headers and not route.idempotent and route.scope not in READING:
+            raise Refused("unknownHeader", "This call does not take Idempotency-Key", status=400)
+        # Not before the caller is known and may do it: a body takes memory.
+        body = await read_bytes(receive, headers, MAX_BODY_BYTES)
+        values = read_values(route, scope, headers, body)
+        raw = body if isinstance(route.body, RawBody) else b""
+        call = ApiCall(self._queues, names, values, raw, headers, allow, departure.wait)
+        return await route.handler(call)
+
+    async def _send(
+        self, scope: AsgiScope, send: Send, answer: ApiAnswer, departure: Departure
+    ) -> None:
+        content = _encode(answer)
+        headers = {
+            "Content-Type": "application/json",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **answer.headers,
+        }
+        has_body = answer.status != _NO_CONTENT
+        if has_body:
+            headers["Content-Length"] = str(len(content))
+        else:
+            del headers["Content-Type"]
+        start = {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+        }
+        is_shown = has_body and scope["method"] != "HEAD"
+        end = {"type": "http.response.body", "body": content if is_shown else b""}
+        if answer.messages and await departure.has_left():
+            await release(self._queues, answer.messages)
+            raise ClientLeft
+        # From here on, nothing may give the event loop a turn before the body is written.
+        try:
+            await send(start)
+            await send(end)
+        except OSError:
+            # The server says that the connection is gone, so nothing was handed to it.
+            with suppress(OSError):
+                await release(self._queues, answer.messages)
+            raise ClientLeft from None
+
+
+_NO_CONTENT = 204
+
+
+def _encode(answer: ApiAnswer) -> bytes:
+    content: Any = answer.content
+    if isinstance(content, bytes):
+        return content
+    return b"" if content is None else json.dumps(content).encode()

@@ -1,0 +1,151 @@
+"""
+``create_app``: puts the parts of the server together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route, request_response
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.cells.cells import AsyncCells
+from rsmq.errors import InvalidFormat, MissingParameter, show_type
+from rsmq.web.access.gate import AccessGate
+from rsmq.web.access.users import Users, read_users, users_of_key
+from rsmq.web.api import Api
+from rsmq.web.openapi import make_document
+from rsmq.web.rest_rsmq import RestRsmq
+from rsmq.web.routes import TABLE
+from rsmq.web.service import healthz, metrics_of, readyz_of
+from rsmq.web.table import Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PREFIX = "/api/v1"
+
+#: So an answer comes within a second while Redis is away.
+RETRY_DEADLINE_SECONDS = 0.5
+
+
+def create_app(
+    queues: Client | str,
+    *,
+    users: str | os.PathLike[str] | None = None,
+    key: str | None = None,
+    auth: bool = True,
+    read_only: bool = False,
+    allow_hosts: Iterable[str] | None = None,
+    trusted_proxies: Iterable[str] = (),
+    user_header: str | None = None,
+) -> Starlette:
+    """
+    Return an ASGI application with the HTTP API, for a server such as uvicorn, or for a mount.
+
+    It has ``/api/v1``, the routes of rest-rsmq under ``/rest-rsmq``, ``/metrics``, ``/healthz`` and
+    ``/readyz``. Only the last two answer callers that are not known. ``app.state.rest_rsmq`` is an
+    application of rest-rsmq's routes alone, with the same rules, to be served at the root.
+
+    Args:
+        queues: an asyncio client, which stays open, and whose ``retry_deadline`` is how long a
+            request waits for a Redis that is away. Or a URL as for ``AsyncRSMQ.from_url``.
+        users: the path of a users file.
+        key: one key that may do everything, instead of a users file: at least 16 characters.
+        auth: False lets everyone who can connect do everything.
+        read_only: whether all changes are refused, receives included.
+        allow_hosts: the names that a request may have in Host, without ports; None allows any.
+        trusted_proxies: networks such as ``10.0.0.0/8``, whose requests name their user in
+            ``user_header``. The users file has these users; they need no password there.
+        user_header: the name of that header.
+
+    Raises:
+        MissingParameter: none of users, key and auth=False is passed.
+        InvalidFormat: an argument or the users file is not valid, or others may read the file.
+    """
+    gate = AccessGate(
+        _find_users(users, key, auth=auth),
+        allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
+        trusted_proxies=_check_networks(trusted_proxies),
+        user_header=user_header,
+    )
+    is_own = isinstance(queues, str)
+    client: Client = _open(queues)
+    rest_rsmq = gate.guard(RestRsmq(client, read_only=read_only))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        if is_own:
+            await client.close()
+
+    from rsmq import __version__  # noqa: PLC0415 - a circle at the import
+
+    document = make_document(TABLE, __version__, PREFIX)
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(document)
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz_of(client)),
+            Route("/metrics", gate.guard(request_response(metrics_of(client)))),
+            Route(f"{PREFIX}/openapi.json", gate.guard(request_response(openapi))),
+            Mount(PREFIX, gate.guard(Api(client, TABLE, read_only=read_only))),
+            Mount("/rest-rsmq", rest_rsmq),
+        ],
+        lifespan=lifespan,
+    )
+    app.state.rest_rsmq = rest_rsmq
+    return app
+
+
+def _open(queues: Client | str) -> Client:
+    if isinstance(queues, AsyncRSMQ | AsyncCells):
+        return queues
+    if isinstance(queues, str):
+        return AsyncRSMQ.from_url(queues, retry_deadline=RETRY_DEADLINE_SECONDS)
+    raise InvalidFormat(
+        "queues", value=show_type(queues), hint="It is an AsyncRSMQ, an AsyncCells or a URL."
+    )
+
+
+_MIN_KEY = 16
+
+
+def _find_users(
+    users: str | os.PathLike[str] | None, key: str | None, *, auth: bool
+) -> Users | None:
+    if (users is not None) + (key is not None) + (not auth) != 1:
+        raise MissingParameter(
+            "authentication", hint="Pass one of users=FILE, key=TEXT and auth=False."
+        )
+    if users is not None:
+        return read_users(Path(users))
+    if key is None:
+        return None
+    if len(key) < _MIN_KEY:
+        raise InvalidFormat("key", hint=f"A key has at least {_MIN_KEY} characters.")
+    return users_of_key(key)
+
+
+def _check_networks(texts: Iterable[Any]) -> tuple[str, ...]:
+    import ipaddress  # noqa: PLC0415 - only here
+
+    networks = tuple(texts)
+    for text in networks:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            raise InvalidFormat(
+                "trusted_proxies", value=text, hint="A network is as in 10.0.0.0/8."
+            ) from None
+    return networks

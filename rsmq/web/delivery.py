@@ -1,0 +1,102 @@
+"""
+Receives for a client that may leave before it gets its messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.web.table import Client
+
+T = TypeVar("T")
+
+#: Turns of the event loop in which an end of the stream that has arrived reaches ``Departure``:
+#: the socket is read, the connection is reported lost, the waiter wakes up.
+_TURNS = 4
+
+
+class ClientLeft(Exception):
+    """The client has left, so there is nobody to answer."""
+
+
+class Departure:
+    """
+    Learns whether the client of a request has left.
+
+    Attributes:
+        has_begun: whether it watches. It may begin when the body was read.
+    """
+
+    def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self) -> None:
+        """Return when the client has left."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._watch())
+        await asyncio.shield(self._task)
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def has_left(self) -> bool:
+        """Return whether the client has left, as far as this machine knows at the last moment."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._watch())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        return self._task.done()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def while_connected(
+    receive: Coroutine[Any, Any, T],
+    has_left: Callable[[], Awaitable[None]],
+    give_back: Callable[[T], Awaitable[None]],
+) -> T:
+    """
+    Return the result of a receive, unless the client leaves before.
+
+    Args:
+        receive: if it is cancelled, it releases what it has received.
+        give_back: releases a result that nobody gets.
+
+    Raises:
+        ClientLeft: the client has left, and the receive is cancelled.
+    """
+    receiving = asyncio.ensure_future(receive)
+    leaving = asyncio.ensure_future(has_left())
+    try:
+        await asyncio.wait({receiving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if receiving.done():
+            return receiving.result()
+        raise ClientLeft
+    except asyncio.CancelledError:
+        if receiving.done() and not receiving.cancelled() and not receiving.exception():
+            await give_back(receiving.result())
+        raise
+    finally:
+        leaving.cancel()
+        if not receiving.done():
+            receiving.cancel()
+            with suppress(asyncio.CancelledError, RedisError, RSMQError, OSError):
+                await receiving
+
+
+async def release(queues: Client, messages: Any) -> None:
+    """Release messages; if Redis is away, they become visible when their time ends."""
+    if messages:
+        with suppress(RedisError, RSMQError, OSError):
+            await asyncio.shield(queues.release_messages(messages))

@@ -1,0 +1,253 @@
+"""
+The fields of requests: their kinds, each with its JSON schema and its reader.
+
+A reader checks the type only. The ranges are checked by the client, whose errors name them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from rsmq.errors import show
+
+
+class Refused(Exception):
+    """
+    A request that is not valid, or not allowed.
+
+    Attributes:
+        code: the name of the fault, for programs.
+        status: the HTTP status.
+        value: the refused value; None without one.
+        hint: the rule or the remedy.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        text: str,
+        *,
+        status: int = 422,
+        value: object = None,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.status = status
+        self.value = value
+        self.hint = hint
+        self.headers: dict[str, str] = dict(headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """
+    Attributes:
+        of_json: whether a value of JSON is of this kind.
+        of_text: reads it from a query; raises ValueError.
+    """
+
+    schema: Mapping[str, Any]
+    what: str
+    of_json: Callable[[Any], bool]
+    of_text: Callable[[str], Any]
+    convert: Callable[[Any], Any] = lambda value: value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _read_number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return int(value) if value.is_integer() else value
+
+
+def _read_flag(text: str) -> bool:
+    values = {"true": True, "1": True, "": True, "false": False, "0": False}
+    if text not in values:
+        raise ValueError(text)
+    return values[text]
+
+
+def _read_time(value: Any) -> datetime:
+    return datetime.fromisoformat(str(value))
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and _read_time(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+_MAX_DIGITS = 20
+
+
+def _read_whole(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(text)
+    return int(text)
+
+
+class Shape(Enum):
+    """The kind of a field."""
+
+    TEXT = _Type({"type": "string"}, "a text", lambda value: isinstance(value, str), str)
+    NUMBER = _Type({"type": "number"}, "a number", _is_number, _read_number)
+    WHOLE = _Type({"type": "integer"}, "a whole number", _is_whole, _read_whole)
+    FLAG = _Type({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _read_flag)
+    TIME = _Type(
+        {"type": "string", "format": "date-time"},
+        "a time with its offset, such as 2026-10-25T01:30:00Z",
+        _is_time,
+        lambda text: text if _is_time(text) else _refuse(text),
+        _read_time,
+    )
+    TEXTS = _Type(
+        {"type": "array", "items": {"type": "string"}}, "a list of texts", _is_texts,
+        lambda text: text.split(","),
+    )  # fmt: skip
+    ANY = _Type({}, "any value of JSON", lambda _: True, str)
+    OBJECT = _Type({"type": "object"}, "an object", lambda value: isinstance(value, dict), _refuse)
+    OBJECTS = _Type(
+        {"type": "array", "items": {"type": "object"}},
+        "a list of objects",
+        lambda value: isinstance(value, list) and all(isinstance(each, dict) for each in value),
+        _refuse,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a query, of a JSON body, or of a JSON answer."""
+
+    name: str
+    kind: Shape
+    text: str
+    required: bool = False
+
+
+def read_query(pairs: list[tuple[str, str]], fields: tuple[Field, ...]) -> dict[str, Any]:
+    """
+    Return the values of a query.
+
+    Raises:
+        Refused: a field is unknown, missing, repeated, or of another kind.
+    """
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        each = _find(name, fields)
+        if name in values:
+            raise Refused("repeatedField", f"The field {show(name)} is there twice", status=400)
+        try:
+            values[name] = each.kind.value.convert(each.kind.value.of_text(text))
+        except ValueError:
+            raise _wrong_kind(each, text) from None
+    _check_required(values, fields)
+    return values
+
+
+def read_object(content: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """
+    Return the values of a JSON object; a field that is null counts as one that is not passed.
+
+    Raises:
+        Refused: as for ``read_query``, or the content is not an object.
+    """
+    if not isinstance(content, dict):
+        raise Refused("invalidFormat", "The body is not a JSON object")
+    values: dict[str, Any] = {}
+    for name, value in content.items():
+        each = _find(name, fields)
+        if value is None and each.kind is not Shape.ANY:
+            continue
+        if not each.kind.value.of_json(value):
+            raise _wrong_kind(each, value)
+        values[name] = each.kind.value.convert(value)
+    _check_required(values, fields)
+    return values
+
+
+def _find(name: str, fields: tuple[Field, ...]) -> Field:
+    for each in fields:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in fields)
+    raise Refused(
+        "unknownField",
+        f"There is no field {show(name)} here",
+        value=show(name),
+        hint=f"The fields are: {known}." if known else "This call has no fields.",
+    )
+
+
+def _wrong_kind(each: Field, value: object) -> Refused:
+    # A body may be in a field by mistake, so the value is not repeated if it is long.
+    return Refused(
+        "invalidFormat",
+        f"The field {each.name} is not {each.kind.value.what}",
+        value=show(value) if isinstance(value, str | int | float | bool) else type(value).__name__,
+    )
+
+
+def _check_required(values: Mapping[str, Any], fields: tuple[Field, ...]) -> None:
+    for each in fields:
+        if each.required and each.name not in values:
+            raise Refused("missingParameter", f"The field {each.name} is missing", hint=each.text)
+
+
+#: The three forms of a body; a request has one of them.
+BODY_FIELDS = (
+    Field("body", Shape.TEXT, "The body as text."),
+    Field("body_base64", Shape.TEXT, "The body as bytes, in base64."),
+    Field("json", Shape.ANY, "The body as a value, which is stored as JSON."),
+)
+
+
+def read_body(values: Mapping[str, Any]) -> str | bytes:
+    """
+    Return the body of a message.
+
+    Raises:
+        Refused: there is none, or more than one, or the base64 is invalid.
+    """
+    passed = [each.name for each in BODY_FIELDS if each.name in values]
+    if len(passed) != 1:
+        raise Refused(
+            "messageNotString",
+            f"A message has one of body, body_base64 and json, not {len(passed)} of them",
+        )
+    if passed == ["body"]:
+        text: str = values["body"]
+        return text
+    if passed == ["json"]:
+        return json.dumps(values["json"], ensure_ascii=False, separators=(",", ":"))
+    try:
+        return base64.b64decode(values["body_base64"], validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused("invalidFormat", "body_base64 is not base64") from None

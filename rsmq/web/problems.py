@@ -1,0 +1,168 @@
+"""
+Errors as problem details (RFC 9457): the only place that knows which status an error has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from rsmq.errors import (
+    CellFailed,
+    ClientClosed,
+    InvalidFormat,
+    InvalidValue,
+    MessageNotString,
+    MessageTooLong,
+    MissingExtra,
+    MissingParameter,
+    NoAttributeSupplied,
+    NotPossible,
+    NotReplicated,
+    PartlyDone,
+    QueueExists,
+    QueueNotFound,
+    ReplyLost,
+    RSMQError,
+)
+from rsmq.guarded_log import get_logger
+from rsmq.transport.retry import code_of, has_not_run
+from rsmq.web.fields import Refused
+
+_log = get_logger("rsmq.web")
+
+MEDIA_TYPE = "application/problem+json"
+
+#: Seconds after which a client should try again.
+_RETRY_SECONDS = "1"
+
+#: The first class that an error is an instance of has its status.
+_STATUS: tuple[tuple[type[RSMQError], int], ...] = (
+    (QueueNotFound, 404),
+    (QueueExists, 409),
+    (MessageTooLong, 413),
+    (NotPossible, 409),
+    (MissingExtra, 501),
+    (NotReplicated, 503),
+    (ReplyLost, 503),
+    (PartlyDone, 503),
+    (CellFailed, 503),
+    (ClientClosed, 503),
+    (NoAttributeSupplied, 422),
+    (MissingParameter, 422),
+    (InvalidFormat, 422),
+    (InvalidValue, 422),
+    (MessageNotString, 422),
+)
+
+_UNAVAILABLE = 503
+_INTERNAL = 500
+
+_TITLES = {
+    400: "Bad request", 401: "Unauthorized", 403: "Forbidden", 404: "Not found",
+    405: "Method not allowed", 409: "Conflict", 413: "Too long", 415: "Unsupported media type",
+    421: "Misdirected request", 422: "Invalid value", 429: "Too many requests",
+    500: "Internal error", 501: "Not installed", 502: "Refused by Redis",
+    503: "Service unavailable",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """
+    An answer that reports an error.
+
+    Attributes:
+        code: the name of the fault, for programs; of RSMQ's own errors that of the Node client.
+        detail: what is wrong.
+        value: the refused value, as a value of JSON; None without one.
+        hint: the rule or the remedy.
+    """
+
+    status: int
+    code: str
+    detail: str
+    value: Any = None
+    hint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def content(self) -> bytes:
+        """Return the body of the answer."""
+        parts = {
+            "type": "about:blank",
+            "title": _TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "value": self.value,
+            "hint": self.hint,
+        }
+        shown = {name: value for name, value in parts.items() if value is not None}
+        return json.dumps(shown, default=str).encode()
+
+
+def describe(error: Exception, *, may_repeat: bool) -> Problem:
+    """
+    Return the problem of an error.
+
+    Args:
+        may_repeat: whether a call that may have run can be repeated: it reads, or it changes
+            nothing more the second time.
+    """
+    if isinstance(error, Refused):
+        return Problem(error.status, error.code, str(error), error.value, error.hint, error.headers)
+    if isinstance(error, RSMQError):
+        return _describe_own(error)
+    if isinstance(error, redis_errors.RedisError | OSError):
+        return _describe_redis(error, may_repeat=may_repeat)
+    # Its text may contain a body.
+    _log.error("a request has failed", exc_info=error)
+    return Problem(_INTERNAL, "internal", "The request has failed", hint="The log has the cause.")
+
+
+def _describe_own(error: RSMQError) -> Problem:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), _INTERNAL)
+    value = error.value
+    return Problem(
+        status,
+        error.code,
+        error.summary,
+        value if isinstance(value, str | int | float | bool) else None,
+        error.hint,
+        {"Retry-After": _RETRY_SECONDS} if status == _UNAVAILABLE else {},
+    )
+
+
+def _describe_redis(error: Exception, *, may_repeat: bool) -> Problem:
+    retry = {"Retry-After": _RETRY_SECONDS}
+    is_reply = isinstance(
+        error, redis_errors.ResponseError | redis_errors.AuthenticationError
+    ) and not isinstance(error, redis_errors.BusyLoadingError)
+    if is_reply:
+        code = code_of(error)
+        # The text of an unknown error may contain arguments, such as a body.
+        return Problem(
+            _UNAVAILABLE if code in {"OOM", "READONLY", "CLUSTERDOWN", "MISCONF"} else 502,
+            "redis-refused",
+            f"Redis refuses the call: {code if code.isupper() else 'ERR'}",
+            headers=retry,
+        )
+    if may_repeat or has_not_run(error):
+        return Problem(
+            _UNAVAILABLE,
+            "redis-unavailable",
+            "Redis can't be reached",
+            hint="Nothing was changed. Try again.",
+            headers=retry,
+        )
+    return Problem(
+        _UNAVAILABLE,
+        "outcome-unknown",
+        "The connection to Redis broke, and the call may have run",
+        hint="A send may be repeated with the same Idempotency-Key, if it had one.",
+        headers=retry,
+    )

@@ -1,0 +1,121 @@
+"""
+Reads requests: the path, the headers, the body within its limit, and the values of the fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from rsmq.printable import format_count
+from rsmq.web.delivery import ClientLeft
+from rsmq.web.fields import Refused, read_object, read_query
+from rsmq.web.table import RawBody, Route
+
+#: The longest body: 16 MiB of messages in base64, and the JSON around them.
+MAX_BODY_BYTES = 24 * 1024 * 1024
+_MAX_QUERY_FIELDS = 100
+
+
+def path_of(scope: Mapping[str, Any]) -> str:
+    """Return the path below the mount, percent-encoded."""
+    raw = scope.get("raw_path")
+    path: str = raw.decode("latin-1") if raw else quote(scope["path"], safe="/:")
+    prefix = quote(scope.get("root_path", ""), safe="/:").rstrip("/")
+    return path.partition("?")[0].removeprefix(prefix)
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return the headers by names in lower case.
+
+    Raises:
+        Refused: a header that decides something is there twice.
+    """
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        if name in headers and name in _SINGLE_HEADERS:
+            raise Refused("repeatedHeader", f"The header {name} is there twice", status=400)
+        headers[name] = raw_value.decode("latin-1")
+    return headers
+
+
+_SINGLE_HEADERS = {"authorization", "content-type", "host", "idempotency-key", "origin"}
+
+
+async def read_bytes(receive: Any, headers: Mapping[str, str], limit: int) -> bytes:
+    """
+    Return the body.
+
+    Raises:
+        Refused: it is longer than the limit.
+        ClientLeft: the client has left before its end.
+    """
+    length = headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > len(str(limit)) or int(length) > limit):
+        raise _too_long(limit)
+    parts, size, has_more = [], 0, True
+    while has_more:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientLeft
+        parts.append(event.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise _too_long(limit)
+        has_more = event.get("more_body", False)
+    return b"".join(parts)
+
+
+def _too_long(limit: int) -> Refused:
+    return Refused(
+        "requestTooLong", f"The body is longer than {format_count(limit, 'byte')}", status=413
+    )
+
+
+def read_values(
+    route: Route, scope: Mapping[str, Any], headers: Mapping[str, str], body: bytes
+) -> dict[str, Any]:
+    """
+    Return the values of the query and of the JSON body.
+
+    Raises:
+        Refused: the query or the body is not valid.
+    """
+    try:
+        pairs = parse_qsl(
+            scope["query_string"].decode("latin-1"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_QUERY_FIELDS,
+        )
+    except ValueError:
+        raise Refused("invalidFormat", "The query is not valid", status=400) from None
+    values = read_query(pairs, route.query)
+    if isinstance(route.body, RawBody):
+        return values
+    return values | read_object(_parse(body, headers) if body.strip() else {}, route.body)
+
+
+def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise Refused(
+            "unsupportedMediaType",
+            "The body is not JSON",
+            status=415,
+            value=media_type,
+            hint="Send Content-Type: application/json; with curl: --json.",
+        )
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        # The text of the error would contain a part of the body.
+        raise Refused("invalidJson", "The body is not valid JSON", status=400) from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)

@@ -1,0 +1,338 @@
+"""
+The routes of rest-rsmq as an ASGI application.
+
+It answers as rest-rsmq 0.4.1 does, with these exceptions, which docs/from-rest-rsmq.md lists: HEAD
+does not receive, the pages for invalid JSON name no files of the server, and queues are in order.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from rsmq.errors import RSMQError
+from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.access.principals import Principal
+from rsmq.web.delivery import ClientLeft, Departure, release
+from rsmq.web.fields import Refused
+from rsmq.web.problems import describe
+from rsmq.web.requests import headers_of, path_of, read_bytes
+from rsmq.web.rest_rsmq.values import (
+    NodeError,
+    check_id,
+    check_name,
+    read_seconds,
+    read_size,
+    require_seconds,
+)
+from rsmq.web.routes.forms import BODIES
+from rsmq.web.table import Client, Scope
+from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
+
+_MAX_BODY_BYTES = 1024 * 1024
+_JSON, _HTML = "application/json; charset=utf-8", "text/html; charset=utf-8"
+_VT, _DELAY, _MAXSIZE = 30, 0, 65_536
+
+
+class _Page(Exception):
+    """An answer of the web server below rest-rsmq, in HTML."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeRequest:
+    """
+    Attributes:
+        body: the fields of the body; empty without one.
+        query: the fields of the query.
+    """
+
+    names: tuple[str, ...]
+    body: Mapping[str, Any]
+    query: Mapping[str, Any]
+
+    def either(self, name: str) -> Any:
+        """Return a field of the body, or else of the query."""
+        value = self.body.get(name)
+        return self.query.get(name) if value is None else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The content of an answer, and the messages that it hands over."""
+
+    content: Any
+    messages: tuple[Any, ...] = ()
+
+
+_Handler = Callable[[Client, _NodeRequest], Awaitable[_Result]]
+
+
+async def _list(queues: Client, _: _NodeRequest) -> _Result:
+    return _Result({"queues": await queues.list_queues()})
+
+
+async def _attributes(queues: Client, request: _NodeRequest) -> _Result:
+    found = await queues.get_queue_attributes(check_name(request.names[0]))
+    return _Result(
+        {
+            "vt": found.vt,
+            "delay": found.delay,
+            "maxsize": found.maxsize,
+            TOTAL_RECEIVED: found.total_received,
+            TOTAL_SENT: found.total_sent,
+            "created": found.created and int(found.created.timestamp()),
+            "modified": found.modified and int(found.modified.timestamp()),
+            "msgs": found.messages,
+            "hiddenmsgs": found.hidden_messages,
+        }
+    )
+
+
+async def _create(queues: Client, request: _NodeRequest) -> _Result:
+    name = check_name(request.names[0])
+    vt = read_seconds("vt", request.body.get("vt"), _VT)
+    delay = read_seconds("delay", request.body.get("delay"), _DELAY)
+    maxsize = read_size(request.body.get("maxsize"), _MAXSIZE)
+    await queues.create_queue(name, vt=vt or 0, delay=delay or 0, maxsize=maxsize)
+    return _Result({"result": 1})
+
+
+async def _delete_queue(queues: Client, request: _NodeRequest) -> _Result:
+    await queues.delete_queue(check_name(request.names[0]))
+    return _Result({"result": 1})
+
+
+async def _send(queues: Client, request: _NodeRequest) -> _Result:
+    name = check_name(request.names[0])
+    message, delay = request.body.get("message"), request.body.get("delay")
+    # The original looks for the queue before it checks the values.
+    if delay is not None or not isinstance(message, str):
+        await queues.get_queue_attributes(name)
+    seconds = read_seconds("delay", delay, None)
+    if not isinstance(message, str):
+        raise NodeError("messageNotString", "Message must be a string")
+    text = message.encode(errors="surrogatepass").decode(errors="replace")
+    return _Result({"id": await queues.send_message(name, text, delay=seconds, codec=BODIES)})
+
+
+async def _receive(queues: Client, request: _NodeRequest) -> _Result:
+    name, vt = check_name(request.names[0]), request.either("vt")
+    if vt is not None:
+        await queues.get_queue_attributes(name)
+    found = await queues.receive_message(name, vt=read_seconds("vt", vt, None), codec=BODIES)
+    if found is None:
+        return _Result({})
+    return _Result(
+        {
+            "id": found.id,
+            "message": found.raw.decode(errors="replace"),
+            "rc": found.receive_count,
+            "fr": found.first_received_ms,
+            "sent": None if found.sent_ms is None else int(found.sent_ms),
+        },
+        (found,),
+    )
+
+
+async def _change(queues: Client, request: _NodeRequest) -> _Result:
+    name, id = check_name(request.names[0]), check_id(request.names[1])
+    seconds = require_seconds("vt", request.either("vt"))
+    return _Result({"result": int(await queues.change_message_visibility(name, id, seconds))})
+
+
+async def _delete(queues: Client, request: _NodeRequest) -> _Result:
+    name, id = check_name(request.names[0]), check_id(request.names[1])
+    return _Result({"result": int(await queues.delete_message(name, id))})
+
+
+#: By the first part of the path, and the number of parts after it. Its documentation has
+#: ``message`` for some routes, which the original does not accept.
+_ROUTES: dict[tuple[str, int], dict[str, tuple[Scope, _Handler]]] = {
+    ("queues", 0): {"GET": (Scope.STATS, _list)},
+    ("queues", 1): {
+        "GET": (Scope.STATS, _attributes),
+        "POST": (Scope.MANAGE, _create),
+        "DELETE": (Scope.DESTROY, _delete_queue),
+    },
+    ("messages", 1): {"POST": (Scope.SEND, _send), "GET": (Scope.RECEIVE, _receive)},
+    ("messages", 2): {"PUT": (Scope.RECEIVE, _change), "DELETE": (Scope.RECEIVE, _delete)},
+    ("message", 2): {"PUT": (Scope.RECEIVE, _change), "DELETE": (Scope.RECEIVE, _delete)},
+}
+
+
+class RestRsmq:
+    """The eight routes, on a client."""
+
+    def __init__(self, queues: Client, *, read_only: bool) -> None:
+        self._queues = queues
+        self._read_only = read_only
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        departure = Departure(receive)
+        try:
+            await self._answer(scope, receive, send, departure)
+        except _Page as page:
+            await _send_answer(scope, send, page.status, _HTML, page.text.encode())
+        except ClientLeft:
+            return
+        except Exception as error:  # noqa: BLE001 - each error has an answer
+            await self._answer_error(scope, send, error)
+        finally:
+            departure.end()
+
+    async def _answer(
+        self, scope: AsgiScope, receive: Receive, send: Send, departure: Departure
+    ) -> None:
+        method, headers = scope["method"], headers_of(scope)
+        handlers, names = _find(scope)
+        if method == "OPTIONS":
+            allowed = ",".join(sorted({*handlers, *({"HEAD"} if "GET" in handlers else ())}))
+            await _send_answer(scope, send, 200, _JSON, allowed.encode(), more={"Allow": allowed})
+            return
+        found = handlers.get("GET" if method == "HEAD" else method)
+        if found is None:
+            raise _cannot(scope)
+        needed, handler = found
+        principal: Principal = scope[PRINCIPAL]
+        principal.check(needed, names[0] if names else None, read_only=self._read_only)
+        try:
+            content = await read_bytes(receive, headers, _MAX_BODY_BYTES)
+        except Refused:
+            raise _Page(413, "Error: request entity too large") from None
+        request = _NodeRequest(names, _read_body(headers, content), _read_query(scope))
+        if method == "HEAD" and needed is Scope.RECEIVE:
+            await self._queues.get_queue_attributes(check_name(names[0]))
+            result = _Result({})
+        else:
+            result = await handler(self._queues, request)
+        if names == () and self._restricts(principal):
+            result = _Result({"queues": self._visible(principal, result.content["queues"])})
+        body = json.dumps(result.content, indent=2, ensure_ascii=False).encode(
+            errors="surrogatepass"
+        )
+        if result.messages and await departure.has_left():
+            await release(self._queues, result.messages)
+            raise ClientLeft
+        try:
+            await _send_answer(scope, send, 200, _JSON, body, if_none=headers.get("if-none-match"))
+        except OSError:
+            await release(self._queues, result.messages)
+            raise ClientLeft from None
+
+    @staticmethod
+    def _restricts(principal: Principal) -> bool:
+        return "*" not in principal.patterns
+
+    @staticmethod
+    def _visible(principal: Principal, names: list[str]) -> list[str]:
+        visible = []
+        for name in names:
+            try:
+                principal.check(Scope.STATS, name, read_only=False)
+            except Refused:
+                continue
+            visible.append(name)
+        return visible
+
+    async def _answer_error(self, scope: AsgiScope, send: Send, error: Exception) -> None:
+        if isinstance(error, NodeError):
+            name, text = error.name, str(error)
+        elif isinstance(error, RSMQError):
+            name, text = error.code, error.text
+        else:
+            await send_problem(send, describe(error, may_repeat=scope["method"] == "HEAD"))
+            return
+        body = json.dumps({"name": name, "message": text}, indent=2).encode()
+        await _send_answer(scope, send, 500, _JSON, body)
+
+
+def _find(scope: AsgiScope) -> tuple[Mapping[str, tuple[Scope, _Handler]], tuple[str, ...]]:
+    path = path_of(scope)
+    parts = path.removeprefix("/").removesuffix("/").split("/")
+    try:
+        names = tuple(unquote(each, errors="strict") for each in parts[1:])
+    except UnicodeDecodeError:
+        raise _Page(400, "Bad Request") from None
+    handlers = _ROUTES.get((parts[0].lower(), len(names)))
+    if handlers is None or not all(names):
+        raise _cannot(scope)
+    return handlers, names
+
+
+def _cannot(scope: AsgiScope) -> _Page:
+    query = scope["query_string"].decode("latin-1")
+    path = path_of(scope) + (f"?{query}" if query else "")
+    return _Page(404, f"Cannot {html.escape(scope['method'])} {html.escape(path)}\n")
+
+
+def _read_body(headers: Mapping[str, str], content: bytes) -> Mapping[str, Any]:
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    text = content.decode(errors="replace")
+    if media_type == "application/x-www-form-urlencoded":
+        return _collect(parse_qsl(text, keep_blank_values=True))
+    if media_type != "application/json" or not content:
+        return {}
+    if text.lstrip()[:1] not in {"{", "["}:
+        raise _Page(400, "Error: invalid json")
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _Page(400, "SyntaxError: the body is not valid JSON") from None
+    return read if isinstance(read, dict) else {}
+
+
+def _read_query(scope: AsgiScope) -> Mapping[str, Any]:
+    return _collect(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+
+
+def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return fields; one that is repeated is a list."""
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in fields:
+            fields[name] = value
+        elif isinstance(fields[name], list):
+            fields[name].append(value)
+        else:
+            fields[name] = [fields[name], value]
+    return fields
+
+
+async def _send_answer(
+    scope: AsgiScope,
+    send: Send,
+    status: int,
+    media_type: str,
+    body: bytes,
+    *,
+    more: Mapping[str, str] | None = None,
+    if_none: str | None = None,
+) -> None:
+    headers = {"Content-Type": media_type, "Content-Length": str(len(body)), **(more or {})}
+    headers["X-Content-Type-Options"] = "nosniff"
+    if status == 200 and scope["method"] in {"GET", "HEAD"}:  # noqa: PLR2004 - OK
+        digest = base64.b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
+        headers["ETag"] = f'W/"{len(body):x}-{digest[:27]}"'
+        if if_none is not None and if_none == headers["ETag"]:
+            status, body = 304, b""
+            del headers["Content-Type"], headers["Content-Length"]
+    start = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

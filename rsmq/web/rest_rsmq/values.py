@@ -1,0 +1,92 @@
+"""
+Values as the Node client reads them: ``parseInt``, and its checks in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_MAX_SECONDS = 9_999_999
+_MIN_SIZE, _MAX_SIZE = 1024, 65_536
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
+#: Node's ids, and those of cells, which have the number of the cell before them.
+_ID = re.compile(r"([0-9]{1,5}-)?[a-zA-Z0-9:]{32}")
+_DIGITS = re.compile(r"\s*([+-]?[0-9]+)")
+#: JavaScript writes numbers from here on with an exponent.
+_EXPONENT_FROM, _EXPONENT_BELOW = 1e21, 1e-6
+
+
+class NodeError(Exception):
+    """
+    An error as rest-rsmq answers it.
+
+    Attributes:
+        name: the name of the error.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def check_name(qname: str) -> str:
+    """Return the name of a queue."""
+    if not _NAME.fullmatch(qname):
+        raise NodeError("invalidFormat", "Invalid qname format")
+    return qname
+
+
+def check_id(id: str) -> str:
+    """Return the id of a message."""
+    if not _ID.fullmatch(id):
+        raise NodeError("invalidFormat", "Invalid id format")
+    return id
+
+
+def read_seconds(item: str, value: Any, default: int | None) -> int | None:
+    """Return vt or delay; the default if it is null or missing."""
+    return default if value is None else _in_range(item, parse_int(value), 0, _MAX_SECONDS)
+
+
+def require_seconds(item: str, value: Any) -> int:
+    """Return vt; it must be there."""
+    return _in_range(item, parse_int(value), 0, _MAX_SECONDS)
+
+
+def read_size(value: Any, default: int) -> int:
+    """Return maxsize; the default if it is null or missing."""
+    if value is None:
+        return default
+    return _in_range("maxsize", parse_int(value), _MIN_SIZE, _MAX_SIZE)
+
+
+def _in_range(item: str, number: int | None, low: int, high: int) -> int:
+    if number is None or not low <= number <= high:
+        raise NodeError("invalidValue", f"{item} must be between {low} and {high}")
+    return number
+
+
+def parse_int(value: Any) -> int | None:
+    """Return what JavaScript's ``parseInt(value, 10)`` returns; None for NaN."""
+    text = _to_text(value)
+    match = _DIGITS.match(text)
+    return int(match[1][:_MAX_DIGITS]) if match else None
+
+
+#: More digits are out of every range here.
+_MAX_DIGITS = 25
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):  # as JavaScript joins it
+        return "" if not value or value[0] is None else _to_text(value[0])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    size = abs(value)
+    if size >= _EXPONENT_FROM or 0 < size < _EXPONENT_BELOW:
+        return f"{value:e}"
+    return str(int(value))

@@ -1,0 +1,18 @@
+"""
+The table of operations.
+"""
+
+from __future__ import annotations
+
+from rsmq.web.routes import dead_letters, messages, queues, raw, receives, schedules
+from rsmq.web.table import Route
+
+#: All operations of the API, in the order of its documentation.
+TABLE: tuple[Route, ...] = (
+    *queues.ROUTES,
+    *messages.ROUTES,
+    *receives.ROUTES,
+    *raw.ROUTES,
+    *dead_letters.ROUTES,
+    *schedules.ROUTES,
+)

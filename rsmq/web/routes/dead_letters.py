@@ -1,0 +1,85 @@
+"""
+Operations on dead letters.
+"""
+
+from __future__ import annotations
+
+from rsmq.errors import InvalidValue
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import QUEUE, show_attributes
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+#: Messages of one request, so that it ends in time; a caller repeats it until none is left.
+_MAX_MESSAGES = 10_000
+
+
+async def _set_policy(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    changed = await call.queues.set_dead_letter_policy(
+        name, call.values["dead_letter_queue"], call.values["max_receives"]
+    )
+    return ApiAnswer(show_attributes(name, changed))
+
+
+async def _remove_policy(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    return ApiAnswer(show_attributes(name, await call.queues.set_dead_letter_policy(name, None)))
+
+
+async def _sweep(call: ApiCall) -> ApiAnswer:
+    ids = await call.queues.sweep_dead_letters(call.names[QUEUE], call.values.get("max", 1000))
+    return ApiAnswer({"ids": ids})
+
+
+async def _redrive(call: ApiCall) -> ApiAnswer:
+    name, destination, ids = call.names[QUEUE], call.values.get("destination"), None
+    if destination is not None:
+        call.allow(Scope.SEND, destination)
+    number = None
+    if "ids" in call.values:
+        ids = call.values["ids"]
+    else:
+        number = call.values.get("max", 1000)
+        if not 1 <= number <= _MAX_MESSAGES:
+            raise InvalidValue("max", 1, _MAX_MESSAGES, value=number)
+    pairs = await call.queues.redrive_messages(name, destination, ids, max_messages=number)
+    return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
+
+
+_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1,000 by default.")
+
+ROUTES = (
+    Route(
+        "PUT", "/queues/{queue}/dead-letter-policy", Scope.MANAGE,
+        "Set the policy that moves messages received too often.", _set_policy,
+        ("set_dead_letter_policy",),
+        body=(
+            Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
+            Field(
+                "max_receives", Shape.WHOLE, "How often a message may be received.", required=True
+            ),
+        ),
+        result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),
+    ),
+    Route(
+        "DELETE", "/queues/{queue}/dead-letter-policy", Scope.MANAGE, "Remove the policy.",
+        _remove_policy, ("set_dead_letter_policy",),
+        result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),
+    ),
+    Route(
+        "POST", "/queues/{queue}:sweep", Scope.MANAGE,
+        "Move messages that were received too often.", _sweep, ("sweep_dead_letters",),
+        body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."),),
+    ),
+    Route(
+        "POST", "/queues/{queue}:redrive", Scope.MANAGE,
+        "Send dead letters again, with new ids.", _redrive, ("redrive_messages",),
+        body=(
+            Field("destination", Shape.TEXT, "The queue that gets them; where each came from by "
+            "default."),
+            Field("ids", Shape.TEXTS, "Only these; else those that are visible."),
+            _MAX,
+        ),
+        result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."),),
+    ),
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""
+The forms in which messages, receipts and times appear in requests and answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from rsmq.codecs import Codec
+from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.table import ApiCall, Client, Scope
+
+#: The name of a queue in the path of an entry.
+QUEUE = "queue"
+
+#: The largest number of a receive count in a receipt: what a Lua number keeps.
+_RECEIPT = re.compile(r"([A-Za-z0-9:_-]{1,80})\.([1-9][0-9]{0,14})")
+
+
+class HttpBodies:
+    """A codec whose bodies are text or bytes, and which keeps the stored bytes."""
+
+    def encode(self, body: str | bytes) -> str | bytes:
+        if isinstance(body, str):
+            return body
+        try:
+            return body.decode()  # so its size is measured as Node does it
+        except UnicodeDecodeError:
+            return body
+
+    def decode(self, raw: bytes) -> bytes:
+        return raw
+
+    def __repr__(self) -> str:
+        return "the bodies of HTTP"
+
+
+BODIES: Codec[str | bytes, bytes] = HttpBodies()
+
+
+def show_body(raw: bytes) -> dict[str, Any]:
+    """Return the field that has a body: text if it is UTF-8, else base64."""
+    try:
+        return {"body": raw.decode()}
+    except UnicodeDecodeError:
+        import base64  # noqa: PLC0415 - most bodies are text
+
+        return {"body_base64": base64.b64encode(raw).decode()}
+
+
+def receipt_of(message: Message[bytes]) -> str:
+    """Return the receipt of a received message: its id and its receive count."""
+    return f"{message.id}.{message.receive_count}"
+
+
+def show_message(message: Message[bytes]) -> dict[str, Any]:
+    """Return a received message."""
+    return {
+        "queue": message.queue,
+        "id": message.id,
+        "receipt": receipt_of(message),
+        **show_body(message.raw),
+        "receive_count": message.receive_count,
+        "first_received_ms": message.first_received_ms,
+        "sent_ms": message.sent_ms,
+    }
+
+
+def show_stored(message: StoredMessage[bytes], *, with_body: bool = True) -> dict[str, Any]:
+    """Return a message that was read without receiving it."""
+    reason = message.reason
+    return {
+        "queue": message.queue,
+        "id": message.id,
+        **(show_body(message.raw) if with_body else {}),
+        "size": len(message.raw),
+        "receive_count": message.receive_count,
+        "first_received_ms": message.first_received_ms,
+        "sent_ms": message.sent_ms,
+        "state": message.state,
+        "visible_at_ms": message.visible_at_ms,
+        "last_received_ms": message.last_received_ms,
+        "last_error": message.last_error,
+        "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
+    }
+
+
+def show_value(value: Any) -> Any:
+    """Return a value of the model as one of JSON."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:
+    """Return a queue."""
+    shown = {each.name: show_value(getattr(attributes, each.name)) for each in fields(attributes)}
+    return {"name": name, **shown}
+
+
+def read_receipts(queues: Client, queue: str, texts: Iterable[str]) -> list[Message[bytes]]:
+    """
+    Return the received messages of receipts.
+
+    Raises:
+        Refused: a receipt does not have its form.
+    """
+    return [_read_receipt(queues, queue, text) for text in texts]
+
+
+def _read_receipt(queues: Client, queue: str, text: str) -> Message[bytes]:
+    match = _RECEIPT.fullmatch(text)
+    if match is None:
+        raise Refused(
+            "invalidFormat",
+            "Invalid receipt format",
+            value=text[:80],
+            hint="A receipt is the text in the field receipt of a received message.",
+        )
+    cell, stored = queues.engine.split_id(match[1])
+    if cell is None:
+        raise Refused("invalidFormat", "Invalid receipt format", value=text[:80])
+    # The size of an id is checked by the operation, as if the caller had passed it.
+    return make_received_message(
+        queue, stored, b"", int(match[2]), None, BODIES, queues.engine.message_class(cell)
+    )
+
+
+#: Either receipts or ids.
+CHOICE = (
+    Field("receipts", Shape.TEXTS, "Receipts of received messages."),
+    Field("ids", Shape.TEXTS, "Ids, for any message: it needs the scope manage."),
+)
+
+
+def choose(call: ApiCall) -> tuple[Any, ...]:
+    """
+    Return the messages of a list as the first arguments of a method: received ones, or a name and
+    ids.
+
+    Raises:
+        Refused: there are neither receipts nor ids, or both; or the caller may not pass ids.
+    """
+    has_receipts, has_ids = "receipts" in call.values, "ids" in call.values
+    if has_receipts == has_ids:
+        raise Refused("missingParameter", "Pass one of receipts and ids")
+    queue = call.names[QUEUE]
+    if has_receipts:
+        return (read_receipts(call.queues, queue, call.values["receipts"]),)
+    call.allow(Scope.MANAGE, queue)
+    return (queue, call.values["ids"])
+
+
+def choose_one(call: ApiCall) -> tuple[Any, ...]:
+    """
+    Return the message of a path as the first arguments of a method.
+
+    Raises:
+        Refused: the receipt is of another message; or the caller may not act without one.
+    """
+    queue, id = call.names[QUEUE], call.names["id"]
+    receipt = call.values.get("receipt")
+    if receipt is None:
+        call.allow(Scope.MANAGE, queue)
+        return (queue, id)
+    message = _read_receipt(call.queues, queue, receipt)
+    if message.id != id:
+        raise Refused("invalidFormat", "The receipt is of another message", value=receipt[:80])
+    return (message,)

@@ -1,0 +1,262 @@
+"""
+Operations that send, read and change messages.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rsmq.errors import InvalidFormat
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body, read_object
+from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, claim
+from rsmq.web.routes.forms import BODIES, CHOICE, QUEUE, choose, choose_one, show_stored
+from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
+from rsmq.wire.limits import MAX_LABEL
+
+_TIMES = (
+    Field("delay", Shape.NUMBER, "Seconds until it is visible; the queue's delay by default."),
+    Field("deliver_at", Shape.TIME, "When it becomes visible, instead of a delay."),
+)
+_SEND_OPTIONS = (
+    *_TIMES,
+    Field("front", Shape.FLAG, "Before all messages in the queue."),
+    Field("dedup_window", Shape.NUMBER, "Seconds for which a dedup_id is remembered."),
+    Field("replace", Shape.FLAG, "Replace the message with the unique_key."),
+    Field("max_wait", Shape.NUMBER, "Seconds within which a replaced message becomes visible."),
+)
+_KEYS = (
+    Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters."),
+    Field("unique_key", Shape.TEXT, "Only one message with this key is in the queue."),
+)
+#: The options of a send, which a raw send has in its query.
+OPTIONS = (*_SEND_OPTIONS, *_KEYS)
+_MESSAGE = (*BODY_FIELDS, *_KEYS)
+_ID = Field("id", Shape.TEXT, "The id of the message.")
+_IDS = (Field("ids", Shape.TEXTS, "The ids of the messages that were changed."),)
+_VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True)
+_TO = Field("destination", Shape.TEXT, "The queue that receives them.", required=True)
+
+
+async def send_one(call: ApiCall, body: str | bytes, options: dict[str, Any]) -> str:
+    """Send a message, once for each Idempotency-Key, and return its id."""
+    queue, key = call.names[QUEUE], call.headers.get(HEADER)
+    if key is not None:
+        if "dedup_id" in options:
+            raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
+        raw = body.encode(errors="surrogatepass") if isinstance(body, str) else body
+        await claim(call.queues, queue, key, raw, _digestible(options))
+        options = {"dedup_window": WINDOW_SECONDS, **options, "dedup_id": key}
+    return await call.queues.send_message(queue, body, **options, codec=BODIES)
+
+
+def _digestible(options: dict[str, Any]) -> bytes:
+    return json.dumps(options, sort_keys=True, default=str).encode()
+
+
+async def _send(call: ApiCall) -> ApiAnswer:
+    bodies = {each.name for each in BODY_FIELDS}
+    options = {name: value for name, value in call.values.items() if name not in bodies}
+    return ApiAnswer({"id": await send_one(call, read_body(call.values), options)}, 201)
+
+
+async def _send_batch(call: ApiCall) -> ApiAnswer:
+    queue, key = call.names[QUEUE], call.headers.get(HEADER)
+    options = dict(call.values)
+    read = [read_object(each, _MESSAGE) for each in options.pop("messages")]
+    bodies = [read_body(each) for each in read]
+    dedup_ids = [each.get("dedup_id") for each in read]
+    unique_keys = [each.get("unique_key") for each in read]
+    if key is not None:
+        if any(dedup_ids):
+            raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
+        longest = MAX_LABEL - len(f":{len(bodies)}")
+        if len(key) > longest:
+            raise InvalidFormat(
+                "Idempotency-Key",
+                value=key,
+                hint=f"For this batch it has 1 to {longest} characters.",
+            )
+        parts = (
+            each.encode(errors="surrogatepass") if isinstance(each, str) else each
+            for each in bodies
+        )
+        options_of_all = {**call.values, "messages": unique_keys}
+        await claim(call.queues, queue, key, *parts, _digestible(options_of_all))
+        options = {"dedup_window": WINDOW_SECONDS, **options}
+        dedup_ids = [f"{key}:{number}" for number in range(len(bodies))]
+    if key is not None and call.queues.engine.number > 1:
+        options["key"] = key  # all in one cell, and the same one again
+    ids = await call.queues.send_messages(
+        queue,
+        bodies,
+        **options,
+        dedup_ids=dedup_ids if any(dedup_ids) else None,
+        unique_keys=unique_keys if any(unique_keys) else None,
+        codec=BODIES,
+    )
+    return ApiAnswer({"ids": ids}, 201)
+
+
+async def _publish(call: ApiCall) -> ApiAnswer:
+    names = call.values["queues"]
+    for name in names:
+        call.allow(Scope.SEND, name)
+    options = {name: call.values[name] for name in ("delay", "deliver_at") if name in call.values}
+    ids = await call.queues.publish(names, read_body(call.values), **options, codec=BODIES)
+    return ApiAnswer({"ids": ids}, 201)
+
+
+async def _peek(call: ApiCall) -> ApiAnswer:
+    found = await call.queues.peek_messages(
+        call.names[QUEUE],
+        call.values.get("start", 0),
+        call.values.get("limit", 10),
+        state=call.values.get("state"),
+        codec=BODIES,
+    )
+    return ApiAnswer({"messages": [show_stored(each) for each in found]})
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer(show_stored(await _find(call)))
+
+
+async def _get_body(call: ApiCall) -> ApiAnswer:
+    found = await _find(call)
+    return ApiAnswer(
+        found.raw,
+        headers={
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": "attachment",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
+    )
+
+
+async def _find(call: ApiCall) -> Any:
+    found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=BODIES)
+    if found is None:
+        raise _gone()
+    return found
+
+
+def _gone() -> Refused:
+    return Refused("messageNotFound", "There is no such message in the queue", status=404)
+
+
+async def _raise_unchanged(call: ApiCall) -> None:
+    """Raise the reason why a message was not changed: it is gone, or its receipt has expired."""
+    if "receipt" in call.values and await call.queues.get_message(
+        call.names[QUEUE], call.names["id"], codec=BODIES
+    ):
+        raise Refused(
+            "receiptExpired",
+            "The message was received again since",
+            status=409,
+            hint="Its new receiver decides on it now.",
+        )
+    raise _gone()
+
+
+async def _delete(call: ApiCall) -> ApiAnswer:
+    if not await call.queues.delete_message(*choose_one(call)):
+        await _raise_unchanged(call)
+    return ApiAnswer(status=204)
+
+
+async def _change(call: ApiCall) -> ApiAnswer:
+    queues: Any = call.queues
+    if not await queues.change_message_visibility(*choose_one(call), call.values["vt"]):
+        await _raise_unchanged(call)
+    return ApiAnswer(status=204)
+
+
+async def _delete_many(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"ids": await call.queues.delete_messages(*choose(call))})
+
+
+async def _change_many(call: ApiCall) -> ApiAnswer:
+    queues: Any = call.queues
+    ids = await queues.change_messages_visibility(*choose(call), call.values["vt"])
+    return ApiAnswer({"ids": ids})
+
+
+async def _release_many(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"ids": await call.queues.release_messages(*choose(call))})
+
+
+async def _move_many(call: ApiCall) -> ApiAnswer:
+    first, *ids = choose(call)
+    destination = call.values["destination"]
+    call.allow(Scope.SEND, destination)
+    return ApiAnswer({"ids": await call.queues.move_messages(first, destination, *ids)})
+
+
+_OF_PATH = (Field("receipt", Shape.TEXT, "Its receipt; without one it needs the scope manage."),)
+_BATCH = Field("messages", Shape.OBJECTS, "At most 10,000 messages and 16 MiB.", required=True)
+_QUEUES = Field("queues", Shape.TEXTS, "The names of the queues.", required=True)
+_SENT = {201: "sent, or sent before with this key"}
+
+ROUTES = (
+    Route(
+        "POST", "/queues/{queue}/messages", Scope.SEND, "Send a message.", _send,
+        ("send_message",), body=(*BODY_FIELDS, *OPTIONS), answers=_SENT, result=(_ID,),
+        idempotent=True,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:batch", Scope.SEND, "Send messages, all or none.",
+        _send_batch, ("send_messages",), body=(_BATCH, *_SEND_OPTIONS), answers=_SENT,
+        result=(Field("ids", Shape.TEXTS, "The ids, in order."),), idempotent=True,
+    ),
+    Route(
+        "POST", "/publish", Scope.SEND, "Send a message to several queues, all or none.",
+        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES), answers={201: "sent"},
+        result=(Field("ids", Shape.OBJECT, "The id in each queue."),),
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
+        _peek, ("peek_messages",),
+        query=(
+            Field("start", Shape.WHOLE, "The position of the first; -1 is the last message."),
+            Field("limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default."),
+            Field("state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones."),
+        ),
+        result=(Field("messages", Shape.OBJECTS, "In the order in which they become visible."),),
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}", Scope.PEEK, "Read a message.", _get,
+        ("get_message",), result=(_ID, *BODY_FIELDS[:2], Field("state", Shape.TEXT, "Its state.")),
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}/body", Scope.PEEK, "Read the bytes of a body.",
+        _get_body, ("get_message",), result=RawBody(),
+    ),
+    Route(
+        "DELETE", "/queues/{queue}/messages/{id}", Scope.RECEIVE, "Delete a message.", _delete,
+        ("delete_message",), query=_OF_PATH, answers={204: "deleted"},
+    ),
+    Route(
+        "PATCH", "/queues/{queue}/messages/{id}", Scope.RECEIVE,
+        "Hide a message for a time from now, or show it with 0.", _change,
+        ("change_message_visibility",), query=_OF_PATH, body=(_VT,), answers={204: "changed"},
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
+        _delete_many, ("delete_messages",), body=CHOICE, result=_IDS,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,
+        "Hide messages for a time from now.", _change_many, ("change_messages_visibility",),
+        body=(*CHOICE, _VT), result=_IDS,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:release", Scope.RECEIVE,
+        "Make messages visible again, in their old places.", _release_many,
+        ("release_messages",), body=CHOICE, result=_IDS,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
+        _move_many, ("move_messages",), body=(*CHOICE, _TO), result=_IDS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,233 @@
+"""
+Operations on queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rsmq.cells.totals import add_attributes
+from rsmq.errors import InvalidValue
+from rsmq.model import QueueAttributes
+from rsmq.operations.queues import describe_queues
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.routes.forms import QUEUE, show_attributes, show_value
+from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
+
+#: Queues whose attributes one script reads.
+_STEP = 100
+_MAX_LIMIT = 1000
+#: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
+_MAX_COUNTED = 10_000
+
+_ATTRIBUTES = (
+    Field("vt", Shape.NUMBER, "Seconds for which a received message is hidden, 0 to 9,999,999."),
+    Field("delay", Shape.NUMBER, "Seconds for which a new message is hidden, 0 to 9,999,999."),
+    Field("maxsize", Shape.WHOLE, "The size limit of a body, 1024 to 65,536; -1 is unlimited."),
+)
+_QUEUE_RESULT = (
+    Field("name", Shape.TEXT, "The name."),
+    *_ATTRIBUTES,
+    Field("messages", Shape.WHOLE, "Messages in the queue."),
+    Field("visible_messages", Shape.WHOLE, "Messages that are visible now."),
+    Field("hidden_messages", Shape.WHOLE, "Messages that are delayed or in flight."),
+    Field("total_sent", Shape.WHOLE, "Messages sent so far."),
+    Field("total_received", Shape.WHOLE, "Receives so far."),
+    Field("paused", Shape.FLAG, "Whether workers don't receive from it."),
+)
+
+
+async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
+    """Return the attributes of those queues that exist, in a hundredth of the round trips."""
+    found: dict[str, list[QueueAttributes]] = {}
+    for cell in range(queues.engine.number):
+        client: Any = await queues.engine.client(cell)
+        for start in range(0, len(names), _STEP):
+            step = names[start : start + _STEP]
+            read = await client.run(describe_queues(client.namespace, step))
+            for name, attributes in read.items():
+                if attributes is not None:
+                    found.setdefault(name, []).append(attributes)
+    return {
+        name: each[0] if len(each) == 1 else add_attributes(each) for name, each in found.items()
+    }
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    limit = call.values.get("limit", 100)
+    if not 1 <= limit <= _MAX_LIMIT:
+        raise InvalidValue("limit", 1, _MAX_LIMIT, value=limit)
+    after, part = call.values.get("cursor", ""), call.values.get("q", "")
+    names = [
+        name
+        for name in await call.queues.list_queues()
+        if name > after and part in name and _is_visible(call, name)
+    ]
+    page = names[:limit]
+    read = await read_attributes(call.queues, page)
+    return ApiAnswer(
+        {
+            "queues": [show_attributes(name, read[name]) for name in page if name in read],
+            "cursor": page[-1] if len(names) > limit else None,
+        }
+    )
+
+
+def _is_visible(call: ApiCall, name: str) -> bool:
+    try:
+        call.allow(Scope.STATS, name)
+    except Refused:
+        return False
+    return True
+
+
+async def _create(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    is_new = await call.queues.create_queue(name, **call.values, exist_ok=True)
+    attributes = await call.queues.get_queue_attributes(name)
+    if not is_new:
+        others = {
+            each: getattr(attributes, each)
+            for each, value in call.values.items()
+            if getattr(attributes, each) != value
+        }
+        if others:
+            raise Refused(
+                "queueExists",
+                "The queue exists with other attributes",
+                status=409,
+                value=", ".join(f"{each} {value}" for each, value in others.items()),
+                hint="Change them with PATCH.",
+            )
+    return ApiAnswer(show_attributes(name, attributes), 201 if is_new else 200)
+
+
+async def _read(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    return ApiAnswer(show_attributes(name, await call.queues.get_queue_attributes(name)))
+
+
+async def _change(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    changed = await call.queues.set_queue_attributes(name, **call.values)
+    return ApiAnswer(show_attributes(name, changed))
+
+
+async def _delete(call: ApiCall) -> ApiAnswer:
+    await call.queues.delete_queue(call.names[QUEUE])
+    return ApiAnswer(status=204)
+
+
+async def _count(call: ApiCall) -> ApiAnswer:
+    counts = await call.queues.count_messages(call.names[QUEUE])
+    return ApiAnswer({each.name: show_value(getattr(counts, each.name)) for each in fields(counts)})
+
+
+async def _scaling(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    attributes = await call.queues.get_queue_attributes(name)
+    in_flight, is_estimate = attributes.hidden_messages, True
+    if attributes.messages <= _MAX_COUNTED:
+        in_flight, is_estimate = (await call.queues.count_messages(name)).in_flight, False
+    return ApiAnswer(
+        {
+            "queue": name,
+            "visible": attributes.visible_messages,
+            "unfinished": attributes.visible_messages + in_flight,
+            "messages": attributes.messages,
+            "is_estimate": is_estimate,
+        }
+    )
+
+
+async def _pause(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"changed": await call.queues.pause_queue(call.names[QUEUE])})
+
+
+async def _resume(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"changed": await call.queues.resume_queue(call.names[QUEUE])})
+
+
+async def _purge(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"removed": await call.queues.purge_queue(call.names[QUEUE])})
+
+
+async def _release_all(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"released": await call.queues.release_all_messages(call.names[QUEUE])})
+
+
+_CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
+
+ROUTES = (
+    Route(
+        "GET", "/queues", Scope.STATS, "List the queues, with their attributes and counts.", _list,
+        ("list_queues",),
+        query=(
+            Field("cursor", Shape.TEXT, "The cursor of the page before."),
+            Field("limit", Shape.WHOLE, "Queues on a page, 1 to 1,000; 100 by default."),
+            Field("q", Shape.TEXT, "Only names that contain this text."),
+        ),
+        result=(
+            Field("queues", Shape.OBJECTS, "The queues, by name."),
+            Field("cursor", Shape.TEXT, "For the next page; null after the last."),
+        ),
+    ),
+    Route(
+        "PUT", "/queues/{queue}", Scope.MANAGE, "Create a queue.", _create,
+        ("create_queue",), body=_ATTRIBUTES, result=_QUEUE_RESULT,
+        answers={201: "created", 200: "it existed, with these attributes"},
+    ),
+    Route(
+        "GET", "/queues/{queue}", Scope.STATS, "Read the attributes and counts of a queue.", _read,
+        ("get_queue_attributes",), result=_QUEUE_RESULT,
+    ),
+    Route(
+        "PATCH", "/queues/{queue}", Scope.MANAGE, "Change attributes of a queue.", _change,
+        ("set_queue_attributes",), body=_ATTRIBUTES, result=_QUEUE_RESULT,
+    ),
+    Route(
+        "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
+        _delete, ("delete_queue",), answers={204: "deleted"},
+    ),
+    Route(
+        "GET", "/queues/{queue}/counts", Scope.STATS, "Count the messages of a queue by state.",
+        _count, ("count_messages",),
+        result=(
+            Field("visible", Shape.WHOLE, "Visible now."),
+            Field("in_flight", Shape.WHOLE, "Received and hidden."),
+            Field("delayed", Shape.WHOLE, "Never received and hidden."),
+            Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
+            Field("oldest_sent_ms", Shape.NUMBER, "Unix ms when the oldest one was sent."),
+            Field("due_since_ms", Shape.NUMBER, "Unix ms since when the next one is visible."),
+        ),
+    ),
+    Route(
+        "GET", "/queues/{queue}/scaling", Scope.STATS, "Read the numbers that scalers need.",
+        _scaling, ("get_queue_attributes", "count_messages"),
+        result=(
+            Field("queue", Shape.TEXT, "The name."),
+            Field("visible", Shape.WHOLE, "Visible messages."),
+            Field("unfinished", Shape.WHOLE, "Messages that are visible or in flight."),
+            Field("messages", Shape.WHOLE, "All messages."),
+            Field("is_estimate", Shape.FLAG, "Whether all hidden messages count as in flight."),
+        ),
+    ),
+    Route(
+        "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.", _pause,
+        ("pause_queue",), result=_CHANGED,
+    ),
+    Route(
+        "POST", "/queues/{queue}:resume", Scope.MANAGE, "Let workers receive again.", _resume,
+        ("resume_queue",), result=_CHANGED,
+    ),
+    Route(
+        "POST", "/queues/{queue}:purge", Scope.DESTROY, "Remove all messages of a queue.", _purge,
+        ("purge_queue",), result=(Field("removed", Shape.WHOLE, "Their number."),),
+    ),
+    Route(
+        "POST", "/queues/{queue}:release-all", Scope.MANAGE, "Release all messages in flight.",
+        _release_all, ("release_all_messages",),
+        result=(Field("released", Shape.WHOLE, "Their number."),),
+    ),
+)  # fmt: skip

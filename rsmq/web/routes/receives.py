@@ -1,0 +1,108 @@
+"""
+Operations that receive messages, as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq.errors import InvalidValue
+from rsmq.model import Message
+from rsmq.web.delivery import release, while_connected
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import BODIES, QUEUE, show_message
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+_MAX_WAIT_SECONDS = 60
+
+WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for the first message, 0 to 60.")
+VT = Field("vt", Shape.NUMBER, "Seconds for which they are hidden; the queue's vt by default.")
+_QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
+_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.")
+_MESSAGES = (Field("messages", Shape.OBJECTS, "The messages; an empty list if there are none."),)
+
+
+def check_wait(call: ApiCall) -> float:
+    """Return the seconds to wait."""
+    wait: float = call.values.get("wait", 0)
+    if not 0 <= wait <= _MAX_WAIT_SECONDS:
+        raise InvalidValue("wait", 0, _MAX_WAIT_SECONDS, value=wait)
+    return wait
+
+
+async def receive(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
+    """Receive messages; a client that leaves gets none."""
+
+    async def give_back(messages: list[Message[Any]]) -> None:
+        await release(call.queues, messages)
+
+    queues: Any = call.queues
+    return await while_connected(
+        queues.receive_messages(
+            names, number, vt=call.values.get("vt"), wait=check_wait(call), codec=BODIES
+        ),
+        call.has_left,
+        give_back,
+    )
+
+
+async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]]:
+    """Pop messages. What a client that leaves does not get is lost."""
+    queues: Any = call.queues
+    return await while_connected(
+        queues.pop_messages(names, number, wait=check_wait(call), codec=BODIES),
+        call.has_left,
+        _lose,
+    )
+
+
+async def _lose(_: list[Message[Any]]) -> None:
+    """A pop is delivered at most once."""
+
+
+def _names_of(call: ApiCall) -> list[str]:
+    names: list[str] = call.values["queues"]
+    for name in names:
+        call.allow(Scope.RECEIVE, name)
+    return names
+
+
+async def _receive(call: ApiCall) -> ApiAnswer:
+    found = await receive(call, _names_of(call), call.values.get("max", 1))
+    return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
+
+
+async def _pop(call: ApiCall) -> ApiAnswer:
+    found = await pop(call, _names_of(call), call.values.get("max", 1))
+    return ApiAnswer({"messages": [show_message(each) for each in found]})
+
+
+async def _recover(call: ApiCall) -> ApiAnswer:
+    found = await call.queues.recover_messages(
+        call.names[QUEUE],
+        call.values.get("max", 1),
+        idle=call.values["idle"],
+        vt=call.values.get("vt"),
+        codec=BODIES,
+    )
+    return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
+
+
+_IDLE = Field("idle", Shape.NUMBER, "Seconds since the last receive.", required=True)
+
+ROUTES = (
+    Route(
+        "POST", "/receive", Scope.RECEIVE, "Receive messages, and hide them from others.",
+        _receive, ("receive_message", "receive_messages"), body=(_QUEUES, _MAX, VT, WAIT),
+        result=_MESSAGES,
+    ),
+    Route(
+        "POST", "/pop", Scope.RECEIVE, "Receive messages and delete them at once.", _pop,
+        ("pop_message", "pop_messages"), body=(_QUEUES, _MAX, WAIT), result=_MESSAGES,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages:recover", Scope.MANAGE,
+        "Receive messages again that were received long ago and not deleted.", _recover,
+        ("recover_messages",), body=(_IDLE, _MAX, VT), result=_MESSAGES,
+    ),
+)  # fmt: skip

@@ -1,0 +1,33 @@
+-- Stores the digest of what is sent with an Idempotency-Key, before the send.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] dedup    hash        records by dedup_id, and those of digests by longer names
+-- ARGV[1] name     string      the name of the record, longer than any dedup_id
+-- ARGV[2] digest   string      the digest
+-- ARGV[3] window   integer     ms for which it is remembered
+--
+-- returns 1 if it is the first digest of this name within the window, or the same one, else 0
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include time_ms.lua
+-- @include queue.lua
+-- @include dedup.lua
+
+local hash, dedup = KEYS[1], KEYS[2]
+local name, digest, window = ARGV[1], ARGV[2], ARGV[3]
+
+local stored = queue(hash, 'created')
+if not stored then
+  return queue_not_found(hash)
+end
+local created = stored[4]
+local now = server_time_ms()
+local before = sent_before(dedup, name, created, now)
+if before then
+  return before == digest and 1 or 0
+end
+local records = {[name] = digest}
+forget(dedup, records, 1, now, window)
+remember(dedup, records, created, now, window)
+prolong(dedup, window)
+return 1

@@ -1,0 +1,101 @@
+"""
+What a server tells about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.exceptions import RedisError
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from rsmq.errors import RSMQError
+from rsmq.operations.plain import plain_command
+from rsmq.web.access.gate import PRINCIPAL
+from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.fields import Refused
+from rsmq.web.routes.queues import read_attributes
+from rsmq.web.table import Client, Scope
+
+_READY_SECONDS = 1.0
+_METRICS_SECONDS = 10.0
+
+_FIGURES = {
+    "messages": ("messages", "gauge", "Messages in the queue"),
+    "visible": ("visible_messages", "gauge", "Messages that are due"),
+    "hidden": ("hidden_messages", "gauge", "Messages that are not due"),
+    "paused": ("paused", "gauge", "Whether the queue is paused for workers"),
+    "sent_total": ("total_sent", "counter", "Messages sent"),
+    "received_total": ("total_received", "counter", "Receives"),
+}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+async def healthz(_: Request) -> Response:
+    """Answer 200: the event loop runs."""
+    return PlainTextResponse("ok\n")
+
+
+def readyz_of(queues: Client) -> Endpoint:
+    """Return an endpoint that answers 200 if each server of the queues answers within a second."""
+
+    async def readyz(_: Request) -> Response:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                for cell in range(queues.engine.number):
+                    client: Any = await queues.engine.client(cell)
+                    await client.run(plain_command("PING", key=client.namespace.queues))
+        except (RedisError, RSMQError, OSError):
+            return PlainTextResponse("Redis is away\n", 503, {"Retry-After": "1"})
+        return PlainTextResponse("ok\n")
+
+    return readyz
+
+
+def metrics_of(queues: Client) -> Endpoint:
+    """Return an endpoint with the figures of the queues that the caller may see."""
+
+    async def metrics(request: Request) -> Response:
+        scope: AsgiScope = request.scope
+        read: dict[str, Any] = {}
+        is_up = True
+        try:
+            async with asyncio.timeout(_METRICS_SECONDS):
+                listed = await queues.list_queues()
+                names = [name for name in listed if _may_see(scope, name)]
+                read = await read_attributes(queues, names)
+        except (RedisError, RSMQError, OSError):
+            is_up = False
+        lines = ["# HELP rsmq_up Whether Redis has answered", "# TYPE rsmq_up gauge"]
+        lines.append(f"rsmq_up {int(is_up)}")
+        for figure, (attribute, kind, text) in _FIGURES.items():
+            series = f"rsmq_queue_{figure}"
+            lines += [f"# HELP {series} {text}", f"# TYPE {series} {kind}"]
+            lines += [
+                f'{series}{{queue="{_escape(name)}"}} {float(getattr(each, attribute)):g}'
+                if attribute == "paused"
+                else f'{series}{{queue="{_escape(name)}"}} {getattr(each, attribute)}'
+                for name, each in read.items()
+            ]
+        return Response(
+            "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    return metrics
+
+
+def _may_see(scope: AsgiScope, name: str) -> bool:
+    try:
+        scope[PRINCIPAL].check(Scope.METRICS, name, read_only=False)
+    except Refused:
+        return False
+    return True
+
+
+def _escape(name: str) -> str:
+    text = name.encode(errors="replace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

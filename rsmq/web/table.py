@@ -1,0 +1,113 @@
+"""
+The form of the table of operations: an entry, what its handler gets, and what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.cells.cells import AsyncCells
+from rsmq.model import Message
+from rsmq.web.fields import Field
+
+Client: TypeAlias = AsyncRSMQ[Any] | AsyncCells
+
+
+class Scope(Enum):
+    """What a caller must be allowed to do, for a queue or for all."""
+
+    STATS = "stats"  # counts and attributes, no bodies
+    PEEK = "peek"  # bodies, without receiving them
+    SEND = "send"
+    RECEIVE = "receive"  # and delete, extend and release by receipt
+    MANAGE = "manage"  # attributes, pauses, schedules, messages without a receipt
+    DESTROY = "destroy"  # delete queues, purge them
+    METRICS = "metrics"
+
+
+#: The scopes of calls that change nothing.
+READING = frozenset({Scope.STATS, Scope.PEEK, Scope.METRICS})
+
+
+@dataclass(frozen=True, slots=True)
+class RawBody:
+    """The body of a request or an answer that is bytes, and not JSON."""
+
+    media_type: str = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """
+    The answer of a handler.
+
+    Attributes:
+        content: a value of JSON; or bytes, which are sent as they are; None sends no body.
+        messages: the received messages in the content, which are released if the client has left.
+    """
+
+    content: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    messages: tuple[Message[bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """
+    A request, as its handler gets it.
+
+    Attributes:
+        names: the decoded parts of the path, by the names in the entry's path.
+        values: the fields of the query or the JSON body that were passed, checked for their types.
+        raw: the body, if it is bytes and not JSON.
+        headers: by names in lower case.
+        allow: raises Forbidden unless the caller has a scope for a queue, for what the table can't
+            know: queues that a body names, and changes without a receipt.
+        has_left: returns when the client has left.
+    """
+
+    queues: Client
+    names: Mapping[str, str]
+    values: Mapping[str, Any]
+    raw: bytes
+    headers: Mapping[str, str]
+    allow: Callable[[Scope, str], None]
+    has_left: Callable[[], Awaitable[None]]
+
+
+Handler: TypeAlias = Callable[[ApiCall], Awaitable[ApiAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """
+    An entry of the table.
+
+    Attributes:
+        path: parts in braces are names; a part may end with ``:action``.
+        scope: for the queue ``queue`` of the path; for any queue if there is none.
+        summary: one line.
+        calls: the methods of the client that it calls; those of schedules as ``schedules.add``.
+        query: the fields of the query.
+        body: the fields of the JSON body; or RawBody.
+        answers: what each status means that is not an error.
+        result: the fields of a JSON answer, or RawBody.
+        idempotent: whether it takes ``Idempotency-Key``.
+    """
+
+    method: str
+    path: str
+    scope: Scope
+    summary: str
+    handler: Handler
+    calls: tuple[str, ...] = ()
+    query: tuple[Field, ...] = ()
+    body: tuple[Field, ...] | RawBody = ()
+    answers: Mapping[int, str] = field(default_factory=lambda: {200: "done"})
+    result: tuple[Field, ...] | RawBody = ()
+    idempotent: bool = False

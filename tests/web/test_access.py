@@ -1,0 +1,289 @@
+"""Who may do what, and what a browser of another site may not do."""
+
+import asyncio
+import base64
+
+import pytest
+
+from rsmq import AsyncRSMQ
+from rsmq.errors import InvalidFormat, MissingParameter
+from rsmq.web import create_app
+from rsmq.web.access.attempts import Attempts
+from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
+from rsmq.web.access.users import read_users
+from rsmq.web.routes import TABLE
+from rsmq.web.table import Scope
+
+_KEY = "a key of some length"
+
+#: The scope of each operation, by hand: a change of the table must be seen here.
+_SCOPES = {
+    "stats": {
+        "GET /queues", "GET /queues/{queue}", "GET /queues/{queue}/counts",
+        "GET /queues/{queue}/scaling", "GET /schedules", "GET /schedules/{schedule}",
+    },
+    "peek": {
+        "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
+        "GET /queues/{queue}/messages/{id}/body",
+    },
+    "send": {
+        "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",
+        "POST /queues/{queue}/raw",
+    },
+    "receive": {
+        "POST /receive", "POST /pop", "POST /queues/{queue}/raw:receive",
+        "POST /queues/{queue}/raw:pop", "DELETE /queues/{queue}/messages/{id}",
+        "PATCH /queues/{queue}/messages/{id}", "POST /queues/{queue}/messages:delete",
+        "POST /queues/{queue}/messages:visibility", "POST /queues/{queue}/messages:release",
+        "POST /queues/{queue}/messages:move",
+    },
+    "manage": {
+        "PUT /queues/{queue}", "PATCH /queues/{queue}", "POST /queues/{queue}:pause",
+        "POST /queues/{queue}:resume", "POST /queues/{queue}:release-all",
+        "POST /queues/{queue}/messages:recover", "PUT /queues/{queue}/dead-letter-policy",
+        "DELETE /queues/{queue}/dead-letter-policy", "POST /queues/{queue}:sweep",
+        "POST /queues/{queue}:redrive", "PUT /schedules/{schedule}",
+        "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
+        "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
+    },
+    "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
+    "metrics": set(),
+}  # fmt: skip
+#: Bodies with which a call gets as far as its check.
+_BODIES = {
+    "/publish": {"queues": ["own"], "body": "a"},
+    "/receive": {"queues": ["own"]},
+    "/pop": {"queues": ["own"]},
+    "/queues/{queue}/raw": None,
+}
+
+
+def _write(path, text):
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def _bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def _basic(name, password):
+    return {"authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+@pytest.fixture
+def users(tmp_path):
+    """A users file with a token for each scope, for queues that begin with ``own``."""
+    text = "".join(
+        f'[tokens.{each.value}]\nsha256 = "{hash_token(each.value)}"\n'
+        f'scopes = ["{each.value}"]\nqueues = ["own*"]\n'
+        for each in Scope
+    )
+    text += f'[users.anna]\npassword = "{hash_password("sesame")}"\nrole = "viewer"\n'
+    return _write(tmp_path / "users.toml", text)
+
+
+def test_the_scope_of_each_operation_is_the_one_in_the_table_kept_by_hand():
+    of_code = {}
+    for route in TABLE:
+        of_code.setdefault(route.scope.value, set()).add(f"{route.method} {route.path}")
+    assert of_code == {name: routes for name, routes in _SCOPES.items() if routes}
+
+
+def test_each_operation_is_refused_with_another_scope_and_for_another_queue(run, users):
+    async def test(http, queues):
+        await queues.create_queue("own")
+        for route in TABLE:
+            for scope in Scope:
+                for queue in ("own", "other"):
+                    path = route.path.replace("{queue}", queue).replace("{id}", "x" * 32)
+                    path = path.replace("{schedule}", "none")
+                    content = _BODIES.get(route.path, {} if route.method != "GET" else None)
+                    if content and queue == "other" and "queues" in content:
+                        content = {**content, "queues": ["own", "other"]}
+                    if route.method == "DELETE" and "{queue}" in route.path and queue == "own":
+                        content = None
+                    reply = await http(route.method, path, content, headers=_bearer(scope.value))
+                    names_queue = "{queue}" in route.path or "queues" in (content or {})
+                    may = scope is route.scope and (queue == "own" or not names_queue)
+                    assert (reply.status != 403) == may or _lacks_receipt(route, reply), (
+                        route, scope, queue, reply.content,
+                    )  # fmt: skip
+                    if route.scope is Scope.DESTROY:
+                        await queues.create_queue("own", exist_ok=True)
+
+    def _lacks_receipt(route, reply):
+        return route.scope is Scope.RECEIVE and "manage" in reply.json.get("hint", "")
+
+    run(test, auth=True, users=users)
+
+
+def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(run, users):
+    async def test(http, queues):
+        await queues.create_queue("own")
+        id = await queues.send_message("own", "a")
+        http.headers = _bearer("receive")
+        path = f"/queues/own/messages/{id}"
+        assert (await http("DELETE", path)).status == 403
+        assert (await http("POST", "/queues/own/messages:delete", {"ids": [id]})).status == 403
+        [message] = (await http("POST", "/receive", {"queues": ["own"]})).json["messages"]
+        assert (await http("DELETE", f"{path}?receipt={message['receipt']}")).status == 204
+
+    run(test, auth=True, users=users)
+
+
+def test_a_caller_sees_only_own_queues_in_lists_and_metrics(run, users):
+    async def test(http, queues):
+        await queues.create_queue("own1")
+        await queues.create_queue("other")
+        listed = await http("GET", "/queues", headers=_bearer("stats"))
+        assert [each["name"] for each in listed.json["queues"]] == ["own1"]
+        http.prefix = ""
+        metrics = (await http("GET", "/metrics", headers=_bearer("metrics"))).content
+        assert b"own1" in metrics
+        assert b"other" not in metrics
+        rest = await http("GET", "/rest-rsmq/queues", headers=_bearer("stats"))
+        assert rest.json == {"queues": ["own1"]}
+        assert (
+            await http("GET", "/rest-rsmq/queues/other", headers=_bearer("stats"))
+        ).status == 403
+
+    run(test, auth=True, users=users)
+
+
+def test_only_probes_answer_a_caller_who_is_not_known(run, users):
+    async def test(http, queues):
+        del queues
+        http.prefix = ""
+        for path in (
+            "/api/v1/queues", "/api/v1/openapi.json", "/metrics", "/rest-rsmq/queues",
+        ):  # fmt: skip
+            reply = await http("GET", path)
+            assert (reply.status, reply.json["code"]) == (401, "unauthorized")
+            assert reply.headers["www-authenticate"].startswith("Basic")
+        assert (await http("GET", "/healthz")).status == 200
+        assert (await http("GET", "/readyz")).status == 200
+
+    run(test, auth=True, users=users)
+
+
+def test_a_user_has_a_password_and_attempts_are_limited(run, users):
+    async def test(http, queues):
+        del queues
+        assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
+        assert (await http("GET", "/queues", headers=_basic("", "stats"))).status == 200
+        for _ in range(10):
+            assert (await http("GET", "/queues", headers=_bearer("wrong"))).status == 401
+        limited = await http("GET", "/queues", headers=_basic("anna", "sesame"))
+        assert limited.status == 429
+        assert int(limited.headers["retry-after"]) > 0
+        http.peer = "10.0.0.9"
+        assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
+        assert (await http("GET", "/queues", headers=_basic("anna", "x"))).status == 401
+        assert (await http("GET", "/queues", headers=_basic("eve", "x"))).status == 401
+
+    run(test, auth=True, users=users)
+
+
+def test_failures_of_at_most_ten_thousand_addresses_are_kept():
+    now = [0.0]
+    attempts = Attempts(lambda: now[0])
+    for number in range(10_010):
+        for _ in range(10 if number == 10_009 else 1):
+            attempts.note_failure(str(number))
+    assert len(attempts._failures) == 10_000
+    assert attempts.seconds_to_wait("10009") == 60
+    now[0] = 61
+    assert attempts.seconds_to_wait("10009") == 0
+
+
+def test_only_a_trusted_proxy_names_the_user(run, users):
+    async def test(http, queues):
+        del queues
+        header = {"x-user": "anna"}
+        http.peer = "10.1.2.3"
+        assert (await http("GET", "/queues", headers=header)).status == 200
+        assert (await http("GET", "/queues", headers={"x-user": "eve"})).status == 401
+        http.peer = "11.1.2.3"
+        assert (await http("GET", "/queues", headers=header)).status == 401
+
+    run(test, auth=True, users=users, trusted_proxies=["10.0.0.0/8"], user_header="X-User")
+
+
+def test_another_host_and_other_sites_are_refused(run):
+    async def test(http, queues):
+        del queues
+        assert (await http("GET", "/queues", headers={"host": "localhost:8080"})).status == 200
+        assert (await http("GET", "/queues", headers={"host": "[::1]:8080"})).status == 200
+        rebound = await http("GET", "/queues", headers={"host": "evil.example"})
+        assert (rebound.status, rebound.json["code"]) == (421, "unknownHost")
+        for headers in (
+            {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"},
+            {"origin": "https://evil.example"}, {"origin": "null"},
+        ):  # fmt: skip
+            reply = await http("GET", "/queues", headers=headers)
+            assert (reply.status, reply.json["code"]) == (403, "crossSite")
+        own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
+        assert (await http("GET", "/queues", headers=own)).status == 200
+
+    run(test, allow_hosts=["localhost", "::1"])
+
+
+def test_a_key_may_do_everything_and_is_compared_by_its_hash(run):
+    async def test(http, queues):
+        assert (await http("PUT", "/queues/q", {}, headers=_bearer(_KEY))).status == 201
+        assert (await http("DELETE", "/queues/q", headers=_basic("", _KEY))).status == 204
+        assert (await http("GET", "/queues", headers=_bearer(_KEY[:-1]))).status == 401
+        assert await queues.list_queues() == []
+
+    run(test, auth=True, key=_KEY)
+
+
+def test_an_application_without_a_decision_about_callers_is_not_made():
+    queues = AsyncRSMQ.from_url("memory://")
+    for options in ({}, {"key": _KEY, "auth": False}):
+        with pytest.raises(MissingParameter, match="auth=False"):
+            create_app(queues, **options)
+    with pytest.raises(InvalidFormat, match="16 characters"):
+        create_app(queues, key="short")
+    with pytest.raises(InvalidFormat, match="trusted_proxies"):
+        create_app(queues, auth=False, trusted_proxies=["10.0.0.0/99"])
+    asyncio.run(queues.close())
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[", "not TOML"),
+        ("[user.a]", "the file has user"),
+        ('[users.a]\npassword = "sesame"\nrole = "admin"', "not a hash"),
+        ('[users.a]\nrole = "king"', "'king'"),
+        ("[users.a]\n", "a role or scopes"),
+        ('[tokens.a]\nrole = "admin"', "sha256"),
+        (f'[tokens.a]\nsha256 = "{"0" * 64}"\nscopes = ["all"]', "all"),
+        (f'[tokens.a]\nsha256 = "{"0" * 64}"\nrole = "admin"\nqueues = "q"', "list of texts"),
+    ],
+)
+def test_a_users_file_that_is_not_valid_is_refused(tmp_path, text, fault):
+    with pytest.raises(InvalidFormat, match=fault):
+        read_users(_write(tmp_path / "users.toml", text))
+
+
+def test_a_users_file_that_others_may_read_is_refused(tmp_path):
+    path = _write(tmp_path / "users.toml", "")
+    path.chmod(0o640)
+    with pytest.raises(InvalidFormat, match="chmod 600"):
+        read_users(path)
+    with pytest.raises(InvalidFormat, match="can't be read"):
+        read_users(tmp_path / "none.toml")
+
+
+def test_passwords_and_tokens_are_stored_as_hashes():
+    stored = hash_password("sesame")
+    assert "sesame" not in stored
+    assert stored != hash_password("sesame")
+    assert is_password("sesame", stored)
+    assert not is_password("Sesame", stored)
+    assert not is_password("sesame", "scrypt$x$8$1$AA==$AA==")
+    assert len(make_token()) > 40

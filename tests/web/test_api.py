@@ -1,0 +1,336 @@
+"""The operations of the API: statuses, answers, and what is stored."""
+
+import json
+
+import pytest
+
+from rsmq import MSGPACK
+from rsmq.web.routes import TABLE
+
+
+async def _raw(queues, *words):
+    from rsmq.operations.plain import plain_command
+
+    return await queues.run(plain_command(*words))
+
+
+def test_a_queue_is_created_read_changed_listed_and_deleted(run):
+    async def test(http, queues):
+        made = await http("PUT", "/queues/q", {"vt": 5, "maxsize": -1})
+        assert (made.status, made.json["vt"], made.json["maxsize"]) == (201, 5, -1)
+        assert (await http("PUT", "/queues/q", {"vt": 5})).status == 200
+        other = await http("PUT", "/queues/q", {"vt": 6})
+        assert (other.status, other.json["code"], other.json["value"]) == (
+            409, "queueExists", "vt 5",
+        )  # fmt: skip
+        assert (await http("PATCH", "/queues/q", {"delay": 2})).json["delay"] == 2
+        assert (await queues.get_queue_attributes("q")).vt == 5
+        await queues.create_queue("r")
+        page = (await http("GET", "/queues?limit=1")).json
+        assert ([each["name"] for each in page["queues"]], page["cursor"]) == (["q"], "q")
+        page = (await http("GET", "/queues?limit=1&cursor=q")).json
+        assert ([each["name"] for each in page["queues"]], page["cursor"]) == (["r"], None)
+        gone = await http("DELETE", "/queues/q")
+        assert (gone.status, gone.content) == (204, b"")
+        assert "content-length" not in gone.headers
+        assert (await http("GET", "/queues/q")).status == 404
+
+    run(test)
+
+
+def test_a_message_is_sent_received_extended_and_deleted_by_its_receipt(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        sent = await http("POST", "/queues/q/messages", {"body": "hällo"})
+        assert sent.status == 201
+        assert await _raw(queues, "HGET", "rsmq:q:Q", sent.json["id"]) == "hällo".encode()
+        [message] = (await http("POST", "/receive", {"queues": ["q"]})).json["messages"]
+        assert (message["id"], message["body"], message["receive_count"]) == (
+            sent.json["id"], "hällo", 1,
+        )  # fmt: skip
+        path = f"/queues/q/messages/{message['id']}?receipt={message['receipt']}"
+        assert (await http("PATCH", path, {"vt": 50})).status == 204
+        assert (await http("DELETE", path)).status == 204
+        assert (await http("DELETE", path)).json["code"] == "messageNotFound"
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 0
+
+    run(test)
+
+
+def test_a_receipt_of_an_earlier_receive_is_refused(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        first = await queues.receive_message("q", vt=0)
+        second = await queues.receive_message("q")
+        path = f"/queues/q/messages/{first.id}?receipt={first.id}."
+        refused = await http("DELETE", path + "1")
+        assert (refused.status, refused.json["code"]) == (409, "receiptExpired")
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 1
+        assert (await http("DELETE", path + str(second.receive_count))).status == 204
+
+    run(test)
+
+
+def test_bodies_are_bytes_text_or_json(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for content in ({"body_base64": "/w=="}, {"json": {"a": [1, None]}}, {"json": None}):
+            assert (await http("POST", "/queues/q/messages", content)).status == 201
+        found = (await http("POST", "/pop", {"queues": ["q"], "max": 9})).json["messages"]
+        assert [each.get("body", each.get("body_base64")) for each in found] == [
+            "/w==", '{"a":[1,null]}', "null",
+        ]  # fmt: skip
+        for content in ({}, {"body": "a", "json": 1}, {"body_base64": "!"}):
+            assert (await http("POST", "/queues/q/messages", content)).status == 422
+
+    run(test)
+
+
+def test_raw_bodies_go_in_and_out_unchanged(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        body = MSGPACK.encode({"a": b"\xff\x00"})
+        sent = await http("POST", "/queues/q/raw?delay=0", body=body)
+        assert sent.status == 201
+        found = await http("POST", "/queues/q/raw:receive?vt=9")
+        assert (found.status, found.content) == (200, body)
+        assert found.headers["rsmq-id"] == sent.headers["rsmq-id"] == sent.json["id"]
+        assert found.headers["rsmq-receipt"] == f"{sent.json['id']}.1"
+        assert found.headers["content-type"] == "application/octet-stream"
+        assert (await http("POST", "/queues/q/raw:receive")).status == 204
+        await http("POST", "/queues/q/messages:release", {"receipts": [f"{sent.json['id']}.1"]})
+        assert (await http("POST", "/queues/q/raw:pop")).content == body
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 0
+
+    run(test)
+
+
+def test_a_batch_is_stored_completely_or_not_at_all(run):
+    async def test(http, queues):
+        await queues.create_queue("q", maxsize=1024)
+        messages = [{"body": "a"}, {"json": 1}]
+        sent = await http("POST", "/queues/q/messages:batch", {"messages": messages, "delay": 0})
+        assert len(sent.json["ids"]) == 2
+        refused = await http(
+            "POST", "/queues/q/messages:batch", {"messages": [*messages, {"body": "x" * 2000}]}
+        )
+        assert (refused.status, refused.json["code"]) == (413, "messageTooLong")
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 2
+
+    run(test)
+
+
+def test_the_same_idempotency_key_sends_one_message_and_refuses_another_body(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        headers = {"idempotency-key": "order-1"}
+        first = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+        await queues.delete_message("q", first.json["id"])
+        again = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+        assert again.json == first.json
+        for content in ({"body": "b"}, {"body": "a", "delay": 9}):
+            other = await http("POST", "/queues/q/messages", content, headers=headers)
+            assert (other.status, other.json["code"]) == (422, "idempotencyKeyReused")
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 0
+        assert await _raw(queues, "PTTL", "rsmq:q:x:dedup") > 3_600_000
+        await queues.purge_queue("q")
+        assert (
+            await http("POST", "/queues/q/messages", {"body": "b"}, headers=headers)
+        ).status == 201
+
+    run(test)
+
+
+def test_a_batch_with_an_idempotency_key_is_stored_once(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        content = {"messages": [{"body": "a"}, {"body": "b"}]}
+        replies = [
+            await http(
+                "POST", "/queues/q/messages:batch", content, headers={"idempotency-key": "k"}
+            )
+            for _ in range(2)
+        ]
+        assert replies[0].json == replies[1].json
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 2
+
+    run(test)
+
+
+def test_dead_letters_are_swept_and_redriven(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("dead")
+        policy = {"dead_letter_queue": "dead", "max_receives": 1}
+        assert (await http("PUT", "/queues/q/dead-letter-policy", policy)).json["max_receives"] == 1
+        id = await queues.send_message("q", "a")
+        await queues.receive_message("q", vt=0)
+        assert (await http("POST", "/queues/q:sweep")).json == {"ids": [id]}
+        [moved] = (await http("POST", "/queues/dead:redrive")).json["messages"]
+        assert moved["old_id"] == id
+        stored = (await http("GET", f"/queues/q/messages/{moved['id']}")).json
+        assert (stored["body"], stored["state"]) == ("a", "visible")
+        assert (await http("GET", f"/queues/q/messages/{moved['id']}/body")).content == b"a"
+        removed = await http("DELETE", "/queues/q/dead-letter-policy")
+        assert removed.json["dead_letter_queue"] is None
+
+    run(test)
+
+
+def test_lists_of_messages_are_moved_hidden_recovered_and_deleted(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("r")
+        ids = await queues.send_messages("q", ["a", "b"])
+        base = "/queues/q/messages:"
+        assert (await http("POST", base + "visibility", {"ids": ids, "vt": 60})).json["ids"] == ids
+        assert (await http("POST", base + "release", {"ids": ids})).json["ids"] == ids
+        received = (await http("POST", "/receive", {"queues": ["q"], "max": 2})).json["messages"]
+        receipts = [each["receipt"] for each in received]
+        recovered = (await http("POST", base + "recover", {"idle": 0, "max": 2})).json["messages"]
+        assert [each["receive_count"] for each in recovered] == [2, 2]
+        assert (await http("POST", base + "delete", {"receipts": receipts})).json["ids"] == []
+        moving = {"receipts": [recovered[0]["receipt"]], "destination": "r"}
+        assert (await http("POST", base + "move", moving)).json["ids"] == [recovered[0]["id"]]
+        assert (await http("POST", base + "delete", {"ids": ids})).json["ids"] == [
+            recovered[1]["id"]
+        ]
+        counts = (await http("GET", "/queues/r/counts")).json
+        assert (counts["visible"], counts["in_flight"]) == (1, 0)
+        assert (await http("GET", "/queues/r/scaling")).json["unfinished"] == 1
+
+    run(test)
+
+
+def test_schedules_are_added_read_and_run(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        schedule = {"queue": "q", "every": 3600, "body": "tick"}
+        assert (await http("PUT", "/schedules/hourly", schedule)).status == 201
+        assert (await http("PUT", "/schedules/hourly", schedule)).json == {"changed": False}
+        assert (await http("POST", "/schedules/hourly:pause")).json == {"changed": True}
+        shown = (await http("GET", "/schedules")).json["schedules"]
+        assert [(each["name"], each["every"], each["queue"]) for each in shown] == [
+            ("hourly", 3600, "q")
+        ]
+        id = (await http("POST", "/schedules/hourly:run")).json["id"]
+        assert (await queues.get_message("q", id)).body == "tick"
+        assert (await http("POST", "/schedules/hourly:resume")).json == {"changed": True}
+        assert (await http("DELETE", "/schedules/hourly")).status == 204
+        assert (await http("GET", "/schedules/hourly")).json["code"] == "scheduleNotFound"
+
+    run(test)
+
+
+def test_publish_pause_purge_and_release_act_as_the_client_does(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("r")
+        ids = (await http("POST", "/publish", {"queues": ["q", "r"], "body": "a"})).json["ids"]
+        assert set(ids) == {"q", "r"}
+        assert (await http("POST", "/queues/q:pause")).json == {"changed": True}
+        assert (await http("POST", "/queues/q:resume")).json == {"changed": True}
+        await queues.receive_message("q")
+        assert (await http("POST", "/queues/q:release-all")).json == {"released": 1}
+        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status", "code"),
+    [
+        ("GET", "/queues/none", None, 404, "queueNotFound"),
+        ("GET", "/queues/a%20b", None, 422, "invalidFormat"),
+        ("GET", "/nothing", None, 404, "notFound"),
+        ("GET", "/queues//counts", None, 404, "notFound"),
+        ("POST", "/queues/q", None, 405, "methodNotAllowed"),
+        ("GET", "/queues?limit=x", None, 422, "invalidFormat"),
+        ("GET", "/queues?limit=0", None, 422, "invalidValue"),
+        ("GET", "/queues?lmit=1", None, 422, "unknownField"),
+        ("POST", "/queues/q/messages", {"body": "a", "delya": 1}, 422, "unknownField"),
+        ("POST", "/queues/q/messages", {"body": "a", "delay": True}, 422, "invalidFormat"),
+        ("POST", "/queues/q/messages", {"body": "a", "delay": -1}, 422, "invalidValue"),
+        ("POST", "/queues/q/messages", {"body": "a", "deliver_at": "2026"}, 422, "invalidFormat"),
+        ("POST", "/queues/q/messages", {"body": "\ud800"}, 422, "messageNotString"),
+        ("POST", "/queues/q/messages", [], 422, "invalidFormat"),
+        ("POST", "/receive", {}, 422, "missingParameter"),
+        ("POST", "/receive", {"queues": ["q"], "wait": 61}, 422, "invalidValue"),
+        ("POST", "/receive", {"queues": []}, 422, "missingParameter"),
+        ("DELETE", "/queues/q/messages/abc", None, 422, "invalidFormat"),
+        ("DELETE", "/queues/q/messages/abc?receipt=x", None, 422, "invalidFormat"),
+        ("POST", "/queues/q/messages:delete", {}, 422, "missingParameter"),
+    ],
+)  # fmt: skip
+def test_what_is_not_valid_is_a_problem_and_changes_nothing(
+    run, method, path, content, status, code
+):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        reply = await http(method, path, content)
+        assert (reply.status, reply.json["code"], reply.json["status"]) == (status, code, status)
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b'{"body": NaN}'])
+def test_broken_json_is_a_problem_without_the_body(run, body):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        headers = {"content-type": "application/json"}
+        reply = await http("POST", "/queues/q/messages", body=body, headers=headers)
+        assert (reply.status, reply.json["code"]) == (400, "invalidJson")
+        other = await http("POST", "/queues/q/messages", body=b'{"body": "a"}')
+        assert other.status == 415
+
+    run(test)
+
+
+def test_a_path_has_405_with_the_methods_that_it_has(run):
+    async def test(http, queues):
+        del queues
+        assert (await http("POST", "/queues/q")).headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"
+        assert (await http("HEAD", "/queues")).content == b""
+
+    run(test)
+
+
+def test_a_read_only_server_refuses_each_change(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        for route in TABLE:
+            path = route.path.replace("{queue}", "q").replace("{id}", "x" * 32)
+            reply = await http(route.method, path.replace("{schedule}", "s"))
+            is_refused = reply.status == 403 and reply.json["code"] == "readOnly"
+            assert is_refused == (route.method != "GET"), route
+        assert (await queues.get_queue_attributes("q")).total_received == 0
+
+    run(test, read_only=True)
+
+
+def test_probes_and_metrics_answer(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        http.prefix = ""
+        assert (await http("GET", "/healthz")).content == b"ok\n"
+        assert (await http("GET", "/readyz")).content == b"ok\n"
+        metrics = (await http("GET", "/metrics")).content.decode()
+        assert 'rsmq_queue_visible{queue="q"} 1\n' in metrics
+        assert json.loads((await http("GET", "/api/v1/openapi.json")).content)["openapi"] == "3.1.0"
+
+    run(test)
+
+
+def test_a_name_of_any_characters_can_be_in_a_path():
+    from rsmq.web.router import PathRouter
+
+    router = PathRouter(TABLE)
+    for text, name in (("a%2Fb", "a/b"), ("a%3Apause", "a:pause"), ("a:b", "a:b")):
+        route, names = router.find("GET", f"/queues/{text}")
+        assert (route.path, names) == ("/queues/{queue}", {"queue": name})
+    assert router.find("POST", "/queues/a:pause")[1] == {"queue": "a"}

@@ -1,0 +1,145 @@
+"""rsmq web and rsmq web-user."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from rsmq.web.access.secrets import hash_token, is_password
+from rsmq.web.access.users import read_users
+
+
+class _Web:
+    """A running rsmq web, and the lines that it has printed."""
+
+    def __init__(self, url, ns, *arguments):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rsmq", "web", "--port", "0", *arguments],
+            env={**os.environ, "RSMQ_URL": url, "RSMQ_NS": ns, "RSMQ_CONFIG": "/dev/null"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.url = self._process.stderr.readline().partition(": ")[0]
+
+    def line(self):
+        return self._process.stderr.readline().strip()
+
+    def get(self, path, key=None, url=None):
+        request = urllib.request.Request((url or self.url) + path)
+        if key:
+            request.add_header("Authorization", f"Bearer {key}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, json.load(reply)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def stop(self):
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(30)
+        self._process.stderr.close()
+        return code
+
+
+@pytest.fixture
+def start(server, ns):
+    running = []
+
+    def start(*arguments):
+        running.append(_Web(server.url, ns, *arguments))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.stop()
+
+
+def test_without_users_it_prints_a_key_which_may_do_everything(start, rsmq):
+    rsmq.create_queue("q")
+    web = start()
+    key = web.line().removeprefix("The key of this run: ")
+    assert web.get("/queues")[0] == 401
+    status, found = web.get("/queues/q", key)
+    assert (status, found["name"]) == (200, "q")
+    assert web.stop() == 0
+
+
+def test_the_routes_of_rest_rsmq_can_have_a_port_of_their_own(start, rsmq):
+    rsmq.create_queue("q")
+    web = start("--no-auth", "--rest-rsmq-port", "0")
+    url = web.line().partition(": ")[0]
+    assert web.get("/queues", url=url) == (200, {"queues": ["q"]})
+    assert web.stop() == 0
+
+
+def test_it_stops_while_a_client_waits_for_a_message(start, rsmq, server):
+    rsmq.create_queue("q")
+    web = start("--no-auth")
+    body = json.dumps({"queues": ["q"], "wait": 60}).encode()
+
+    def wait():
+        with pytest.raises(OSError):
+            urllib.request.urlopen(
+                urllib.request.Request(
+                    f"{web.url}/receive", body, {"Content-Type": "application/json"}
+                )
+            )
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    deadline = time.monotonic() + 30
+    with server.raw() as raw:
+        while not any(each["flags"] == "t" for each in raw.client_list()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert web.stop() == 0
+    thread.join()
+    rsmq.send_message("q", "a")
+    assert rsmq.get_queue_attributes("q").visible_messages == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--host", "0.0.0.0"], "only programs of this machine"),
+        (["--host", "0.0.0.0", "--no-auth"], "only programs of this machine"),
+        (["--host", "example.org"], "only programs of this machine"),
+        (["--no-auth", "--users", "u.toml"], "one of --users and --no-auth"),
+        (["--user-header", "X-User"], "need each other"),
+        (["--trusted-proxy", "10.0.0.0/8", "--user-header", "X"], "needs --users"),
+        (["--tls-cert", "a.pem"], "need each other"),
+        (["--users", "/nowhere/users.toml"], "can't be read"),
+    ],
+)
+def test_it_does_not_start_without_a_safe_decision_about_callers(cli, arguments, text):
+    result = cli("web", *arguments)
+    assert result.code == 2
+    assert text in result.error
+
+
+def test_a_port_that_is_in_use_is_an_error(cli, server):
+    result = cli("web", "--no-auth", "--port", str(server.port))
+    assert result.code == 2
+    assert "in use" in result.error
+
+
+def test_entries_of_users_and_tokens_make_a_users_file(cli, tmp_path):
+    user = cli("web-user", "add", "anna b", "--queue", "orders*", stdin=b"sesame\n")
+    token = cli("web-user", "token", "shop", "--role", "operator")
+    path = tmp_path / "users.toml"
+    path.write_bytes(user.raw + token.raw)
+    path.chmod(0o600)
+    users = read_users(path)
+    assert is_password("sesame", users.passwords["anna b"])
+    assert users.principals["anna b"].patterns == ("orders*",)
+    secret = token.stderr.rpartition(" ")[2].strip()
+    assert users.tokens[hash_token(secret)].name == "shop"
+    assert cli("web-user", "add", "eve").code == 2

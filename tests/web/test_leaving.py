@@ -1,0 +1,161 @@
+"""A client that leaves: what was received and not handed to the socket is given back."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+import uvicorn
+
+from rsmq import AsyncCells, AsyncRSMQ
+from rsmq.web import create_app
+from tests.proxy import Proxy
+from tests.servers import free_port
+from tests.web.asgi import Http
+
+_CONTENT = {"queues": ["q"], "wait": 60}
+
+
+@contextlib.asynccontextmanager
+async def _serving(app):
+    config = uvicorn.Config(app, port=free_port(), log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield config.port
+    server.should_exit = True
+    await task
+
+
+async def _open(port, path, content):
+    body = json.dumps(content).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /api/v1{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    await writer.drain()
+    return reader, writer
+
+
+async def _until(condition):
+    async with asyncio.timeout(30):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("cells", [None, 3])
+def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns, cells):
+    async def test():
+        client = (
+            AsyncCells.from_url(server.url, cells=cells, ns=ns)
+            if cells
+            else AsyncRSMQ.from_url(server.url, ns=ns)
+        )
+        async with client as queues:
+            http = Http(create_app(queues, auth=False))
+            await queues.create_queue("q")
+            got = 0
+            for turns in range(60):
+                left, sent = asyncio.Event(), []
+                call = asyncio.create_task(http("POST", "/receive", _CONTENT, left=left, sent=sent))
+                await asyncio.sleep(0)
+                await queues.send_message("q", "a")
+                for _ in range(turns):
+                    await asyncio.sleep(0.0001)
+                left.set()
+                await call
+                attributes = await queues.get_queue_attributes("q")
+                assert attributes.hidden_messages == len(sent) // 2
+                got += attributes.hidden_messages
+                await queues.purge_queue("q")
+            assert got < 60
+
+    asyncio.run(test())
+
+
+def test_connections_that_break_before_a_message_comes_leave_it_visible(server, ns):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q", vt=9_999_999)
+            async with _serving(create_app(queues, auth=False)) as port:
+                opened = [await _open(port, "/receive", _CONTENT) for _ in range(20)]
+                await queues.send_message("q", "a")  # one of them gets it
+                await asyncio.wait(
+                    {asyncio.create_task(reader.read(1)) for reader, _ in opened},
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for _, writer in opened:
+                    writer.transport.abort()
+                await queues.send_messages("q", map(str, range(20)))
+
+                async def are_the_others_visible():
+                    attributes = await queues.get_queue_attributes("q")
+                    return attributes.visible_messages == 20
+
+                await _until(are_the_others_visible)
+
+    asyncio.run(test())
+
+
+def test_a_waiting_client_gets_the_message_at_once(server, ns):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q")
+            async with _serving(create_app(queues, auth=False)) as port:
+                reader, writer = await _open(port, "/receive", _CONTENT)
+                id = await queues.send_message("q", "a")
+                await reader.readuntil(b"\r\n\r\n")
+                answer = json.loads(await reader.readuntil(b"]}"))
+                assert [each["id"] for each in answer["messages"]] == [id]
+                writer.close()
+
+    asyncio.run(test())
+
+
+def test_while_redis_is_away_each_call_is_unavailable_and_may_be_repeated():
+    async def test():
+        app = create_app(f"redis://127.0.0.1:{free_port()}", auth=False)
+        http = Http(app)
+        for call in [
+            ("GET", "/queues"),
+            ("POST", "/queues/q/messages", {"body": "a"}),
+            ("POST", "/receive", {"queues": ["q"], "wait": 60}),
+        ]:
+            reply = await http(*call)
+            assert (reply.status, reply.json["code"]) == (503, "redis-unavailable")
+            assert reply.headers["retry-after"] == "1"
+        http.prefix = ""
+        assert (await http("GET", "/readyz")).status == 503
+        assert (await http("GET", "/healthz")).status == 200
+        assert b"rsmq_up 0" in (await http("GET", "/metrics")).content
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("key", [None, "order-1"])
+def test_a_send_whose_reply_is_lost_is_stored_once_and_can_be_repeated_with_a_key(server, ns, key):
+    async def test():
+        proxy = Proxy(server.port)
+        async with (
+            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=0.5) as queues,
+            AsyncRSMQ.from_url(server.url, ns=ns) as direct,
+        ):
+            http = Http(create_app(queues, auth=False))
+            await direct.create_queue("q")
+            headers = {"idempotency-key": key} if key else {}
+            warm = {"idempotency-key": "other"} if key else {}  # the server knows the scripts
+            await http("POST", "/queues/q/messages", {"body": "a"}, headers=warm)
+            proxy.spare, proxy.drop = (1 if key else 0), 1000
+            lost = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+            assert (lost.status, lost.json["code"]) == (503, "outcome-unknown")
+            assert "Idempotency-Key" in lost.json["hint"]
+            assert (await direct.get_queue_attributes("q")).total_sent == 2
+            proxy.drop = 0
+            if key:
+                again = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+                assert again.status == 201
+                assert (await direct.get_queue_attributes("q")).total_sent == 2
+        proxy.close()
+
+    asyncio.run(test())

@@ -1,0 +1,73 @@
+"""The table of operations is complete, and everything that follows from it fits."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rsmq import AsyncCells, AsyncRSMQ
+from rsmq.schedules.asyncio_ import AsyncSchedules
+from rsmq.web.openapi import make_document
+from rsmq.web.routes import TABLE
+from rsmq.web.table import READING
+
+#: Methods without a route, and why.
+_NOT_ROUTES = {
+    "close": "the connections of a program",
+    "consume": "a loop of receives, which a program makes itself",
+    "processing": "a receive and a delete, with a block of a program between them",
+    "from_url": "a constructor",
+    "run": "for packages that are built on the client",
+    "run_steps": "for packages that are built on the client",
+    "schedules.declare": "for definitions in the code of a worker",
+}
+
+
+def _methods(cls, prefix=""):
+    return {
+        prefix + name
+        for name, _ in inspect.getmembers(cls, inspect.isroutine)
+        if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("client", [AsyncRSMQ, AsyncCells])
+def test_each_public_method_of_the_client_has_a_route(client):
+    public = _methods(client) | _methods(AsyncSchedules, "schedules.")
+    called = {name for route in TABLE for name in route.calls}
+    assert public - called - set(_NOT_ROUTES) == set()
+    assert called - public == set()
+
+
+def test_each_reason_for_a_missing_route_is_needed():
+    public = _methods(AsyncRSMQ) | _methods(AsyncSchedules, "schedules.")
+    called = {name for route in TABLE for name in route.calls}
+    assert set(_NOT_ROUTES) <= public - called
+
+
+def test_each_route_with_get_has_a_scope_that_changes_nothing():
+    assert [each.path for each in TABLE if each.method == "GET" and each.scope not in READING] == []
+
+
+def test_each_parameter_of_a_send_can_be_passed():
+    route = next(each for each in TABLE if each.path.endswith("/messages") and each.body)
+    fields = {each.name for each in route.body}
+    parameters = set(inspect.signature(AsyncRSMQ.send_message).parameters)
+    of_programs = {"self", "qname", "body", "codec", "confirm", "timeout", "old"}
+    assert parameters - of_programs <= fields
+
+
+def test_the_document_has_each_route_under_a_name_of_its_own():
+    document = make_document(TABLE, "1.0", "/api/v1")
+    names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+    assert len(names) == len(TABLE) == len(set(names))
+
+
+def test_the_page_lists_each_operation_with_its_scope():
+    page = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+    listed = re.findall(r"^\| `(\w+ /\S*)` \| (.*) \| `(\w+)` \|$", page, re.MULTILINE)
+    assert listed == [
+        (f"{each.method} {each.path}", each.summary.removesuffix("."), each.scope.value)
+        for each in TABLE
+    ]
