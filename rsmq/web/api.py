@@ -12,7 +12,7 @@ from typing import Any
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
-from rsmq.web.delivery import ClientLeft, Departure, release
+from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
 from rsmq.web.problems import describe
@@ -86,10 +86,7 @@ class Api:
         }
         is_shown = has_body and scope["method"] != "HEAD"
         end = {"type": "http.response.body", "body": content if is_shown else b""}
-        if answer.messages and await departure.has_left():
-            await release(self._queues, answer.messages)
-            raise ClientLeft
-        # From here on, nothing may give the event loop a turn before the body is written.
+        await check_presence(self._queues, answer.messages, departure)
         try:
             await send(start)
             await send(end)

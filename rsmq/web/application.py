@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, request_response
 
 from rsmq.aio import AsyncRSMQ
@@ -21,6 +21,7 @@ from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.web.access.gate import AccessGate
 from rsmq.web.access.users import Users, read_users, users_of_key
 from rsmq.web.api import Api
+from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.openapi import make_document
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PREFIX = "/api/v1"
+_NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 #: So an answer comes within a second while Redis is away.
 RETRY_DEADLINE_SECONDS = 0.5
@@ -93,12 +95,18 @@ def create_app(
     async def openapi(_: Request) -> Response:
         return JSONResponse(document)
 
+    page = make_page(TABLE, __version__, PREFIX)
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
+
     app = Starlette(
         routes=[
             Route("/healthz", healthz),
             Route("/readyz", readyz_of(client)),
             Route("/metrics", gate.guard(request_response(metrics_of(client)))),
             Route(f"{PREFIX}/openapi.json", gate.guard(request_response(openapi))),
+            Route(f"{PREFIX}/docs", gate.guard(request_response(docs))),
             Mount(PREFIX, gate.guard(Api(client, TABLE, read_only=read_only))),
             Mount("/rest-rsmq", rest_rsmq),
         ],

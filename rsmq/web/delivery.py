@@ -48,7 +48,11 @@ class Departure:
             pass
 
     async def has_left(self) -> bool:
-        """Return whether the client has left, as far as this machine knows at the last moment."""
+        """
+        Return whether the client has left, as far as this machine knows.
+
+        After it, nothing may give the event loop a turn before the answer is written.
+        """
         if self._task is None:
             self._task = asyncio.create_task(self._watch())
         for _ in range(_TURNS):
@@ -93,6 +97,25 @@ async def while_connected(
             receiving.cancel()
             with suppress(asyncio.CancelledError, RedisError, RSMQError, OSError):
                 await receiving
+
+
+async def check_presence(queues: Client, messages: Any, departure: Departure) -> None:
+    """
+    Return if the client is still there; otherwise, and if the server stops, release messages.
+
+    Raises:
+        ClientLeft: the client has left.
+    """
+    if not messages:
+        return
+    try:
+        if not await departure.has_left():
+            return
+    except asyncio.CancelledError:
+        await release(queues, messages)
+        raise
+    await release(queues, messages)
+    raise ClientLeft
 
 
 async def release(queues: Client, messages: Any) -> None:

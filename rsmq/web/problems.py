@@ -5,6 +5,7 @@ Errors as problem details (RFC 9457): the only place that knows which status an 
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,8 +120,9 @@ def describe(error: Exception, *, may_repeat: bool) -> Problem:
         return _describe_own(error)
     if isinstance(error, redis_errors.RedisError | OSError):
         return _describe_redis(error, may_repeat=may_repeat)
-    # Its text may contain a body.
-    _log.error("a request has failed", exc_info=error)
+    # Without its text, which may contain a body.
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    _log.error("a request has failed: %s\n%s", type(error).__name__, frames)
     return Problem(_INTERNAL, "internal", "The request has failed", hint="The log has the cause.")
 
 

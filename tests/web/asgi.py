@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from urllib.parse import quote
+from urllib.parse import unquote
 
 
 class Reply:
@@ -59,8 +59,8 @@ class Http:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": quote(path, safe="/:%").encode(),
+            "path": unquote(path),
+            "raw_path": path.encode(),
             "root_path": "",
             "query_string": query.encode(),
             "headers": [(k.lower().encode(), v.encode()) for k, v in all_headers.items()],

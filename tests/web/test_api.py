@@ -1,11 +1,14 @@
 """The operations of the API: statuses, answers, and what is stored."""
 
+import asyncio
 import json
 
 import pytest
 
-from rsmq import MSGPACK
+from rsmq import MSGPACK, AsyncCells
+from rsmq.web import create_app
 from rsmq.web.routes import TABLE
+from tests.web.asgi import Http
 
 
 async def _raw(queues, *words):
@@ -334,3 +337,43 @@ def test_a_name_of_any_characters_can_be_in_a_path():
         route, names = router.find("GET", f"/queues/{text}")
         assert (route.path, names) == ("/queues/{queue}", {"queue": name})
     assert router.find("POST", "/queues/a:pause")[1] == {"queue": "a"}
+
+
+def test_a_mount_below_a_prefix_has_the_same_paths(run):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        http.app = Starlette(routes=[Mount("/my queues", http.app)])
+        http.prefix = "/my%20queues/api/v1"
+        assert (await http("GET", "/queues/q")).json["name"] == "q"
+        http.prefix = "/my%20queues"
+        assert (await http("GET", "/rest-rsmq/queues")).json == {"queues": ["q"]}
+        assert (await http("GET", "/metrics")).status == 200
+        assert (await http("GET", "/api/v1/openapi.json")).status == 200
+
+    run(test)
+
+
+def test_receipts_and_keys_work_in_a_set_of_cells(server, ns):
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            assert (await http("PUT", "/queues/q", {})).status == 201
+            headers = {"idempotency-key": "k"}
+            content = {"messages": [{"body": "a"}, {"body": "b"}]}
+            ids = [
+                (await http("POST", "/queues/q/messages:batch", content, headers=headers)).json
+                for _ in range(2)
+            ]
+            assert ids[0] == ids[1]
+            found = (await http("POST", "/receive", {"queues": ["q"], "max": 5})).json["messages"]
+            assert sorted(each["id"] for each in found) == sorted(ids[0]["ids"])
+            for each in found:
+                path = f"/queues/q/messages/{each['id']}?receipt={each['receipt']}"
+                assert (await http("DELETE", path)).status == 204
+            assert (await queues.get_queue_attributes("q")).messages == 0
+            assert (await http("GET", "/queues")).json["queues"][0]["total_sent"] == 2
+
+    asyncio.run(test())

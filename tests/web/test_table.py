@@ -8,6 +8,7 @@ import pytest
 
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.schedules.asyncio_ import AsyncSchedules
+from rsmq.web.api_page import make_page
 from rsmq.web.openapi import make_document
 from rsmq.web.routes import TABLE
 from rsmq.web.table import READING
@@ -62,6 +63,13 @@ def test_the_document_has_each_route_under_a_name_of_its_own():
     document = make_document(TABLE, "1.0", "/api/v1")
     names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
     assert len(names) == len(TABLE) == len(set(names))
+
+
+def test_the_page_of_the_api_has_each_operation_and_no_script():
+    page = make_page(TABLE, "<b>", "/api/v1")
+    assert page.count("<section>") == len(TABLE)
+    assert "<script" not in page
+    assert "<b>" not in page
 
 
 def test_the_page_lists_each_operation_with_its_scope():

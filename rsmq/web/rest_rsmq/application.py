@@ -20,7 +20,7 @@ from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
-from rsmq.web.delivery import ClientLeft, Departure, release
+from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
@@ -223,9 +223,7 @@ class RestRsmq:
         body = json.dumps(result.content, indent=2, ensure_ascii=False).encode(
             errors="surrogatepass"
         )
-        if result.messages and await departure.has_left():
-            await release(self._queues, result.messages)
-            raise ClientLeft
+        await check_presence(self._queues, result.messages, departure)
         try:
             await _send_answer(scope, send, 200, _JSON, body, if_none=headers.get("if-none-match"))
         except OSError:
