@@ -17,6 +17,7 @@ from rsmq.errors import (
     ClientClosed,
     InvalidFormat,
     InvalidValue,
+    JobNotFound,
     MessageNotString,
     MessageTooLong,
     MissingExtra,
@@ -29,6 +30,7 @@ from rsmq.errors import (
     QueueNotFound,
     ReplyLost,
     RSMQError,
+    SubscriberExists,
 )
 from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import code_of, has_not_run
@@ -44,7 +46,9 @@ _RETRY_SECONDS = "1"
 #: The first class that an error is an instance of has its status.
 _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (QueueNotFound, 404),
+    (JobNotFound, 404),
     (QueueExists, 409),
+    (SubscriberExists, 409),
     (MessageTooLong, 413),
     (NotPossible, 409),
     (MissingExtra, 501),

@@ -4,7 +4,7 @@ The table of operations.
 
 from __future__ import annotations
 
-from rsmq.web.routes import dead_letters, messages, queues, raw, receives, schedules
+from rsmq.web.routes import dead_letters, jobs, messages, queues, raw, receives, schedules
 from rsmq.web.table import Route
 
 #: All operations of the API, in the order of its documentation.
@@ -13,6 +13,7 @@ TABLE: tuple[Route, ...] = (
     *messages.ROUTES,
     *receives.ROUTES,
     *raw.ROUTES,
+    *jobs.ROUTES,
     *dead_letters.ROUTES,
     *schedules.ROUTES,
 )

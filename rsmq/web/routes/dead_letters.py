@@ -31,6 +31,11 @@ async def _sweep(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"ids": ids})
 
 
+async def _sweep_expired(call: ApiCall) -> ApiAnswer:
+    ids = await call.queues.sweep_expired(call.names[QUEUE], call.values.get("max", 1000))
+    return ApiAnswer({"ids": ids})
+
+
 async def _redrive(call: ApiCall) -> ApiAnswer:
     name, destination, ids = call.names[QUEUE], call.values.get("destination"), None
     if destination is not None:
@@ -70,6 +75,12 @@ ROUTES = (
         "POST", "/queues/{queue}:sweep", Scope.MANAGE,
         "Move messages that were received too often.", _sweep, ("sweep_dead_letters",),
         body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."),),
+    ),
+    Route(
+        "POST", "/queues/{queue}:sweep-expired", Scope.MANAGE,
+        "Remove expired messages, or move them to the dead-letter queue.", _sweep_expired,
+        ("sweep_expired",), body=(_MAX,),
+        result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."),),
     ),
     Route(
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,

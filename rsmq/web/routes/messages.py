@@ -18,12 +18,18 @@ _TIMES = (
     Field("delay", Shape.NUMBER, "Seconds until it is visible; the queue's delay by default."),
     Field("deliver_at", Shape.TIME, "When it becomes visible, instead of a delay."),
 )
+_LIMITS = (
+    Field("expires", Shape.NUMBER, "Seconds after which it is not delivered any more."),
+    Field("max_retries", Shape.WHOLE, "Retries of workers before it is a dead letter."),
+)
 _SEND_OPTIONS = (
     *_TIMES,
     Field("front", Shape.FLAG, "Before all messages in the queue."),
     Field("dedup_window", Shape.NUMBER, "Seconds for which a dedup_id is remembered."),
     Field("replace", Shape.FLAG, "Replace the message with the unique_key."),
     Field("max_wait", Shape.NUMBER, "Seconds within which a replaced message becomes visible."),
+    *_LIMITS,
+    Field("track", Shape.FLAG, "Whether it has a record as a job."),
 )
 _KEYS = (
     Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters."),
@@ -32,6 +38,7 @@ _KEYS = (
 #: The options of a send, which a raw send has in its query.
 OPTIONS = (*_SEND_OPTIONS, *_KEYS)
 _MESSAGE = (*BODY_FIELDS, *_KEYS)
+_PUBLISH_OPTIONS = tuple(each.name for each in (*_TIMES, *_LIMITS))
 _ID = Field("id", Shape.TEXT, "The id of the message.")
 _IDS = (Field("ids", Shape.TEXTS, "The ids of the messages that were changed."),)
 _VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True)
@@ -102,7 +109,7 @@ async def _publish(call: ApiCall) -> ApiAnswer:
     names = call.values["queues"]
     for name in names:
         call.allow(Scope.SEND, name)
-    options = {name: call.values[name] for name in ("delay", "deliver_at") if name in call.values}
+    options = {name: call.values[name] for name in _PUBLISH_OPTIONS if name in call.values}
     ids = await call.queues.publish(names, read_body(call.values), **options, codec=BODIES)
     return ApiAnswer({"ids": ids}, 201)
 
@@ -211,7 +218,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/publish", Scope.SEND, "Send a message to several queues, all or none.",
-        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES), answers={201: "sent"},
+        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES, *_LIMITS), answers={201: "sent"},
         result=(Field("ids", Shape.OBJECT, "The id in each queue."),),
     ),
     Route(

@@ -23,7 +23,7 @@ _MESSAGES = (Field("messages", Shape.OBJECTS, "The messages; an empty list if th
 
 
 def check_wait(call: ApiCall) -> float:
-    """Return the seconds to wait."""
+    """Return the seconds to wait, by default 0."""
     wait: float = call.values.get("wait", 0)
     if not 0 <= wait <= _MAX_WAIT_SECONDS:
         raise InvalidValue("wait", 0, _MAX_WAIT_SECONDS, value=wait)

@@ -1,0 +1,71 @@
+"""
+Operations on jobs: what has become of tracked messages.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rsmq.errors import JobNotEnded
+from rsmq.jobs.status import JobStatus
+from rsmq.web.delivery import while_connected
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import QUEUE, show_value
+from rsmq.web.routes.receives import check_wait
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+
+def _show(status: JobStatus) -> dict[str, Any]:
+    raw = status.raw_result
+    return {
+        "queue": status.queue,
+        "id": status.id,
+        "state": status.state.value,
+        "is_ended": status.is_ended,
+        "attempt": status.attempt,
+        "worker": status.worker,
+        "begun_at": show_value(status.begun_at),
+        "ended_at": show_value(status.ended_at),
+        "error": status.error,
+        "result": None if raw is None else json.loads(raw),
+    }
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    job = call.queues.job(call.names[QUEUE], call.names["id"])
+    wait = check_wait(call)
+    if wait:
+        waiting: Any = call.queues.wait_for_jobs([job], wait)
+        try:
+            [status] = await while_connected(waiting, call.has_left, _forget)
+            return ApiAnswer(_show(status))
+        except JobNotEnded:
+            pass
+    return ApiAnswer(_show(await job.status()))
+
+
+async def _forget(_: object) -> None:
+    """A job is read again by the next call."""
+
+
+_WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.")
+
+ROUTES = (
+    Route(
+        "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
+        "Read what has become of a message, and wait for its result.", _get,
+        ("job", "wait_for_jobs"), query=(_WAIT,),
+        result=(
+            Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
+            "or expired."),
+            Field("is_ended", Shape.FLAG, "Whether it changes no more."),
+            Field("attempt", Shape.WHOLE, "The number of the last attempt."),
+            Field("worker", Shape.TEXT, "The worker of that attempt."),
+            Field("begun_at", Shape.TIME, "When that attempt began."),
+            Field("ended_at", Shape.TIME, "When the job ended."),
+            Field("error", Shape.TEXT, "Type and text of the last failure."),
+            Field("result", Shape.ANY, "What its handler returned."),
+        ),
+    ),
+)  # fmt: skip

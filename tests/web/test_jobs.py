@@ -1,0 +1,99 @@
+"""Jobs over HTTP: what has become of a message, and its result."""
+
+import asyncio
+
+import pytest
+
+from rsmq import RSMQ, AsyncRSMQ
+from rsmq.web import create_app
+from rsmq.worker import Worker
+from tests.web.asgi import Http
+
+
+@pytest.fixture
+def worker(server, ns):
+    """A worker that is not started, whose handler doubles numbers."""
+    queues = RSMQ.from_url(server.url, ns=ns)
+    queues.create_queue("q")
+    worker = Worker(queues)
+
+    @worker.listener("q", track=True, drop=True, max_retries=0)
+    def double(body):
+        return {"twice": 2 * int(body)}
+
+    yield worker
+    worker.stop()
+    queues.close()
+
+
+def test_a_job_is_awaited_from_its_send_to_its_result(server, ns, worker):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            sent = await http("POST", "/queues/q/messages", {"body": "21", "track": True})
+            path = f"/queues/q/jobs/{sent.json['id']}"
+            waiting = (await http("GET", path)).json
+            assert (waiting["state"], waiting["is_ended"], waiting["attempt"]) == (
+                "waiting", False, 0,
+            )  # fmt: skip
+            still = await http("GET", f"{path}?wait=0.01")
+            assert (still.status, still.json["state"]) == (200, "waiting")
+            call = asyncio.create_task(http("GET", f"{path}?wait=60"))
+            await asyncio.to_thread(worker.start)
+            ended = (await call).json
+            assert (ended["state"], ended["result"], ended["worker"]) == (
+                "succeeded", {"twice": 42}, worker.name,
+            )  # fmt: skip
+            sent = await http("POST", "/queues/q/messages", {"body": "x", "track": True})
+            failed = (await http("GET", f"/queues/q/jobs/{sent.json['id']}?wait=60")).json
+            assert (failed["state"], failed["result"]) == ("failed", None)
+            assert failed["error"].startswith("ValueError: ")
+
+    asyncio.run(test())
+
+
+def test_a_client_that_leaves_ends_its_wait_for_a_job(server, ns, worker):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            id = await queues.send_message("q", "1", track=True)
+            left = asyncio.Event()
+            call = asyncio.create_task(http("GET", f"/queues/q/jobs/{id}?wait=60", left=left))
+            await asyncio.sleep(0)
+            left.set()
+            assert await call is None
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        (f"/queues/q/jobs/{'x' * 32}", 404, "jobNotFound"),
+        ("/queues/q/jobs/x", 422, "invalidFormat"),
+        (f"/queues/q/jobs/{'x' * 32}?wait=61", 422, "invalidValue"),
+    ],
+)
+def test_a_job_that_is_not_there_is_a_problem(run, path, status, code):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        reply = await http("GET", path)
+        assert (reply.status, reply.json["code"]) == (status, code)
+
+    run(test)
+
+
+def test_limits_of_messages_are_sent_and_expired_ones_are_swept(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        content = {"messages": [{"body": "a"}, {"body": "b"}], "expires": 0.001, "max_retries": 2}
+        ids = (await http("POST", "/queues/q/messages:batch", content)).json["ids"]
+        swept = []
+        async with asyncio.timeout(10):
+            while len(swept) < 2:
+                swept += (await http("POST", "/queues/q:sweep-expired")).json["ids"]
+        assert sorted(swept) == sorted(ids)
+        content = {"queues": ["q"], "body": "a", "expires": 60, "max_retries": 1}
+        assert (await http("POST", "/publish", content)).status == 201
+
+    run(test)
