@@ -12,6 +12,7 @@ from typing import Any
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
+from rsmq.web.audit import AuditEntry, facts_of, is_audited
 from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
@@ -62,7 +63,11 @@ class Api:
         values = read_values(route, scope, headers, body)
         raw = body if isinstance(route.body, RawBody) else b""
         call = ApiCall(self._queues, names, values, raw, headers, allow, departure.wait)
-        return await route.handler(call)
+        if not is_audited(route.scope, route.method, names, values):
+            return await route.handler(call)
+        facts = facts_of(scope, principal.name, f"{route.method} {route.path}", names, values)
+        entry = AuditEntry(self._queues, facts, is_destroying=route.scope is Scope.DESTROY)
+        return await entry.record(route.handler(call), lambda answer: str(answer.status))
 
     async def _send(
         self, scope: AsgiScope, send: Send, answer: ApiAnswer, departure: Departure

@@ -130,6 +130,17 @@ def describe(error: Exception, *, may_repeat: bool) -> Problem:
     return Problem(_INTERNAL, "internal", "The request has failed", hint="The log has the cause.")
 
 
+def unavailable() -> Refused:
+    """Return the error of a call that has not run, because Redis can't be reached."""
+    return Refused(
+        "redis-unavailable",
+        "Redis can't be reached",
+        status=_UNAVAILABLE,
+        hint="Nothing was changed. Try again.",
+        headers={"Retry-After": _RETRY_SECONDS},
+    )
+
+
 def _describe_own(error: RSMQError) -> Problem:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), _INTERNAL)
     value = error.value
@@ -158,13 +169,7 @@ def _describe_redis(error: Exception, *, may_repeat: bool) -> Problem:
             headers=retry,
         )
     if may_repeat or has_not_run(error):
-        return Problem(
-            _UNAVAILABLE,
-            "redis-unavailable",
-            "Redis can't be reached",
-            hint="Nothing was changed. Try again.",
-            headers=retry,
-        )
+        return describe(unavailable(), may_repeat=True)
     return Problem(
         _UNAVAILABLE,
         "outcome-unknown",

@@ -4,7 +4,7 @@ The form of the table of operations: an entry, what its handler gets, and what i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -27,10 +27,11 @@ class Scope(Enum):
     MANAGE = "manage"  # attributes, pauses, schedules, messages without a receipt
     DESTROY = "destroy"  # delete queues, purge them
     METRICS = "metrics"
+    AUDIT = "audit"  # who has changed what
 
 
 #: The scopes of calls that change nothing.
-READING = frozenset({Scope.STATS, Scope.PEEK, Scope.METRICS})
+READING = frozenset({Scope.STATS, Scope.PEEK, Scope.METRICS, Scope.AUDIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ApiCall:
     has_left: Callable[[], Awaitable[None]]
 
 
-Handler: TypeAlias = Callable[[ApiCall], Awaitable[ApiAnswer]]
+Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:subscribers")
 
     @property
+    def audit(self) -> bytes:
+        """Extension data of HTTP: a stream of the calls that change or remove something."""
+        return encode_name(f"{self.name}:x:audit")
+
+    @property
     def schedules(self) -> bytes:
         """Extension data of schedules: the definition and the state of each, by name."""
         return encode_name(f"{self.name}:x:schedules")

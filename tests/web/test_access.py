@@ -7,6 +7,7 @@ import pytest
 
 from rsmq import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter
+from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.web import create_app
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
@@ -21,10 +22,11 @@ _SCOPES = {
     "stats": {
         "GET /queues", "GET /queues/{queue}", "GET /queues/{queue}/counts",
         "GET /queues/{queue}/scaling", "GET /schedules", "GET /schedules/{schedule}",
+        "GET /subscribers", "GET /webhooks", "GET /workers", "GET /workers/{worker}/held",
     },
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
-        "GET /queues/{queue}/messages/{id}/body",
+        "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
     },
     "send": {
         "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",
@@ -43,11 +45,14 @@ _SCOPES = {
         "POST /queues/{queue}/messages:recover", "PUT /queues/{queue}/dead-letter-policy",
         "DELETE /queues/{queue}/dead-letter-policy", "POST /queues/{queue}:sweep",
         "POST /queues/{queue}:redrive", "PUT /schedules/{schedule}",
-        "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
+        "POST /queues/{queue}:sweep-expired", "PUT /queues/{queue}/subscribers/{subscriber}",
+        "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
+        "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
     },
     "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
     "metrics": set(),
+    "audit": {"GET /audit"},
 }  # fmt: skip
 #: Bodies with which a call gets as far as its check.
 _BODIES = {
@@ -148,6 +153,46 @@ def test_a_caller_sees_only_own_queues_in_lists_and_metrics(run, users):
         assert (
             await http("GET", "/rest-rsmq/queues/other", headers=_bearer("stats"))
         ).status == 403
+
+    run(test, auth=True, users=users)
+
+
+def test_a_caller_learns_and_changes_nothing_about_queues_of_others(run, tmp_path):
+    users = _write(
+        tmp_path / "users.toml",
+        "".join(
+            f'[tokens.{name}]\nsha256 = "{hash_token(name)}"\nscopes = {scopes}\n'
+            'queues = ["own*"]\n'
+            for name, scopes in [
+                ("manager", ["manage"]), ("pusher", ["manage", "receive"]),
+                ("reader", ["stats", "peek", "audit"]),
+            ]
+        ),
+    )  # fmt: skip
+
+    async def test(http, queues):
+        await queues.create_queue("own")
+        await queues.create_queue("other")
+        hook = {"url": "https://example.org/"}
+        # A subscriber gets the bodies.
+        for name, status in [("manager", 403), ("pusher", 201)]:
+            path = "/queues/own/subscribers/a"
+            assert (await http("PUT", path, hook, headers=_bearer(name))).status == status
+        dropping = await http("DELETE", "/queues/own/subscribers/a?drop", headers=_bearer("pusher"))
+        assert dropping.status == 403
+        for path in ("/webhooks:resume", "/webhooks:forget"):
+            refused = await http("POST", path, {"queue": "other"}, headers=_bearer("pusher"))
+            assert refused.status == 403
+        await AsyncSubscribers(queues).add("other", "b", "https://example.org/")
+        headers = _bearer("reader")
+        listed = await http("GET", "/subscribers", headers=headers)
+        assert [each["queue"] for each in listed.json["subscribers"]] == ["own"]
+        entries = (await http("GET", "/audit", headers=headers)).json["entries"]
+        assert {each["queue"] for each in entries} == {"own"}
+        assert (await http("GET", "/doctor?queue=other", headers=headers)).status == 403
+        report = (await http("GET", "/doctor", headers=headers)).json
+        assert report["queues"] == 2  # own, and the queue of its subscriber
+        assert all(each["queue"] for each in report["findings"])
 
     run(test, auth=True, users=users)
 

@@ -14,6 +14,8 @@ import pytest
 
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import read_users
+from tests.push.conftest import wait_until
+from tests.push.receiver import Receiver
 
 
 class _Web:
@@ -106,6 +108,25 @@ def test_it_stops_while_a_client_waits_for_a_message(start, rsmq, server):
     assert rsmq.get_queue_attributes("q").visible_messages == 1
 
 
+def test_a_subscriber_that_is_added_over_http_gets_the_messages(start, rsmq):
+    receiver = Receiver()
+    rsmq.create_queue("q")
+    web = start("--no-auth", "--push", "--push-allow", "127.0.0.1", "--push-allow-http")
+    request = urllib.request.Request(
+        f"{web.url}/queues/q/subscribers/a",
+        json.dumps({"url": receiver.url}).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        assert reply.status == 201
+    id = rsmq.send_message("q", "a")
+    wait_until(lambda: receiver.requests)
+    assert receiver.requests[0].headers["webhook-id"] == id
+    assert web.stop() == 0
+    receiver.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -116,6 +137,7 @@ def test_it_stops_while_a_client_waits_for_a_message(start, rsmq, server):
         (["--user-header", "X-User"], "need each other"),
         (["--trusted-proxy", "10.0.0.0/8", "--user-header", "X"], "needs --users"),
         (["--tls-cert", "a.pem"], "need each other"),
+        (["--push-allow-http"], "need --push"),
         (["--users", "/nowhere/users.toml"], "can't be read"),
     ],
 )

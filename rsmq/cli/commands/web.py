@@ -18,6 +18,8 @@ from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import uvicorn
     from starlette.applications import Starlette
 
@@ -93,6 +95,18 @@ _BACKLOG = 2048
 @click.option(
     "--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="The key of the certificate."
 )
+@click.option(
+    "--push",
+    is_flag=True,
+    help="Push messages to the subscribers of queues too, as rsmq push does.",
+)
+@click.option(
+    "--push-allow", multiple=True, metavar="CIDR",
+    help="Allow these addresses to --push though they are not public, as in 10.0.0.0/8.",
+)  # fmt: skip
+@click.option(
+    "--push-allow-http", is_flag=True, help="Allow URLs with http to --push, instead of https."
+)
 @click.pass_obj
 def web(call: Call, /, **options: Any) -> None:
     """
@@ -100,7 +114,8 @@ def web(call: Call, /, **options: Any) -> None:
 
     It has an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and /metrics,
     /healthz and /readyz. Without --users it makes a key, which it prints, and which may do
-    everything. It needs the extra web. It runs until Ctrl-C or SIGTERM.
+    everything. With --push it also pushes the messages of queues to their subscribers. It needs the
+    extra web, and push for --push. It runs until Ctrl-C or SIGTERM.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
@@ -113,7 +128,7 @@ def web(call: Call, /, **options: Any) -> None:
     names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
 
     async def serve() -> None:
-        async with call.open_async() as queues:
+        async with call.open_async() as queues, _pushing(call, options):
             app = create_app(
                 queues,
                 users=options["users"],
@@ -127,6 +142,27 @@ def web(call: Call, /, **options: Any) -> None:
             await _serve(call, app, options, key)
 
     asyncio.run(serve())
+
+
+@contextlib.asynccontextmanager
+async def _pushing(call: Call, options: dict[str, Any]) -> AsyncIterator[None]:
+    """Push to the subscribers of all queues meanwhile, in threads, if that is wanted."""
+    if not options["push"]:
+        yield
+        return
+    from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - needs an extra
+    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - takes time
+
+    log_to_standard_error("info", lambda: None, as_json=call.as_json)
+    with call.open_queues(client_options={"retry_deadline": None}) as queues:
+        pusher = SubscriberPusher(
+            queues, allow=options["push_allow"], allow_http=options["push_allow_http"]
+        )
+        pusher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(pusher.stop)
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -143,6 +179,8 @@ def _check(options: dict[str, Any]) -> None:
         raise Failed("--trusted-proxy and --user-header need each other")
     if options["user_header"] and options["users"] is None:
         raise Failed("--user-header needs --users, which has the rights of each user")
+    if (options["push_allow"] or options["push_allow_http"]) and not options["push"]:
+        raise Failed("--push-allow and --push-allow-http need --push")
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise Failed("--tls-cert and --tls-key need each other")
 

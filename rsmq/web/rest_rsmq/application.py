@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -20,6 +20,7 @@ from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
+from rsmq.web.audit import AuditEntry, facts_of
 from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
@@ -76,7 +77,7 @@ class _Result:
     messages: tuple[Any, ...] = ()
 
 
-_Handler = Callable[[Client, _NodeRequest], Awaitable[_Result]]
+_Handler = Callable[[Client, _NodeRequest], Coroutine[Any, Any, _Result]]
 
 
 async def _list(queues: Client, _: _NodeRequest) -> _Result:
@@ -216,6 +217,11 @@ class RestRsmq:
         if method == "HEAD" and needed is Scope.RECEIVE:
             await self._queues.get_queue_attributes(check_name(names[0]))
             result = _Result({})
+        elif needed in {Scope.MANAGE, Scope.DESTROY}:
+            call = f"{method} /rest-rsmq/queues/{{queue}}"
+            facts = facts_of(scope, principal.name, call, {"queue": names[0]}, {})
+            entry = AuditEntry(self._queues, facts, is_destroying=needed is Scope.DESTROY)
+            result = await entry.record(handler(self._queues, request), lambda _: "200")
         else:
             result = await handler(self._queues, request)
         if names == () and self._restricts(principal):

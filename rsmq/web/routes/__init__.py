@@ -4,7 +4,17 @@ The table of operations.
 
 from __future__ import annotations
 
-from rsmq.web.routes import dead_letters, jobs, messages, queues, raw, receives, schedules
+from rsmq.web.routes import (
+    dead_letters,
+    jobs,
+    messages,
+    queues,
+    raw,
+    receives,
+    schedules,
+    subscribers,
+    surroundings,
+)
 from rsmq.web.table import Route
 
 #: All operations of the API, in the order of its documentation.
@@ -16,4 +26,6 @@ TABLE: tuple[Route, ...] = (
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *schedules.ROUTES,
+    *subscribers.ROUTES,
+    *surroundings.ROUTES,
 )

@@ -129,6 +129,15 @@ def _read_receipt(queues: Client, queue: str, text: str) -> Message[bytes]:
     )
 
 
+def may(call: ApiCall, scope: Scope, queue: str) -> bool:
+    """Return whether the caller has a scope for a queue."""
+    try:
+        call.allow(scope, queue)
+    except Refused:
+        return False
+    return True
+
+
 #: Either receipts or ids.
 CHOICE = (
     Field("receipts", Shape.TEXTS, "Receipts of received messages."),

@@ -218,7 +218,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/publish", Scope.SEND, "Send a message to several queues, all or none.",
-        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES, *_LIMITS), answers={201: "sent"},
+        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES, *_LIMITS),
+        answers={201: "sent"},
         result=(Field("ids", Shape.OBJECT, "The id in each queue."),),
     ),
     Route(

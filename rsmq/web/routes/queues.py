@@ -12,7 +12,7 @@ from rsmq.errors import InvalidValue
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.routes.forms import QUEUE, show_attributes, show_value
+from rsmq.web.routes.forms import QUEUE, may, show_attributes, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
 
 #: Queues whose attributes one script reads.
@@ -62,7 +62,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     names = [
         name
         for name in await call.queues.list_queues()
-        if name > after and part in name and _is_visible(call, name)
+        if name > after and part in name and may(call, Scope.STATS, name)
     ]
     page = names[:limit]
     read = await read_attributes(call.queues, page)
@@ -72,14 +72,6 @@ async def _list(call: ApiCall) -> ApiAnswer:
             "cursor": page[-1] if len(names) > limit else None,
         }
     )
-
-
-def _is_visible(call: ApiCall, name: str) -> bool:
-    try:
-        call.allow(Scope.STATS, name)
-    except Refused:
-        return False
-    return True
 
 
 async def _create(call: ApiCall) -> ApiAnswer:

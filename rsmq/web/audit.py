@@ -1,0 +1,163 @@
+"""
+The audit stream: who has changed or removed what, over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from redis import exceptions as redis_errors
+
+from rsmq.errors import RSMQError
+from rsmq.guarded_log import get_logger
+from rsmq.operations.operation import Operation
+from rsmq.operations.plain import parse_fields, plain_command
+from rsmq.web.fields import Refused
+from rsmq.web.problems import unavailable
+from rsmq.web.table import READING, Client, Scope
+from rsmq.wire.keys import Namespace
+from rsmq.wire.names import decode_name, encode_name
+
+#: Entries that are kept, at least; Redis removes older ones in blocks.
+MAX_ENTRIES = 10_000
+
+T = TypeVar("T")
+
+_log = get_logger("rsmq.web")
+
+
+def is_audited(
+    scope: Scope, method: str, names: Mapping[str, str], values: Mapping[str, Any]
+) -> bool:
+    """
+    Return whether a call is recorded: it manages or destroys, or changes messages without receipts.
+    """
+    if scope in READING or method == "GET":
+        return False
+    without_receipt = "ids" in values or ("id" in names and "receipt" not in values)
+    return scope in {Scope.MANAGE, Scope.DESTROY} or without_receipt
+
+
+def facts_of(
+    scope: Mapping[str, Any],
+    user: str,
+    call: str,
+    names: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return what is recorded of a call: never a body."""
+    queue = names.get("queue") or str(values.get("queue") or "")
+    target = "/".join(each for name, each in names.items() if name != "queue")
+    address = scope["client"][0] if scope.get("client") else ""
+    return {"user": user, "address": address, "call": call, "queue": queue, "target": target}
+
+
+class AuditEntry:
+    """A call that is recorded before it runs, and when it has ended."""
+
+    def __init__(self, queues: Client, facts: Mapping[str, str], *, is_destroying: bool) -> None:
+        """
+        Make it.
+
+        Args:
+            facts: what is recorded of it.
+            is_destroying: whether the call must not run without a record.
+        """
+        self._queues = queues
+        self._facts = facts
+        self._is_destroying = is_destroying
+        self._begin: bytes | None = None
+
+    async def record(self, call: Coroutine[Any, Any, T], outcome: Callable[[T], str]) -> T:
+        """
+        Run a call between its two entries, and return its result.
+
+        Args:
+            outcome: returns the text of a result; that of an error is its code.
+
+        Raises:
+            Refused: it must not run without a record, and none can be stored.
+        """
+        try:
+            await self._begin_call()
+        except BaseException:
+            call.close()
+            raise
+        try:
+            result = await call
+        except Exception as error:
+            await self._end_call(str(getattr(error, "code", type(error).__name__)))
+            raise
+        await self._end_call(outcome(result))
+        return result
+
+    async def _begin_call(self) -> None:
+        try:
+            self._begin = await self._add({**self._facts, "phase": "begin"})
+        except redis_errors.ResponseError as error:
+            if self._is_destroying:
+                raise Refused(
+                    "auditNotWritten",
+                    "Redis refuses the record of this call, so it has not run",
+                    status=503,
+                    hint="The user of Redis needs XADD for NS:x:audit, and Redis needs memory.",
+                    headers={"Retry-After": "1"},
+                ) from error
+            _log.warning("a call is not recorded: %s", type(error).__name__)
+        except (redis_errors.RedisError, OSError):
+            raise unavailable() from None
+
+    async def _end_call(self, outcome: str) -> None:
+        if self._begin is None:
+            return
+        facts: dict[str, str | bytes] = {
+            **self._facts,
+            "phase": "end",
+            "outcome": outcome,
+            "begin": self._begin,
+        }
+        try:
+            await self._add(facts)
+        except (redis_errors.RedisError, RSMQError, OSError) as error:
+            _log.warning("the end of a call is not recorded: %s", type(error).__name__)
+
+    async def _add(self, facts: Mapping[str, str | bytes]) -> bytes:
+        client: Any = await self._queues.engine.client(0)
+        id: bytes = await client.run(_add_entry(client.namespace, facts))
+        return id
+
+
+def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operation[bytes]:
+    words = [
+        each if isinstance(each, bytes) else encode_name(each)
+        for pair in facts.items()
+        for each in pair
+    ]
+    return plain_command("XADD", namespace.audit, "MAXLEN", "~", MAX_ENTRIES, "*", *words)
+
+
+async def read_entries(queues: Client, limit: int, before: str | None) -> list[dict[str, str]]:
+    """
+    Return entries, the newest first.
+
+    Args:
+        before: the id of an entry; only earlier ones.
+    """
+    client: Any = await queues.engine.client(0)
+    last = "+" if before is None else f"({before}"
+    command = plain_command(
+        "XREVRANGE", client.namespace.audit, last, "-", "COUNT", limit, parse=_parse
+    )
+    found: list[dict[str, str]] = await client.run(command)
+    return found
+
+
+def _parse(reply: Any) -> list[dict[str, str]]:
+    entries = []
+    for id, fields in reply or ():
+        read = {
+            decode_name(name): decode_name(value) for name, value in parse_fields(fields).items()
+        }
+        entries.append({"id": decode_name(id), **read})
+    return entries

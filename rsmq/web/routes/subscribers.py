@@ -1,0 +1,140 @@
+"""
+Operations on the subscribers of queues, and on the targets of webhooks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rsmq.push.async_subscribers import AsyncSubscribers
+from rsmq.push.shared_breaker import PushTarget, list_targets, remove_target, resume_target
+from rsmq.push.subscriber import Subscriber
+from rsmq.push.targets import target_field
+from rsmq.web.blocking import in_each_cell
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.routes.forms import QUEUE, may
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+
+def _show(subscriber: Subscriber) -> dict[str, Any]:
+    """Return a subscriber; its URL is without the text of its query, which may be a secret."""
+    return {
+        **asdict(subscriber),
+        "url": subscriber.shown_url,
+        "own_queue": subscriber.own_queue,
+        "state": "active" if subscriber.removed_ms is None else "draining",
+    }
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    found = await AsyncSubscribers(call.queues).list(call.values.get("queue"))
+    return ApiAnswer(
+        {"subscribers": [_show(each) for each in found if may(call, Scope.STATS, each.queue)]}
+    )
+
+
+async def _add(call: ApiCall) -> ApiAnswer:
+    queue, name = call.names[QUEUE], call.names["subscriber"]
+    # It makes a queue, and it gets the bodies.
+    call.allow(Scope.MANAGE, f"{queue}-{name}")
+    call.allow(Scope.RECEIVE, queue)
+    subscribers = AsyncSubscribers(call.queues)
+    is_new = all(each.name != name for each in await subscribers.list(queue))
+    added = await subscribers.add(queue, name, **call.values, replace=True)
+    return ApiAnswer(_show(added), 201 if is_new else 200)
+
+
+async def _remove(call: ApiCall) -> ApiAnswer:
+    queue, name = call.names[QUEUE], call.names["subscriber"]
+    drop = call.values.get("drop", False)
+    if drop:
+        call.allow(Scope.DESTROY, f"{queue}-{name}")
+    if not await AsyncSubscribers(call.queues).remove(queue, name, drop=drop):
+        raise Refused("subscriberNotFound", "There is no such subscriber", status=404)
+    return ApiAnswer(status=204)
+
+
+async def _list_targets(call: ApiCall) -> ApiAnswer:
+    by_cell = await in_each_cell(call.queues, list_targets)
+    shown = [
+        asdict(target)
+        for found in by_cell.values()
+        for _, target in found
+        if may(call, Scope.STATS, target.queue)
+    ]
+    return ApiAnswer({"webhooks": shown})
+
+
+async def _resume_target(call: ApiCall) -> ApiAnswer:
+    return await _change(call, resume_target)
+
+
+async def _remove_target(call: ApiCall) -> ApiAnswer:
+    return await _change(call, remove_target)
+
+
+async def _change(call: ApiCall, change: Any) -> ApiAnswer:
+    queue, url = call.values["queue"], call.values.get("url")
+    call.allow(Scope.MANAGE, queue)
+
+    def is_chosen(field: str, target: PushTarget) -> bool:
+        return target.queue == queue and (url is None or field == target_field(queue, url))
+
+    def change_chosen(client: Any) -> int:
+        return sum(
+            change(client, field)
+            for field, target in list_targets(client)
+            if is_chosen(field, target)
+        )
+
+    by_cell = await in_each_cell(call.queues, change_chosen)
+    return ApiAnswer({"changed": sum(by_cell.values())})
+
+
+_TARGET = (
+    Field("queue", Shape.TEXT, "The queue that is pushed.", required=True),
+    Field("url", Shape.TEXT, "Only this target, by its whole URL; all by default."),
+)
+_CHANGED = (Field("changed", Shape.WHOLE, "The number of targets that were changed."),)
+
+ROUTES = (
+    Route(
+        "GET", "/subscribers", Scope.STATS, "List the subscribers of queues.", _list,
+        query=(Field("queue", Shape.TEXT, "Only those of this queue."),),
+        result=(Field("subscribers", Shape.OBJECTS, "By queue and name."),),
+    ),
+    Route(
+        "PUT", "/queues/{queue}/subscribers/{subscriber}", Scope.MANAGE,
+        "Add a subscriber of a queue, or change it.", _add,
+        body=(
+            Field("url", Shape.TEXT, "The URL that gets the messages.", required=True),
+            Field("secret_env", Shape.TEXT, "The environment variable of the pushing process with "
+            "the secret that signs the requests."),
+            Field("content_type", Shape.TEXT, "The media type; application/octet-stream by "
+            "default."),
+            Field("concurrency", Shape.WHOLE, "Pushes at a time, 1 to 1,000; 8 by default."),
+            Field("max_retries", Shape.WHOLE, "Retries before a message is a dead letter."),
+        ),
+        answers={201: "added", 200: "it was there"},
+        result=(Field("own_queue", Shape.TEXT, "The queue with the messages for it."),),
+    ),
+    Route(
+        "DELETE", "/queues/{queue}/subscribers/{subscriber}", Scope.MANAGE,
+        "Remove a subscriber, which gets no further messages.", _remove,
+        query=(Field("drop", Shape.FLAG, "Delete the messages that wait for it, too."),),
+        answers={204: "removed"},
+    ),
+    Route(
+        "GET", "/webhooks", Scope.STATS, "List the targets of webhooks, with their states.",
+        _list_targets, result=(Field("webhooks", Shape.OBJECTS, "By queue and URL."),),
+    ),
+    Route(
+        "POST", "/webhooks:resume", Scope.MANAGE, "Push again to targets that were stopped.",
+        _resume_target, body=_TARGET, result=_CHANGED,
+    ),
+    Route(
+        "POST", "/webhooks:forget", Scope.MANAGE, "Forget targets and their states.",
+        _remove_target, body=_TARGET, result=_CHANGED,
+    ),
+)  # fmt: skip

@@ -1,0 +1,156 @@
+"""
+What runs beside the queues: their workers, and their faults.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from rsmq.doctor.examination import examine
+from rsmq.doctor.finding import Finding, Report
+from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.web.audit import read_entries
+from rsmq.web.blocking import in_each_cell, in_thread
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.routes.forms import may
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.worker.operations import list_in_flight
+from rsmq.worker.registry import WorkerInfo, read_workers
+
+#: There is one examination at a time: it reads every message.
+_EXAMINING = threading.Lock()
+_MAX_ENTRIES = 1000
+_ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
+def _show_worker(call: ApiCall, worker: WorkerInfo, cell: int) -> dict[str, Any]:
+    return {
+        "name": worker.name,
+        "cell": cell,
+        "is_alive": worker.alive,
+        "since_ms": worker.since_ms,
+        "seen_ms": worker.seen_ms,
+        "host": worker.host,
+        "pid": worker.pid,
+        "in_flight": {
+            name: number for name, number in worker.queues.items() if may(call, Scope.STATS, name)
+        },
+        "handled": worker.handled,
+        "failed": worker.failed,
+    }
+
+
+async def _list_workers(call: ApiCall) -> ApiAnswer:
+    by_cell = await in_each_cell(call.queues, read_workers)
+    shown = [
+        _show_worker(call, worker, cell)
+        for cell, (_, workers) in by_cell.items()
+        for worker in workers
+    ]
+    return ApiAnswer({"workers": shown})
+
+
+async def _list_in_flight(call: ApiCall) -> ApiAnswer:
+    name, engine = call.names["worker"], call.queues.engine
+
+    async def read(client: Any) -> Any:
+        return await client.run_steps(list_in_flight(client.namespace, name))
+
+    by_cell: dict[int, Any] = await engine.by_cell(read)
+    shown = [
+        {"queue": queue, "id": engine.show_id(cell, id), "receive_count": count}
+        for cell, of_cell in by_cell.items()
+        for queue, receipts in of_cell.items()
+        if may(call, Scope.STATS, queue)
+        for id, count in receipts
+    ]
+    return ApiAnswer({"messages": shown})
+
+
+def _examine_alone(client: Any, names: list[str] | None) -> Report | None:
+    """Return a report; None while another thread makes one."""
+    if not _EXAMINING.acquire(blocking=False):
+        return None
+    try:
+        return examine(client, names)
+    finally:
+        _EXAMINING.release()
+
+
+async def _examine(call: ApiCall) -> ApiAnswer:
+    sees_all = may(call, Scope.PEEK, "*")
+    if "queue" in call.values:
+        call.allow(Scope.PEEK, call.values["queue"])
+        names = [call.values["queue"]]
+    elif sees_all:
+        names = None
+    else:
+        listed = await call.queues.list_queues()
+        names = [name for name in listed if may(call, Scope.PEEK, name)]
+    if names == []:
+        return ApiAnswer({"queues": 0, "messages": 0, "findings": []})
+    report = await in_thread(call.queues, lambda client: _examine_alone(client, names))
+    if report is None:
+        raise Refused(
+            "busy",
+            "Another examination runs",
+            status=429,
+            hint="There is one at a time.",
+            headers={"Retry-After": "5"},
+        )
+    shown = [each for each in report.findings if sees_all or each.queue is not None]
+    return ApiAnswer(
+        {
+            "queues": report.queues,
+            "messages": report.messages,
+            "findings": list(map(Finding.as_dict, shown)),
+        }
+    )
+
+
+async def _read_audit(call: ApiCall) -> ApiAnswer:
+    limit, before = call.values.get("limit", 100), call.values.get("before")
+    if not 1 <= limit <= _MAX_ENTRIES:
+        raise InvalidValue("limit", 1, _MAX_ENTRIES, value=limit)
+    if before is not None and not _ENTRY.fullmatch(before):
+        raise InvalidFormat("before", value=before, hint="It is the id of an entry.")
+    found = await read_entries(call.queues, limit, before)
+    shown = [each for each in found if may(call, Scope.AUDIT, each.get("queue") or "*")]
+    return ApiAnswer({"entries": shown, "before": found[-1]["id"] if len(found) == limit else None})
+
+
+ROUTES = (
+    Route(
+        "GET", "/workers", Scope.STATS, "List the workers, with what they have in flight.",
+        _list_workers, result=(Field("workers", Shape.OBJECTS, "Those that are alive, and those "
+        "that died within a day."),),
+    ),
+    Route(
+        "GET", "/workers/{worker}/held", Scope.STATS,
+        "List the messages that a worker has in flight.", _list_in_flight,
+        result=(Field("messages", Shape.OBJECTS, "Their queues, ids and receive counts."),),
+    ),
+    Route(
+        "GET", "/doctor", Scope.PEEK, "Find faults of the queues, and change nothing.", _examine,
+        query=(Field("queue", Shape.TEXT, "Only this queue; all by default."),),
+        result=(
+            Field("queues", Shape.WHOLE, "Examined queues."),
+            Field("messages", Shape.WHOLE, "Messages in them."),
+            Field("findings", Shape.OBJECTS, "As rsmq doctor --json has them."),
+        ),
+    ),
+    Route(
+        "GET", "/audit", Scope.AUDIT, "Read who has changed or removed what, the last first.",
+        _read_audit,
+        query=(
+            Field("limit", Shape.WHOLE, "Entries, 1 to 1,000; 100 by default."),
+            Field("before", Shape.TEXT, "The id of an entry: only earlier ones."),
+        ),
+        result=(
+            Field("entries", Shape.OBJECTS, "One at the begin of each call, and one at its end."),
+            Field("before", Shape.TEXT, "For the next page; null after the last."),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""What is around the queues: workers, faults, subscribers, webhooks, and the audit stream."""
+
+import asyncio
+
+import pytest
+
+from rsmq import RSMQ, AsyncCells, AsyncRSMQ
+from rsmq.operations.plain import plain_command
+from rsmq.push.breaker import Breaker, TargetState
+from rsmq.push.shared_breaker import encode
+from rsmq.push.targets import target_field
+from rsmq.web import create_app
+from rsmq.worker import Worker
+from tests.web.asgi import Http
+
+_URL = "https://example.org/hooks?token=secret"
+
+
+async def _raw(queues, *words):
+    return await queues.run(plain_command(*words))
+
+
+def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, ns):
+    queues = RSMQ.from_url(server.url, ns=ns)
+    queues.create_queue("q")
+    id = queues.send_message("q", "a")
+    worker = Worker(queues, name="w1")
+
+    async def test():
+        begun, ends = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        @worker.listener("q", drop=True)
+        def wait(_):
+            loop.call_soon_threadsafe(begun.set)
+            asyncio.run_coroutine_threadsafe(ends.wait(), loop).result()
+
+        await asyncio.to_thread(worker.start)
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as client:
+            http = Http(create_app(client, auth=False))
+            await begun.wait()
+            held = (await http("GET", "/workers/w1/held")).json
+            assert held == {"messages": [{"queue": "q", "id": id, "receive_count": 1}]}
+            [shown] = (await http("GET", "/workers")).json["workers"]
+            assert (shown["name"], shown["is_alive"]) == ("w1", True)
+            assert (await http("GET", "/workers/w%20/held")).status == 422
+        ends.set()
+        await asyncio.to_thread(worker.stop)
+
+    asyncio.run(test())
+    queues.close()
+
+
+@pytest.mark.parametrize("cells", [None, 2])
+def test_the_doctor_finds_faults_and_changes_nothing(server, ns, cells):
+    async def test():
+        client = (
+            AsyncCells.from_url(server.url, cells=cells, ns=ns)
+            if cells
+            else AsyncRSMQ.from_url(server.url, ns=ns)
+        )
+        async with client as queues:
+            http = Http(create_app(queues, auth=False))
+            await queues.create_queue("q")
+            id = "a" * 32
+            hash = queues.cells[0].namespace.queue("q").hash
+            await _raw(queues.cells[0], "HSET", hash, id, "a")
+            report = (await http("GET", "/doctor?queue=q")).json
+            assert [each["code"] for each in report["findings"] if each["queue"]] == ["orphan-body"]
+            assert await _raw(queues.cells[0], "HEXISTS", hash, id) == 1
+            everything = (await http("GET", "/doctor")).json
+            assert everything["queues"] == 1
+            assert (await http("GET", "/doctor?queue=none")).status == 404
+
+    asyncio.run(test())
+
+
+def test_a_subscriber_is_added_changed_listed_and_removed(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        path = "/queues/q/subscribers/crm"
+        added = await http("PUT", path, {"url": _URL})
+        assert (added.status, added.json["own_queue"]) == (201, "q-crm")
+        assert added.json["url"] == "https://example.org/hooks?***"
+        assert (await http("PUT", path, {"url": _URL, "concurrency": 2})).status == 200
+        [listed] = (await http("GET", "/subscribers?queue=q")).json["subscribers"]
+        assert (listed["name"], listed["concurrency"], listed["state"]) == ("crm", 2, "active")
+        assert b"token=secret" in await _raw(queues, "HGET", "rsmq:x:subscribers", "q/crm")
+        assert (await http("DELETE", path)).status == 204
+        assert (await http("DELETE", path)).json["code"] == "subscriberNotFound"
+        assert (await http("PUT", "/queues/none/subscribers/a", {"url": _URL})).status == 404
+        assert (await http("PUT", "/queues/q/subscribers/a", {"url": "x"})).status == 422
+        await queues.create_queue("q-a")
+        assert (await http("PUT", "/queues/q/subscribers/a", {"url": _URL})).status == 409
+
+    run(test)
+
+
+def test_a_target_that_was_stopped_is_resumed_and_forgotten(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        field = target_field("q", _URL)
+        state = encode("q", "https://example.org/hooks?***", Breaker(TargetState.GONE))
+        await _raw(queues, "HSET", "rsmq:x:push", field, state)
+        [shown] = (await http("GET", "/webhooks")).json["webhooks"]
+        assert (shown["queue"], shown["state"]) == ("q", "gone")
+        other = {"queue": "q", "url": "https://example.org/other"}
+        assert (await http("POST", "/webhooks:resume", other)).json == {"changed": 0}
+        chosen = {"queue": "q", "url": _URL}
+        assert (await http("POST", "/webhooks:resume", chosen)).json == {"changed": 1}
+        assert (await http("GET", "/webhooks")).json["webhooks"][0]["state"] == "closed"
+        assert (await http("POST", "/webhooks:forget", {"queue": "q"})).json == {"changed": 1}
+        assert (await http("GET", "/webhooks")).json == {"webhooks": []}
+
+    run(test)
+
+
+def test_calls_that_change_or_remove_something_are_recorded_before_and_after(run):
+    async def test(http, queues):
+        await http("PUT", "/queues/q", {})
+        sent = await http("POST", "/queues/q/messages", {"body": "never in a record"})
+        [message] = (await http("POST", "/receive", {"queues": ["q"]})).json["messages"]
+        path = f"/queues/q/messages/{sent.json['id']}"
+        await http("DELETE", f"{path}?receipt={message['receipt']}")
+        await http("DELETE", path)
+        await http("POST", "/queues/q/messages:delete", {"ids": [sent.json["id"]]})
+        http.prefix = "/rest-rsmq"
+        await http("DELETE", "/queues/q")
+        http.prefix = "/api/v1"
+        await http("POST", "/queues/q:purge")
+        found = (await http("GET", "/audit")).json
+        shown = [
+            (each["phase"], each["call"], each["queue"], each.get("outcome"))
+            for each in reversed(found["entries"])
+        ]
+        calls = [
+            ("PUT /queues/{queue}", "201"),
+            ("DELETE /queues/{queue}/messages/{id}", "messageNotFound"),
+            ("POST /queues/{queue}/messages:delete", "200"),
+            ("DELETE /rest-rsmq/queues/{queue}", "200"),
+            ("POST /queues/{queue}:purge", "queueNotFound"),
+        ]
+        assert shown == [
+            (phase, call, "q", outcome if phase == "end" else None)
+            for call, outcome in calls
+            for phase in ("begin", "end")
+        ]
+        assert {(each["user"], each["address"]) for each in found["entries"]} == {
+            ("everyone", "127.0.0.1")
+        }
+        page = (await http("GET", "/audit?limit=3")).json
+        rest = (await http("GET", f"/audit?before={page['before']}")).json
+        assert page["entries"] + rest["entries"] == found["entries"]
+        assert rest["before"] is None
+        assert (await http("GET", "/audit?before=x")).status == 422
+
+    run(test)
+
+
+def test_nothing_is_destroyed_without_a_record_and_other_calls_run(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await _raw(queues, "SET", "rsmq:x:audit", "of another program")
+        refused = await http("DELETE", "/queues/q")
+        assert (refused.status, refused.json["code"]) == (503, "auditNotWritten")
+        assert (await http("POST", "/queues/q:pause")).json == {"changed": True}
+        assert await queues.list_queues() == ["q"]
+
+    run(test)
