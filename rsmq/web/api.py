@@ -13,7 +13,7 @@ from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of, is_audited
-from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
+from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
 from rsmq.web.problems import describe
@@ -100,6 +100,7 @@ class Api:
             with suppress(OSError):
                 await release(self._queues, answer.messages)
             raise ClientLeft from None
+        release_if_unread(scope, self._queues, answer.messages)
 
 
 _NO_CONTENT = 204

@@ -5,7 +5,7 @@ Receives for a client that may leave before it gets its messages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -19,6 +19,13 @@ T = TypeVar("T")
 #: Turns of the event loop in which an end of the stream that has arrived reaches ``Departure``:
 #: the socket is read, the connection is reported lost, the waiter wakes up.
 _TURNS = 4
+
+
+#: Where a server puts a connection into the scope of a request: see ``connection.py``.
+CONNECTION = "rsmq.connection"
+
+#: Releases that run, so that they are not collected as garbage.
+_releases: set[asyncio.Task[None]] = set()
 
 
 class ClientLeft(Exception):
@@ -123,3 +130,24 @@ async def release(queues: Client, messages: Any) -> None:
     if messages:
         with suppress(RedisError, RSMQError, OSError):
             await asyncio.shield(queues.release_messages(messages))
+
+
+def release_if_unread(scope: Mapping[str, Any], queues: Client, messages: Any) -> None:
+    """
+    Release messages, which were sent, as soon as it is seen that the client has not read them.
+
+    Servers whose connections can't see it do nothing.
+    """
+    connection = scope.get(CONNECTION)
+    if not messages or connection is None:
+        return
+
+    def start() -> None:
+        task = asyncio.get_running_loop().create_task(release(queues, messages))
+        _releases.add(task)
+        task.add_done_callback(_releases.discard)
+
+    if connection.has_left:
+        start()
+    else:
+        connection.on_unread = start

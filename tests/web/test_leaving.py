@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import json
+import random
+import socket
 
 import pytest
 import uvicorn
 
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.web import create_app
+from rsmq.web.connection import WatchedConnection
 from tests.proxy import Proxy
 from tests.servers import free_port
 from tests.web.asgi import Http
@@ -18,7 +21,9 @@ _CONTENT = {"queues": ["q"], "wait": 60}
 
 @contextlib.asynccontextmanager
 async def _serving(app):
-    config = uvicorn.Config(app, port=free_port(), log_level="error", lifespan="off")
+    config = uvicorn.Config(
+        app, http=WatchedConnection, port=free_port(), log_level="error", lifespan="off"
+    )
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext
     task = asyncio.create_task(server.serve())
@@ -94,6 +99,130 @@ def test_connections_that_break_before_a_message_comes_leave_it_visible(server, 
                     return attributes.visible_messages == 20
 
                 await _until(are_the_others_visible)
+
+    asyncio.run(test())
+
+
+class _Client:
+    """A client whose socket is read by hand, so that bytes can stay unread when it closes."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setblocking(False)
+        self.content = b""
+
+    def send(self, method, path, content=None):
+        body = b"" if content is None else json.dumps(content).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        self.socket.send(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+
+    async def until_readable(self):
+        readable, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(self.socket, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self.socket)
+
+    async def read(self, end=b"}"):
+        while not self.content.endswith(end):
+            await self.until_readable()
+            more = self.socket.recv(65536)
+            if not more:
+                break
+            self.content += more
+        return self.content
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        ("POST", "/api/v1/receive", {"queues": ["q"]}),
+        ("POST", "/api/v1/queues/q/raw:receive?wait=1", None),
+        ("GET", "/rest-rsmq/messages/q", None),
+    ],
+)
+def test_a_client_that_closes_before_it_has_read_its_message_leaves_it_visible(
+    server, ns, request_of
+):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q", vt=9_999_999)
+            async with _serving(create_app(queues, auth=False)) as port:
+                await queues.send_message("q", "a")
+                client = _Client(port)
+                client.send(*request_of)
+                await client.until_readable()
+                assert (await queues.get_queue_attributes("q")).hidden_messages == 1
+                client.socket.close()
+
+                async def is_visible():
+                    return (await queues.get_queue_attributes("q")).visible_messages == 1
+
+                await _until(is_visible)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("asks_again", [True, False])
+def test_a_client_that_has_read_its_message_and_leaves_has_it(server, ns, asks_again):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q", vt=9_999_999)
+            async with _serving(create_app(queues, auth=False)) as port:
+                await queues.send_message("q", "a")
+                client = _Client(port)
+                client.send("POST", "/api/v1/receive", {"queues": ["q"]})
+                await client.read(b"]}")
+                if asks_again:  # and does not read this answer
+                    client.send("GET", "/healthz")
+                    await client.until_readable()
+                client.socket.close()
+                # An answer to a later connection comes after the end of that one was read.
+                for _ in range(3):
+                    later = _Client(port)
+                    later.send("GET", "/api/v1/queues/q")
+                    answer = json.loads((await later.read()).partition(b"\r\n\r\n")[2])
+                    assert answer["hidden_messages"] == 1
+                    later.socket.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("polls", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_polls_that_are_cut_at_random_leave_only_those_messages_hidden_that_were_read(
+    server, ns, polls
+):
+    async def test():
+        read, numbers = 0, iter(range(polls))
+
+        async def poll(port):
+            nonlocal read
+            for _ in numbers:
+                client = _Client(port)
+                client.send("POST", "/api/v1/receive", _CONTENT)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(random.random() / 10):
+                        await client.read(b"]}")
+                client.socket.close()
+                read += client.content.endswith(b"]}")
+
+        async def produce(queues):
+            while True:
+                await queues.send_message("q", "a")
+                await asyncio.sleep(random.random() / 100)
+
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q", vt=9_999_999)
+            async with _serving(create_app(queues, auth=False)) as port:
+                producing = asyncio.create_task(produce(queues))
+                await asyncio.gather(*(poll(port) for _ in range(10)))
+                producing.cancel()
+
+                async def is_hidden_only_what_was_read():
+                    return (await queues.get_queue_attributes("q")).hidden_messages == read
+
+                await _until(is_hidden_only_what_was_read)
 
     asyncio.run(test())
 

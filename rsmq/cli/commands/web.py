@@ -227,6 +227,8 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
 def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - needs an extra
 
+    from rsmq.web.connection import WatchedConnection  # noqa: PLC0415 - as above
+
     class _Server(uvicorn.Server):
         def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
             """Leave signals alone: those of one server would not stop the other."""
@@ -235,6 +237,7 @@ def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
+            http=WatchedConnection,
             access_log=False,  # paths may contain what nobody wants in a log
             log_level="warning",
             lifespan="off",

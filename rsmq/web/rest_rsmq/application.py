@@ -21,7 +21,7 @@ from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
-from rsmq.web.delivery import ClientLeft, Departure, check_presence, release
+from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
@@ -235,6 +235,7 @@ class RestRsmq:
         except OSError:
             await release(self._queues, result.messages)
             raise ClientLeft from None
+        release_if_unread(scope, self._queues, result.messages)
 
     @staticmethod
     def _restricts(principal: Principal) -> bool:
