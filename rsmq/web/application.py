@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
-#: So an answer comes within a second while Redis is away.
-RETRY_DEADLINE_SECONDS = 0.5
+#: So an answer comes within a second while Redis refuses connections, or is not there.
+CLIENT_OPTIONS: dict[str, Any] = {"retry_deadline": 0.5, "socket_connect_timeout": 0.5}
 
 
 def create_app(
@@ -120,7 +120,7 @@ def _open(queues: Client | str) -> Client:
     if isinstance(queues, AsyncRSMQ | AsyncCells):
         return queues
     if isinstance(queues, str):
-        return AsyncRSMQ.from_url(queues, retry_deadline=RETRY_DEADLINE_SECONDS)
+        return AsyncRSMQ.from_url(queues, **CLIENT_OPTIONS)
     raise InvalidFormat(
         "queues", value=show_type(queues), hint="It is an AsyncRSMQ, an AsyncCells or a URL."
     )

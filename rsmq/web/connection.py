@@ -44,13 +44,14 @@ class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             written after that goes nowhere.
     """
 
+    app: Any
     on_unread: Callable[[], None] | None = None
     has_left: bool = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Put this connection into the scope of its requests."""
         super().connection_made(transport)
-        app: Any = self.app
+        app = self.app
 
         async def call(scope: Any, receive: Any, send: Any) -> None:
             self.on_unread = None  # who sends a further request has read the answer before

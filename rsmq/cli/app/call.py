@@ -254,7 +254,9 @@ class Call:
         self._opened.append(client)
         return client
 
-    def open_async(self) -> AsyncRSMQ[Any] | AsyncCells:
+    def open_async(
+        self, *, client_options: Mapping[str, Any] | None = None
+    ) -> AsyncRSMQ[Any] | AsyncCells:
         """
         Return an asyncio client of the namespace or of the set of cells, as ``open_queues`` does.
 
@@ -263,7 +265,7 @@ class Call:
         Raises:
             Failed, RSMQError: as for ``open_queues``.
         """
-        arguments = self._client_arguments(None)
+        arguments = self._client_arguments(client_options)
         if self.cells is None:
             from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
 

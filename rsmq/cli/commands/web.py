@@ -121,6 +121,7 @@ def web(call: Call, /, **options: Any) -> None:
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
     from rsmq.web.access.gate import LOOPBACK_NAMES  # noqa: PLC0415 - as above
     from rsmq.web.access.secrets import make_token  # noqa: PLC0415 - as above
+    from rsmq.web.application import CLIENT_OPTIONS  # noqa: PLC0415 - as above
 
     is_local = _is_loopback(options["host"])
     has_key = options["users"] is None and not options["no_auth"]
@@ -128,7 +129,8 @@ def web(call: Call, /, **options: Any) -> None:
     names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
 
     async def serve() -> None:
-        async with call.open_async() as queues, _pushing(call, options):
+        opening = call.open_async(client_options=CLIENT_OPTIONS)
+        async with opening as queues, _pushing(call, options):
             app = create_app(
                 queues,
                 users=options["users"],
