@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,13 +108,20 @@ def create_app(
             Route("/metrics", gate.guard(request_response(metrics_of(client)))),
             Route(f"{PREFIX}/openapi.json", gate.guard(request_response(openapi))),
             Route(f"{PREFIX}/docs", gate.guard(request_response(docs))),
-            Mount(PREFIX, gate.guard(Api(client, TABLE, read_only=read_only))),
-            Mount("/rest-rsmq", rest_rsmq),
+            _mount(PREFIX, gate.guard(Api(client, TABLE, read_only=read_only))),
+            _mount("/rest-rsmq", rest_rsmq),
         ],
         lifespan=lifespan,
     )
     app.state.rest_rsmq = rest_rsmq
     return app
+
+
+def _mount(path: str, app: Any) -> Mount:
+    mount = Mount(path, app)
+    # Also for names with a line end, which Starlette's dot does not match.
+    mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
+    return mount
 
 
 def _open(queues: Client | str) -> Client:

@@ -17,7 +17,7 @@ from rsmq.web.fields import Refused
 from rsmq.web.problems import unavailable
 from rsmq.web.table import READING, Client, Scope
 from rsmq.wire.keys import Namespace
-from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.names import decode_name
 
 #: Entries that are kept, at least; Redis removes older ones in blocks.
 MAX_ENTRIES = 10_000
@@ -130,7 +130,7 @@ class AuditEntry:
 
 def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operation[bytes]:
     words = [
-        each if isinstance(each, bytes) else encode_name(each)
+        each if isinstance(each, bytes) else each.encode(errors="backslashreplace")
         for pair in facts.items()
         for each in pair
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,12 +63,17 @@ class _Type:
     convert: Callable[[Any], Any] = lambda value: value
 
 
+#: Larger numbers are out of every range; and some of them can't be a float.
+_MAX_NUMBER = 2**63
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= _MAX_NUMBER  # which is false for NaN
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and _is_number(value)
 
 
 def _is_texts(value: object) -> bool:
@@ -78,7 +82,7 @@ def _is_texts(value: object) -> bool:
 
 def _read_number(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):
+    if not _is_number(value):
         raise ValueError(text)
     return int(value) if value.is_integer() else value
 
