@@ -18,6 +18,7 @@ from rsmq.errors import (
     InvalidFormat,
     InvalidValue,
     JobNotFound,
+    JobNotTracked,
     MessageNotString,
     MessageTooLong,
     MissingExtra,
@@ -47,6 +48,7 @@ _RETRY_SECONDS = "1"
 _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (QueueNotFound, 404),
     (JobNotFound, 404),
+    (JobNotTracked, 409),
     (QueueExists, 409),
     (SubscriberExists, 409),
     (MessageTooLong, 413),

@@ -27,6 +27,7 @@ _SCOPES = {
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
+        "GET /queues/{queue}/jobs",
     },
     "send": {
         "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",
@@ -45,7 +46,7 @@ _SCOPES = {
         "POST /queues/{queue}/messages:recover", "PUT /queues/{queue}/dead-letter-policy",
         "DELETE /queues/{queue}/dead-letter-policy", "POST /queues/{queue}:sweep",
         "POST /queues/{queue}:redrive", "PUT /schedules/{schedule}",
-        "POST /queues/{queue}:sweep-expired", "PUT /queues/{queue}/subscribers/{subscriber}",
+        "POST /queues/{queue}/jobs/{id}:cancel", "POST /queues/{queue}:sweep-expired", "PUT /queues/{queue}/subscribers/{subscriber}",
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",

@@ -66,6 +66,25 @@ def test_a_client_that_leaves_ends_its_wait_for_a_job(server, ns, worker):
     asyncio.run(test())
 
 
+def test_a_job_that_waits_is_cancelled_and_listed(server, ns, worker):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            first, second = await queues.send_messages("q", ["1", "2"], track=True)
+            cancelled = await http("POST", f"/queues/q/jobs/{first}:cancel")
+            assert (cancelled.status, cancelled.json) == (200, {"result": "cancelled"})
+            assert await queues.get_message("q", first) is None
+            listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
+            assert {each["id"]: each["state"] for each in listed} == {
+                first: "cancelled", second: "waiting",
+            }  # fmt: skip
+            [waiting] = (await http("GET", "/queues/q/jobs?state=waiting&limit=5")).json["jobs"]
+            assert waiting == (await http("GET", f"/queues/q/jobs/{second}")).json
+            assert (await http("GET", "/queues/q/jobs?state=x")).status == 422
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

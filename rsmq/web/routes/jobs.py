@@ -5,6 +5,7 @@ Operations on jobs: what has become of tracked messages.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from rsmq.errors import JobNotEnded
@@ -16,7 +17,7 @@ from rsmq.web.routes.receives import check_wait
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
-def _show(status: JobStatus) -> dict[str, Any]:
+def _show(status: JobStatus[Any]) -> dict[str, Any]:
     raw = status.raw_result
     return {
         "queue": status.queue,
@@ -28,6 +29,8 @@ def _show(status: JobStatus) -> dict[str, Any]:
         "begun_at": show_value(status.begun_at),
         "ended_at": show_value(status.ended_at),
         "error": status.error,
+        "progress": None if status.progress is None else asdict(status.progress),
+        "is_cancelling": status.is_cancelling,
         "result": None if raw is None else json.loads(raw),
     }
 
@@ -49,9 +52,31 @@ async def _forget(_: object) -> None:
     """A job is read again by the next call."""
 
 
+async def _list(call: ApiCall) -> ApiAnswer:
+    found = await call.queues.jobs(
+        call.names[QUEUE], state=call.values.get("state"), max_jobs=call.values.get("limit", 100)
+    )
+    return ApiAnswer({"jobs": list(map(_show, found))})
+
+
+async def _cancel(call: ApiCall) -> ApiAnswer:
+    result = await call.queues.job(call.names[QUEUE], call.names["id"]).cancel()
+    return ApiAnswer({"result": result.value})
+
+
 _WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.")
 
 ROUTES = (
+    Route(
+        "GET", "/queues/{queue}/jobs", Scope.PEEK,
+        "List the jobs of a queue that have a record, the last first; for operators.", _list,
+        ("jobs",),
+        query=(
+            Field("state", Shape.TEXT, "Only those in this state."),
+            Field("limit", Shape.WHOLE, "Jobs, 1 to 10,000; 100 by default."),
+        ),
+        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),),
+    ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
@@ -65,7 +90,14 @@ ROUTES = (
             Field("begun_at", Shape.TIME, "When that attempt began."),
             Field("ended_at", Shape.TIME, "When the job ended."),
             Field("error", Shape.TEXT, "Type and text of the last failure."),
+            Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
+            Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),
             Field("result", Shape.ANY, "What its handler returned."),
         ),
+    ),
+    Route(
+        "POST", "/queues/{queue}/jobs/{id}:cancel", Scope.MANAGE,
+        "Cancel a job that waits, or ask its consumer to.", _cancel, ("job",),
+        result=(Field("result", Shape.TEXT, "cancelled, requested or ended."),),
     ),
 )  # fmt: skip
