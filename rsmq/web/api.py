@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
-from rsmq.web.access.principals import Principal
+from rsmq.web.access.principals import Principal, read_only_error
 from rsmq.web.audit import AuditEntry, facts_of, is_audited
 from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
 from rsmq.web.fields import Refused
@@ -54,6 +54,9 @@ class Api:
 
         def allow(needed: Scope, queue: str | None) -> None:
             principal.check(needed, queue, read_only=self._read_only)
+
+        if route.may_store and self._read_only:
+            raise read_only_error()
 
         allow(route.scope, names.get(QUEUE))
         if HEADER in headers and not route.idempotent and route.scope not in READING:

@@ -99,6 +99,8 @@ class Route:
         answers: what each status means that is not an error.
         result: the fields of a JSON answer, or RawBody.
         idempotent: whether it takes ``Idempotency-Key``.
+        may_store: whether it runs commands that write, though its scope is to read. A read-only
+            server refuses it.
     """
 
     method: str
@@ -112,3 +114,4 @@ class Route:
     answers: Mapping[int, str] = field(default_factory=lambda: {200: "done"})
     result: tuple[Field, ...] | RawBody = ()
     idempotent: bool = False
+    may_store: bool = False

@@ -11,7 +11,8 @@ from tests.scale import scaled
 _TEXTS = (
     "q", "other", "", "a" * 161, "ä", "\ud800", "\x00", "q\n", "*", "x" * 32, f"{'x' * 32}.1", "-1",
     "2026-10-25T01:30:00Z", "2026-10-25", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-12:00",
-    "https://example.org/", "http://[", "* * * * *", "UTC", "visible", "0-0", "18446744073709551615-0",
+    "https://example.org/", "http://[", "* * * * *", "UTC", "visible", "0-0",
+    "18446744073709551615-0",
 )  # fmt: skip
 _NUMBERS = (
     0, 1, -1, 2, 0.001, 1.5, 60, 61, 9_999_999, 10_000_000, 2**31, 2**53, 2**64, -(2**63), 10**30,
@@ -19,7 +20,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _value(chance, kind):
+def _value(chance, kind):  # noqa: PLR0911 - one for each kind
     if chance.random() < 0.2:
         kind = chance.choice(list(Shape))
     if kind in {Shape.TEXT, Shape.TIME}:

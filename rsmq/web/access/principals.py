@@ -43,9 +43,7 @@ class Principal:
             read_only: whether the server refuses all changes.
         """
         if read_only and scope not in READING:
-            raise Refused(
-                "readOnly", "This server is read-only", status=403, hint="It was started so."
-            )
+            raise read_only_error()
         has_queue = queue is None or any(fnmatchcase(queue, each) for each in self.patterns)
         if scope not in self.scopes or not has_queue:
             raise Refused(
@@ -55,6 +53,11 @@ class Principal:
                 hint=f"It needs the scope {scope.value}"
                 + ("." if queue is None else " for this queue."),
             )
+
+
+def read_only_error() -> Refused:
+    """Return the error of a call that a read-only server does not run."""
+    return Refused("readOnly", "This server is read-only", status=403, hint="It was started so.")
 
 
 #: The caller of a server without authentication, and of one with a single key.

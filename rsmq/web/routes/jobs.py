@@ -75,12 +75,12 @@ ROUTES = (
             Field("state", Shape.TEXT, "Only those in this state."),
             Field("limit", Shape.WHOLE, "Jobs, 1 to 10,000; 100 by default."),
         ),
-        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),),
+        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),), may_store=True,
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
-        ("job", "wait_for_jobs"), query=(_WAIT,),
+        ("job", "wait_for_jobs"), query=(_WAIT,), may_store=True,  # that a job has expired
         result=(
             Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
             "or expired."),

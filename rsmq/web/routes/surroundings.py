@@ -135,6 +135,7 @@ ROUTES = (
     Route(
         "GET", "/doctor", Scope.PEEK, "Find faults of the queues, and change nothing.", _examine,
         query=(Field("queue", Shape.TEXT, "Only this queue; all by default."),),
+        may_store=True,  # it tries commands in forms that change nothing
         result=(
             Field("queues", Shape.WHOLE, "Examined queues."),
             Field("messages", Shape.WHOLE, "Messages in them."),
