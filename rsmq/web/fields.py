@@ -68,8 +68,9 @@ _MAX_NUMBER = 2**63
 
 
 def _is_number(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) <= _MAX_NUMBER  # which is false for NaN
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= _MAX_NUMBER  # which is false for NaN
 
 
 def _is_whole(value: object) -> bool:
