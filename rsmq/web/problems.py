@@ -79,7 +79,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HttpProblem:
     """
     An answer that reports an error.
 
@@ -112,7 +112,7 @@ class Problem:
         return json.dumps(shown, default=str).encode()
 
 
-def describe(error: Exception, *, may_repeat: bool) -> Problem:
+def describe(error: Exception, *, may_repeat: bool) -> HttpProblem:
     """
     Return the problem of an error.
 
@@ -121,7 +121,9 @@ def describe(error: Exception, *, may_repeat: bool) -> Problem:
             nothing more the second time.
     """
     if isinstance(error, Refused):
-        return Problem(error.status, error.code, str(error), error.value, error.hint, error.headers)
+        return HttpProblem(
+            error.status, error.code, str(error), error.value, error.hint, error.headers
+        )
     if isinstance(error, RSMQError):
         return _describe_own(error)
     if isinstance(error, redis_errors.RedisError | OSError):
@@ -129,7 +131,9 @@ def describe(error: Exception, *, may_repeat: bool) -> Problem:
     # Without its text, which may contain a body.
     frames = "".join(traceback.format_tb(error.__traceback__))
     _log.error("a request has failed: %s\n%s", type(error).__name__, frames)
-    return Problem(_INTERNAL, "internal", "The request has failed", hint="The log has the cause.")
+    return HttpProblem(
+        _INTERNAL, "internal", "The request has failed", hint="The log has the cause."
+    )
 
 
 def unavailable() -> Refused:
@@ -143,10 +147,10 @@ def unavailable() -> Refused:
     )
 
 
-def _describe_own(error: RSMQError) -> Problem:
+def _describe_own(error: RSMQError) -> HttpProblem:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), _INTERNAL)
     value = error.value
-    return Problem(
+    return HttpProblem(
         status,
         error.code,
         error.summary,
@@ -156,7 +160,7 @@ def _describe_own(error: RSMQError) -> Problem:
     )
 
 
-def _describe_redis(error: Exception, *, may_repeat: bool) -> Problem:
+def _describe_redis(error: Exception, *, may_repeat: bool) -> HttpProblem:
     retry = {"Retry-After": _RETRY_SECONDS}
     is_reply = isinstance(
         error, redis_errors.ResponseError | redis_errors.AuthenticationError
@@ -164,7 +168,7 @@ def _describe_redis(error: Exception, *, may_repeat: bool) -> Problem:
     if is_reply:
         code = code_of(error)
         # The text of an unknown error may contain arguments, such as a body.
-        return Problem(
+        return HttpProblem(
             _UNAVAILABLE if code in {"OOM", "READONLY", "CLUSTERDOWN", "MISCONF"} else 502,
             "redis-refused",
             f"Redis refuses the call: {code if code.isupper() else 'ERR'}",
@@ -172,7 +176,7 @@ def _describe_redis(error: Exception, *, may_repeat: bool) -> Problem:
         )
     if may_repeat or has_not_run(error):
         return describe(unavailable(), may_repeat=True)
-    return Problem(
+    return HttpProblem(
         _UNAVAILABLE,
         "outcome-unknown",
         "The connection to Redis broke, and the call may have run",

@@ -61,7 +61,7 @@ def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(s
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             got = 0
-            for turns in range(60):
+            for turns in range(0, 60, 3):
                 left, sent = asyncio.Event(), []
                 call = asyncio.create_task(http("POST", "/receive", _CONTENT, left=left, sent=sent))
                 await asyncio.sleep(0)
@@ -74,7 +74,7 @@ def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(s
                 assert attributes.hidden_messages == len(sent) // 2
                 got += attributes.hidden_messages
                 await queues.purge_queue("q")
-            assert got < 60
+            assert got < 20
 
     asyncio.run(test())
 

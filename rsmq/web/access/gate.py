@@ -19,7 +19,7 @@ from rsmq.web.access.principals import EVERYONE, Principal
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import Users
 from rsmq.web.fields import Refused
-from rsmq.web.problems import MEDIA_TYPE, Problem, describe
+from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
 from rsmq.web.requests import headers_of
 
 Scope = MutableMapping[str, Any]
@@ -203,7 +203,7 @@ def _host_of(url: str) -> str | None:
         return None
 
 
-async def send_problem(send: Send, problem: Problem) -> None:
+async def send_problem(send: Send, problem: HttpProblem) -> None:
     """Answer with a problem."""
     content = problem.content()
     headers = {
