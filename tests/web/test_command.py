@@ -138,6 +138,7 @@ def test_a_subscriber_that_is_added_over_http_gets_the_messages(start, rsmq):
         (["--trusted-proxy", "10.0.0.0/8", "--user-header", "X"], "needs --users"),
         (["--tls-cert", "a.pem"], "need each other"),
         (["--push-allow-http"], "need --push"),
+        (["--push", "--read-only"], "one of --push and --read-only"),
         (["--users", "/nowhere/users.toml"], "can't be read"),
     ],
 )

@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -187,6 +188,27 @@ def test_a_client_that_has_read_its_message_and_leaves_has_it(server, ns, asks_a
                     later.socket.close()
 
     asyncio.run(test())
+
+
+def test_bytes_that_the_client_has_not_read_are_seen():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+    ):
+        server, _ = listener.accept()
+        connection = WatchedConnection.__new__(WatchedConnection)
+        connection.transport = SimpleNamespace(get_extra_info=lambda _: server)
+        with server:
+            server.send(b"a")
+            client.recv(1)
+            assert not connection._has_unread()
+            server.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    server.send(bytes(65536))
+            assert connection._has_unread()  # not acknowledged: nobody reads
+            client.close()
+            assert connection._has_unread()  # a reset
 
 
 @pytest.mark.parametrize("polls", [100, pytest.param(1000, marks=pytest.mark.slow)])

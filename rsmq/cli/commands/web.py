@@ -183,6 +183,8 @@ def _check(options: dict[str, Any]) -> None:
         raise Failed("--user-header needs --users, which has the rights of each user")
     if (options["push_allow"] or options["push_allow_http"]) and not options["push"]:
         raise Failed("--push-allow and --push-allow-http need --push")
+    if options["push"] and options["read_only"]:
+        raise Failed("Pass one of --push and --read-only", hint="A push deletes its message.")
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise Failed("--tls-cert and --tls-key need each other")
 
