@@ -339,13 +339,15 @@ def test_a_name_of_any_characters_can_be_in_a_path():
     assert router.find("POST", "/queues/a:pause")[1] == {"queue": "a"}
 
 
-def test_a_mount_below_a_prefix_has_the_same_paths(run):
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
+@pytest.mark.parametrize("framework", ["starlette.applications.Starlette", "fastapi.FastAPI"])
+def test_a_mount_below_a_prefix_has_the_same_paths(run, framework):
+    module, _, name = framework.rpartition(".")
+    outer = getattr(pytest.importorskip(module), name)()
 
     async def test(http, queues):
         await queues.create_queue("q")
-        http.app = Starlette(routes=[Mount("/my queues", http.app)])
+        outer.mount("/my queues", http.app)
+        http.app = outer
         http.prefix = "/my%20queues/api/v1"
         assert (await http("GET", "/queues/q")).json["name"] == "q"
         http.prefix = "/my%20queues"
