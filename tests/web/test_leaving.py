@@ -14,6 +14,7 @@ from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.connection import WatchedConnection
 from tests.proxy import Proxy
+from tests.scale import scaled
 from tests.servers import free_port
 from tests.web.asgi import Http
 
@@ -211,12 +212,9 @@ def test_bytes_that_the_client_has_not_read_are_seen():
             assert connection._has_unread()  # a reset
 
 
-@pytest.mark.parametrize("polls", [100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_polls_that_are_cut_at_random_leave_only_those_messages_hidden_that_were_read(
-    server, ns, polls
-):
+def test_polls_that_are_cut_at_random_leave_only_those_messages_hidden_that_were_read(server, ns):
     async def test():
-        read, numbers = 0, iter(range(polls))
+        read, numbers = 0, iter(range(scaled(100, 1000)))
 
         async def poll(port):
             nonlocal read
