@@ -69,6 +69,7 @@ def test_no_request_is_an_error_of_the_server(run):
         for route in routes:
             for _ in range(scaled(15, 400)):
                 await queues.create_queue("q", exist_ok=True)
+                await queues.purge_queue("q")
                 id = await queues.send_message("q", "a")
                 path, content = _request(chance, route, id)
                 reply = await http(route.method, path, content)
@@ -77,6 +78,5 @@ def test_no_request_is_an_error_of_the_server(run):
                     assert reply.headers["content-type"] == "application/problem+json", path
                 else:
                     assert reply.status in route.answers, (seed, route.method, path, content)
-                await queues.purge_queue("q") if await queues.list_queues() == ["q"] else None
 
     run(test)
