@@ -1,5 +1,6 @@
 """
-Random delays around calls to Redis, in every Python process of ``scripts/test --busy``.
+Random delays around calls to Redis, and before a worker notes what it has written, in every Python
+process of ``scripts/test --busy``.
 
 Python imports this file when it starts, because that command adds the folder to PYTHONPATH. So
 programs that tests start have the delays too, and the library knows nothing of them.
@@ -15,7 +16,7 @@ import sys
 from importlib.machinery import PathFinder
 from time import sleep
 
-#: The methods that wait before they send or read, by module and class.
+#: The methods that wait before they begin, by module and class.
 _SLOWED = {
     "redis.connection": {"AbstractConnection": ("send_packed_command", "read_response")},
     "redis.asyncio.connection": {"AbstractConnection": ("send_packed_command", "read_response")},
@@ -24,6 +25,7 @@ _SLOWED = {
         "Request": ("wait",),
     },
     "rsmq.transport.socket": {"SocketConnection": ("send_packed_command", "read_response")},
+    "rsmq.worker.settle.settler": {"Settler": ("_finish_leases", "_finish_retry_or_drop")},
 }
 
 _chance = random.Random(os.environ["RSMQ_TEST_DELAYS"])

@@ -138,7 +138,7 @@ def test_failures_are_counted_by_the_name_of_their_class(env, rsmq, kind):
 
     name = type.__dict__["__name__"].__get__(type(make_hostile_error(kind)))
     labels = {"queue": "q", "exception": name}
-    assert registry.get_sample_value("rsmq_messages_failed_total", labels) == 1
+    wait_until(lambda: registry.get_sample_value("rsmq_messages_failed_total", labels) == 1)
 
 
 def test_text_of_an_error_is_read_in_the_thread_of_its_handler(env, rsmq):

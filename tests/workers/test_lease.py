@@ -521,7 +521,16 @@ def test_call_in_quarantine_waits_for_a_slot_of_its_listener(
 
 def test_other_calls_start_between_two_in_quarantine(env, rsmq, monkeypatch):
     """Many suspected messages, each with a long call, leave time for other queues."""
-    monkeypatch.setattr(quarantine, "EXCLUSIVE_SECONDS", 0.1)
+    end_exclusivity = quarantine.Quarantine._end_exclusivity
+    is_beside = threading.Event()
+
+    def end_and_note(self, executors):
+        end_exclusivity(self, executors)
+        if self._run_queue.quarantined_job is None:
+            is_beside.set()
+
+    monkeypatch.setattr(quarantine, "EXCLUSIVE_SECONDS", 0.5)
+    monkeypatch.setattr(quarantine.Quarantine, "_end_exclusivity", end_and_note)
     env.create_queues("q", "other", "dead")
     worker = env.create_worker(concurrency=1)
     begun = []
@@ -529,14 +538,15 @@ def test_other_calls_start_between_two_in_quarantine(env, rsmq, monkeypatch):
     @worker.listener("q", max_retries=2, dead_letter_queue="dead")
     def handle(body):
         begun.append(body)
-        time.sleep(0.15)
+        is_beside.clear()
+        assert is_beside.wait(30)
 
     worker.listener("other", priority=-1)(begun.append)
-    for _ in range(5):
+    for _ in range(3):
         send_with_receive_count(env, rsmq, "q", 5)
     rsmq.send_message("other", "beside")
     worker.start()
-    wait_until(lambda: worker.numbers.handled == 6)
+    wait_until(lambda: worker.numbers.handled == 4)
 
     assert "beside" in begun[:-1]
 
