@@ -1,5 +1,6 @@
 """rsmq web and rsmq web-user."""
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import read_users
 from tests.push.conftest import wait_until
 from tests.push.receiver import Receiver
+from tests.servers import free_port
 
 
 class _Web:
@@ -44,11 +46,13 @@ class _Web:
             with error:
                 return error.code, json.load(error)
 
-    def stop(self):
-        self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(30)
-        self._process.stderr.close()
-        return code
+    def stop(self, number=signal.SIGTERM):
+        """Send a signal, and return the exit code; ``last`` is the last line then."""
+        if not self._process.stderr.closed:
+            self._process.send_signal(number)
+            self.last = self._process.stderr.read().rpartition("\n")[0].rpartition("\n")[2]
+            self._process.stderr.close()
+        return self._process.wait(30)
 
 
 @pytest.fixture
@@ -71,7 +75,28 @@ def test_without_users_it_prints_a_key_which_may_do_everything(start, rsmq):
     assert web.get("/queues")[0] == 401
     status, found = web.get("/queues/q", key)
     assert (status, found["name"]) == (200, "q")
-    assert web.stop() == 0
+    assert (web.stop(), web.last) == (0, "Stopped by SIGTERM")
+
+
+def test_it_serves_on_if_nobody_reads_what_it_says(server, ns):
+    reader, writer = os.pipe()
+    os.close(reader)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rsmq", "web", "--no-auth", "--port", str(port)],
+        env={**os.environ, "RSMQ_URL": server.url, "RSMQ_NS": ns, "RSMQ_CONFIG": "/dev/null"},
+        stderr=writer,
+    )
+    os.close(writer)
+
+    def is_ready():
+        assert process.poll() is None
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30)
+
+    wait_until(is_ready).close()
+    process.terminate()
+    assert process.wait(30) == 0
 
 
 def test_the_routes_of_rest_rsmq_can_have_a_port_of_their_own(start, rsmq):
@@ -79,7 +104,7 @@ def test_the_routes_of_rest_rsmq_can_have_a_port_of_their_own(start, rsmq):
     web = start("--no-auth", "--rest-rsmq-port", "0")
     url = web.line().partition(": ")[0]
     assert web.get("/queues", url=url) == (200, {"queues": ["q"]})
-    assert web.stop() == 0
+    assert (web.stop(signal.SIGHUP), web.last) == (0, "Stopped by SIGHUP")
 
 
 def test_it_stops_while_a_client_waits_for_a_message(start, rsmq, server):

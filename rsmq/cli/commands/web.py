@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import ipaddress
+import os
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +19,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +31,12 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 2
 #: Connections that wait to be accepted.
 _BACKLOG = 2048
+#: Open files are allowed up to this number, if the system permits it: each client needs one.
+_OPEN_FILES = 65_536
+#: The signals that stop the server. SIGHUP comes when its terminal is closed.
+_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 @command(
@@ -115,7 +125,7 @@ def web(call: Call, /, **options: Any) -> None:
     It has an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and /metrics,
     /healthz and /readyz. Without --users it makes a key, which it prints, and which may do
     everything. With --push it also pushes the messages of queues to their subscribers. It needs the
-    extra web, and push for --push. It runs until Ctrl-C or SIGTERM.
+    extra web, and push for --push. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
@@ -143,7 +153,26 @@ def web(call: Call, /, **options: Any) -> None:
             )
             await _serve(call, app, options, key)
 
-    asyncio.run(serve())
+    with contextlib.suppress(OSError):  # a standard error without a file descriptor
+        faulthandler.enable()
+    _allow_open_files()
+    try:
+        asyncio.run(serve())
+    except BrokenPipeError as error:  # the frame of the programs would end without a word
+        raise Failed(f"The server has ended: {error}", exit=Exit.NOT_ALL, code="ended") from error
+
+
+def _allow_open_files() -> None:
+    """Raise the limit of open files, whose default of 1,024 is too low for many waiting clients."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.asynccontextmanager
@@ -207,25 +236,40 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
             listeners.append(sockets.enter_context(_listen(host, options["rest_rsmq_port"])))
             servers.append(_make_server(app.state.rest_rsmq, options))
 
-        def stop() -> None:
+        received: list[signal.Signals] = []
+
+        def stop(number: signal.Signals) -> None:
+            received.append(number)
             for server in servers:
                 server.should_exit = True
 
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+                loop.add_signal_handler(number, stop, number)
         scheme = "https" if options["tls_cert"] else "http"
         name = f"[{host}]" if ":" in host else host
         ports = [listener.getsockname()[1] for listener in listeners]
-        call.out.note(f"{scheme}://{name}:{ports[0]}{options['root_path']}/api/v1: Ctrl-C ends it")
+        _note(call, f"{scheme}://{name}:{ports[0]}{options['root_path']}/api/v1: Ctrl-C ends it")
         if len(ports) > 1:
-            call.out.note(f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
+            _note(call, f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
         if key is not None:
-            call.out.note(f"The key of this run: {key}")
-            call.out.note(f"curl -u :{key} {scheme}://{name}:{ports[0]}/api/v1/queues")
+            _note(call, f"The key of this run: {key}")
+            _note(call, f"curl -u :{key} {scheme}://{name}:{ports[0]}/api/v1/queues")
         await asyncio.gather(
             *(server.serve([listener]) for server, listener in zip(servers, listeners, strict=True))
         )
+        if not received:
+            raise Failed("The server has ended by itself", exit=Exit.NOT_ALL, code="ended")
+        _note(call, f"Stopped by {received[0].name}")
+
+
+def _note(call: Call, text: str) -> None:
+    """Write a line for people. The server runs on if its reader has closed the pipe."""
+    try:
+        call.out.note(text)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
