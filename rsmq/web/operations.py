@@ -1,16 +1,19 @@
 """
-The operation of HTTP that the clients do not have.
+The operations of HTTP that the clients do not have.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import Any
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_label
+from rsmq.wire.stored import parse_number
 
 load = loader_of("web")
 
@@ -29,4 +32,23 @@ def claim_key(
         bool,
         RetryClass.ALWAYS,
         (keys.name,),
+    )
+
+
+def sort_values(
+    namespace: Namespace, qnames: Sequence[str], sort: str
+) -> Operation[dict[str, float]]:
+    """Return the value by which each of some queues is sorted, if it has one."""
+    queues = [namespace.queue(name) for name in qnames]
+
+    def parse(reply: Any) -> dict[str, float]:
+        values = ((keys.name, parse_number(raw)) for keys, raw in zip(queues, reply, strict=True))
+        return {name: value for name, value in values if value is not None}
+
+    return Operation(
+        load("sort_values"),
+        tuple(key for keys in queues for key in (keys.hash, keys.zset)),
+        (sort.encode(),),
+        parse,
+        RetryClass.ALWAYS,
     )

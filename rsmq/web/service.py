@@ -17,7 +17,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.fields import Refused
-from rsmq.web.routes.queues import read_attributes
+from rsmq.web.routes.queue_list import read_attributes
 from rsmq.web.table import Client, Scope
 
 _READY_SECONDS = 1.0

@@ -30,8 +30,8 @@ def test_a_queue_is_created_read_changed_listed_and_deleted(run):
         assert (await queues.get_queue_attributes("q")).vt == 5
         await queues.create_queue("r")
         page = (await http("GET", "/queues?limit=1")).json
-        assert ([each["name"] for each in page["queues"]], page["cursor"]) == (["q"], "q")
-        page = (await http("GET", "/queues?limit=1&cursor=q")).json
+        assert [each["name"] for each in page["queues"]] == ["q"]
+        page = (await http("GET", f"/queues?limit=1&cursor={page['cursor']}")).json
         assert ([each["name"] for each in page["queues"]], page["cursor"]) == (["r"], None)
         gone = await http("DELETE", "/queues/q")
         assert (gone.status, gone.content) == (204, b"")

@@ -8,6 +8,7 @@ from rsmq.web.routes import (
     dead_letters,
     jobs,
     messages,
+    queue_list,
     queues,
     raw,
     receives,
@@ -19,6 +20,7 @@ from rsmq.web.table import Route
 
 #: All operations of the API, in the order of its documentation.
 TABLE: tuple[Route, ...] = (
+    *queue_list.ROUTES,
     *queues.ROUTES,
     *messages.ROUTES,
     *receives.ROUTES,

@@ -4,6 +4,8 @@ The forms in which messages, receipts and times appear in requests and answers.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import fields
@@ -11,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.table import ApiCall, Client, Scope
@@ -48,8 +51,6 @@ def show_body(raw: bytes) -> dict[str, Any]:
     try:
         return {"body": raw.decode()}
     except UnicodeDecodeError:
-        import base64  # noqa: PLC0415 - most bodies are text
-
         return {"body_base64": base64.b64encode(raw).decode()}
 
 
@@ -136,6 +137,30 @@ def may(call: ApiCall, scope: Scope, queue: str) -> bool:
     except Refused:
         return False
     return True
+
+
+def make_cursor(*parts: object) -> str:
+    """Return a text that a client passes for the next page, and that it need not understand."""
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+
+
+def read_cursor(text: str) -> Any:
+    """
+    Return the parts of a cursor, as a list if a server has made it.
+
+    Raises:
+        InvalidFormat: it can't be read.
+    """
+    try:
+        return json.loads(base64.urlsafe_b64decode(text))
+    except (ValueError, RecursionError):
+        raise bad_cursor(text) from None
+
+
+def bad_cursor(text: str) -> InvalidFormat:
+    """Return the error of a text that is not the cursor of a page like this one."""
+    hint = "It is that of a page of the same call, with the same other fields."
+    return InvalidFormat("cursor", value=text, hint=hint)
 
 
 #: Either receipts or ids.

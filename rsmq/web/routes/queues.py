@@ -1,23 +1,15 @@
 """
-Operations on queues.
+Operations on a queue.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
-from rsmq.cells.totals import add_attributes
-from rsmq.errors import InvalidValue
-from rsmq.model import QueueAttributes
-from rsmq.operations.queues import describe_queues
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.routes.forms import QUEUE, may, show_attributes, show_value
-from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
+from rsmq.web.routes.forms import QUEUE, show_attributes, show_value
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
-#: Queues whose attributes one script reads.
-_STEP = 100
-_MAX_LIMIT = 1000
 #: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
 _MAX_COUNTED = 10_000
 
@@ -36,42 +28,6 @@ _QUEUE_RESULT = (
     Field("total_received", Shape.WHOLE, "Receives so far."),
     Field("paused", Shape.FLAG, "Whether workers don't receive from it."),
 )
-
-
-async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
-    """Return the attributes of those queues that exist, in a hundredth of the round trips."""
-    found: dict[str, list[QueueAttributes]] = {}
-    for cell in range(queues.engine.number):
-        client: Any = await queues.engine.client(cell)
-        for start in range(0, len(names), _STEP):
-            step = names[start : start + _STEP]
-            read = await client.run(describe_queues(client.namespace, step))
-            for name, attributes in read.items():
-                if attributes is not None:
-                    found.setdefault(name, []).append(attributes)
-    return {
-        name: each[0] if len(each) == 1 else add_attributes(each) for name, each in found.items()
-    }
-
-
-async def _list(call: ApiCall) -> ApiAnswer:
-    limit = call.values.get("limit", 100)
-    if not 1 <= limit <= _MAX_LIMIT:
-        raise InvalidValue("limit", 1, _MAX_LIMIT, value=limit)
-    after, part = call.values.get("cursor", ""), call.values.get("q", "")
-    names = [
-        name
-        for name in await call.queues.list_queues()
-        if name > after and part in name and may(call, Scope.STATS, name)
-    ]
-    page = names[:limit]
-    read = await read_attributes(call.queues, page)
-    return ApiAnswer(
-        {
-            "queues": [show_attributes(name, read[name]) for name in page if name in read],
-            "cursor": page[-1] if len(names) > limit else None,
-        }
-    )
 
 
 async def _create(call: ApiCall) -> ApiAnswer:
@@ -152,19 +108,6 @@ async def _release_all(call: ApiCall) -> ApiAnswer:
 _CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
 
 ROUTES = (
-    Route(
-        "GET", "/queues", Scope.STATS, "List the queues, with their attributes and counts.", _list,
-        ("list_queues",),
-        query=(
-            Field("cursor", Shape.TEXT, "The cursor of the page before."),
-            Field("limit", Shape.WHOLE, "Queues on a page, 1 to 1,000; 100 by default."),
-            Field("q", Shape.TEXT, "Only names that contain this text."),
-        ),
-        result=(
-            Field("queues", Shape.OBJECTS, "The queues, by name."),
-            Field("cursor", Shape.TEXT, "For the next page; null after the last."),
-        ),
-    ),
     Route(
         "PUT", "/queues/{queue}", Scope.MANAGE, "Create a queue.", _create,
         ("create_queue",), body=_ATTRIBUTES, result=_QUEUE_RESULT,

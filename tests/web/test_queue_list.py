@@ -1,0 +1,124 @@
+"""The list of queues: its orders, its pages, and how many commands it takes."""
+
+import pytest
+
+from rsmq import AsyncCells
+from rsmq.web import create_app
+from tests.web.asgi import Http
+
+
+async def _pages(http, query):
+    """Return the names on each page."""
+    found, cursor = [], ""
+    while cursor is not None:
+        page = (await http("GET", f"/queues?{query}{cursor and '&cursor=' + cursor}")).json
+        found.append([each["name"] for each in page["queues"]])
+        cursor = page["cursor"]
+    return found
+
+
+async def _fill(queues):
+    """Make queues of 1, 0, 2 and 1 messages; b has received one, and d sent one and deleted it."""
+    for name, number in {"a": 1, "b": 0, "c": 2, "d": 1}.items():
+        await queues.create_queue(name)
+        for _ in range(number):
+            await queues.send_message(name, "x")
+    await queues.send_message("b", "x")
+    await queues.pop_message("b")
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("name", ["a", "b", "c", "d"]),
+        ("-name", ["d", "c", "b", "a"]),
+        ("depth", ["b", "a", "d", "c"]),
+        ("-depth", ["c", "a", "d", "b"]),
+        ("-visible", ["c", "a", "d", "b"]),
+        ("hidden", ["a", "b", "c", "d"]),
+        ("-sent", ["c", "a", "b", "d"]),
+        ("-received", ["b", "a", "c", "d"]),
+        ("oldest", ["a", "c", "d", "b"]),
+    ],
+)
+def test_queues_are_sorted_and_each_is_on_one_page(run, sort, expected):
+    async def test(http, queues):
+        await _fill(queues)
+        for at, name in enumerate("acd"):
+            first = (await queues.peek_messages(name))[0]
+            await queues.run(_plain("ZADD", f"rsmq:{name}", 1000 + at, first.id))
+        assert await _pages(http, f"sort={sort}") == [expected]
+        assert await _pages(http, f"sort={sort}&limit=2") == [expected[:2], expected[2:]]
+        assert await _pages(http, f"sort={sort}&limit=1") == [[each] for each in expected]
+
+    run(test)
+
+
+def test_a_page_begins_behind_the_last_queue_even_if_that_is_gone(run):
+    async def test(http, queues):
+        await _fill(queues)
+        page = (await http("GET", "/queues?sort=-depth&limit=2")).json
+        await queues.delete_queue("a")
+        rest = (await http("GET", f"/queues?sort=-depth&cursor={page['cursor']}")).json
+        assert [each["name"] for each in rest["queues"]] == ["d", "b"]
+
+    run(test)
+
+
+def test_names_are_found_by_a_part_or_a_pattern(run):
+    async def test(http, queues):
+        for name in ("orders", "orders-dead", "other"):
+            await queues.create_queue(name)
+        assert await _pages(http, "q=rders") == [["orders", "orders-dead"]]
+        assert await _pages(http, "q=o*r&sort=-depth") == [["other"]]
+        assert await _pages(http, "q=none&sort=oldest") == [[]]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "query", ["sort=size", "cursor=x", "sort=depth&cursor=WyJuYW1lIiwgZmFsc2UsIDAsICJhIl0="]
+)
+def test_a_bad_order_and_the_cursor_of_another_one_are_refused(run, query):
+    async def test(http, queues):
+        assert (await http("GET", f"/queues?{query}")).status == 422
+
+    run(test)
+
+
+def test_a_hundred_queues_are_read_by_one_script(run):
+    async def test(http, queues):
+        for number in range(101):
+            await queues.create_queue(f"q{number:03}")
+        scripts, run_operation = [], queues.run
+
+        async def count(operation):
+            scripts.append(operation.keys[0])
+            return await run_operation(operation)
+
+        queues.run = count
+        assert len(await _pages(http, "limit=1000")) == 1
+        assert len(scripts) == 1 + 2
+        scripts.clear()
+        assert (await http("GET", "/queues?limit=100&sort=oldest")).status == 200
+        assert len(scripts) == 1 + 2 + 1
+
+    run(test)
+
+
+def test_queues_of_cells_are_sorted_by_their_sums(run):
+    async def test(http, queues):
+        cells = AsyncCells.from_url(["memory://list-0", "memory://list-1"], cells=2)
+        async with cells:
+            await _fill(cells)
+            http = Http(create_app(cells, auth=False))
+            assert await _pages(http, "sort=-depth&limit=3") == [["c", "a", "d"], ["b"]]
+            assert (await _pages(http, "sort=oldest"))[0][-1] == "b"
+
+    run(test)
+
+
+def _plain(*words):
+    from rsmq.operations.plain import plain_command
+
+    return plain_command(*words)
