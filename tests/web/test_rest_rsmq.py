@@ -1,12 +1,18 @@
 """The routes of rest-rsmq answer as the original has answered."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from rsmq import AsyncRSMQ
+from rsmq.web import create_app
 from rsmq.web.rest_rsmq.values import parse_int
+from tests.scale import scaled
+from tests.web.asgi import Http
+from tests.web.rest_rsmq_sequences import Answer, NodeRequest, Sequence, mask
 
 _RECORD = json.loads((Path(__file__).parent / "rest_rsmq_answers.json").read_text())
 _ID = re.compile(r"\b[a-z0-9]{10}[A-Za-z0-9]{22}\b")
@@ -18,6 +24,9 @@ _DEVIATIONS = {
     "send huge 2MB": "the text",
     "README path singular": "accepted, as its documentation has it",
 }
+
+
+_SEQUENCES = Path(__file__).parent / "rest_rsmq_sequences.jsonl"
 
 
 def _mask(text):
@@ -79,6 +88,47 @@ def test_each_recorded_request_has_the_recorded_answer(run):
     run(test)
 
 
+def test_recorded_sequences_have_the_answers_of_the_original(server, ns):
+    """Of 300 sequences that scripts/compare-rest-rsmq has recorded."""
+    rows = [json.loads(line) for line in _SEQUENCES.read_text().splitlines()]
+    answers = [Answer(*each) for each in rows.pop(0)]
+
+    async def replay(row, ns):
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False), "/rest-rsmq")
+            sequence = Sequence()
+            for *parts, number in row:
+                request = NodeRequest(*parts)
+                body = request.encode_body()
+                headers = request.headers
+                if body is not None:
+                    headers = {**headers, "content-length": str(len(body))}
+                path = sequence.path_of(request)
+                reply = await http(request.method, path, body=body, headers=headers)
+                text = reply.content.decode()
+                sequence.note(text)
+                found = mask(reply.status, reply.headers.get("content-type"), text)
+                assert found == answers[number], (row, request)
+                if "/messages" in request.path.lower():
+                    await asyncio.sleep(0.0015)  # The order of messages is by milliseconds.
+
+    async def test():
+        for number, row in enumerate(rows[:: scaled(3, 1)]):
+            await replay(row, f"{ns}{number}")
+
+    asyncio.run(test())
+
+
+def test_the_time_of_a_send_is_that_of_the_original(run):
+    async def test(http, queues):
+        http.prefix = "/rest-rsmq"
+        await queues.create_queue("q")
+        id = (await http("POST", "/messages/q", {"message": "a"})).json["id"]
+        assert (await http("GET", "/messages/q")).json["sent"] == int(id[:10], 36) // 1000
+
+    run(test)
+
+
 def test_head_does_not_receive(run):
     async def test(http, queues):
         http.prefix = "/rest-rsmq"
@@ -106,7 +156,9 @@ def test_a_page_of_another_site_can_not_receive(run):
     ("value", "number"),
     [
         ("5abc", 5), (" +7", 7), ("-1", -1), ("0x10", 0), ("", None), ("abc", None), (1.9, 1),
-        (1e21, 1), (1e-7, 1), (True, None), ([3, 4], 3), ([], None), ({}, None), (10**30, 1),
+        (1e21, 1), (1e-7, 1), (9.9999999e25, 9), (float("inf"), None), (-0.5, 0), (True, None),
+        ("\ufeff5", 5), ("\x1c5", None), ("\u0665", None), ({"a": 1}, None), ([[], 5], None),
+        ([3, 4], 3), ([], None), ({}, None), (10**30, 1),
         ("9" * 5000, int("9" * 25)),
     ],
 )  # fmt: skip

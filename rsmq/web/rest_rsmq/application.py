@@ -11,10 +11,10 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
@@ -25,6 +25,14 @@ from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, re
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
+from rsmq.web.rest_rsmq.bodies import (
+    MAX_BODY_BYTES,
+    Page,
+    decode_percent,
+    read_body,
+    read_query,
+    too_long,
+)
 from rsmq.web.rest_rsmq.values import (
     NodeError,
     check_id,
@@ -37,18 +45,9 @@ from rsmq.web.routes.forms import BODIES
 from rsmq.web.table import Client, Scope
 from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 
-_MAX_BODY_BYTES = 1024 * 1024
 _JSON, _HTML = "application/json; charset=utf-8", "text/html; charset=utf-8"
 _VT, _DELAY, _MAXSIZE = 30, 0, 65_536
-
-
-class _Page(Exception):
-    """An answer of the web server below rest-rsmq, in HTML."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ async def _send(queues: Client, request: _NodeRequest) -> _Result:
     seconds = read_seconds("delay", delay, None)
     if not isinstance(message, str):
         raise NodeError("messageNotString", "Message must be a string")
-    text = message.encode(errors="surrogatepass").decode(errors="replace")
+    text = _LONE_SURROGATE.sub("\ufffd", message)
     return _Result({"id": await queues.send_message(name, text, delay=seconds, codec=BODIES)})
 
 
@@ -185,7 +184,7 @@ class RestRsmq:
         departure = Departure(receive)
         try:
             await self._answer(scope, receive, send, departure)
-        except _Page as page:
+        except Page as page:
             await _send_answer(scope, send, page.status, _HTML, page.text.encode())
         except ClientLeft:
             return
@@ -198,22 +197,28 @@ class RestRsmq:
         self, scope: AsgiScope, receive: Receive, send: Send, departure: Departure
     ) -> None:
         method, headers = scope["method"], headers_of(scope)
-        handlers, names = _find(scope)
-        if method == "OPTIONS":
+        handlers, parts = _find(scope)
+        found = handlers.get("GET" if method == "HEAD" else method)
+        principal: Principal = scope[PRINCIPAL]
+        names = tuple(decode_percent(each) or "" for each in parts)
+        if found is not None:
+            principal.check(found[0], names[0] if names else None, read_only=self._read_only)
+        # The original reads the body before it looks at the path.
+        try:
+            content = await read_bytes(receive, headers, MAX_BODY_BYTES)
+        except Refused:
+            raise too_long() from None
+        body = read_body(headers, content)
+        if found is None and not (handlers and method == "OPTIONS"):
+            raise _cannot(scope)
+        _check_percents(parts)
+        if found is None:
             allowed = ",".join(sorted({*handlers, *({"HEAD"} if "GET" in handlers else ())}))
             await _send_answer(scope, send, 200, _JSON, allowed.encode(), more={"Allow": allowed})
             return
-        found = handlers.get("GET" if method == "HEAD" else method)
-        if found is None:
-            raise _cannot(scope)
         needed, handler = found
-        principal: Principal = scope[PRINCIPAL]
-        principal.check(needed, names[0] if names else None, read_only=self._read_only)
-        try:
-            content = await read_bytes(receive, headers, _MAX_BODY_BYTES)
-        except Refused:
-            raise _Page(413, "Error: request entity too large") from None
-        request = _NodeRequest(names, _read_body(headers, content), _read_query(scope))
+        query = read_query(scope["query_string"].decode("latin-1"))
+        request = _NodeRequest(names, body, query)
         if method == "HEAD" and needed is Scope.RECEIVE:
             await self._queues.get_queue_attributes(check_name(names[0]))
             result = _Result({})
@@ -226,12 +231,12 @@ class RestRsmq:
             result = await handler(self._queues, request)
         if names == () and self._restricts(principal):
             result = _Result({"queues": self._visible(principal, result.content["queues"])})
-        body = json.dumps(result.content, indent=2, ensure_ascii=False).encode(
+        answer = json.dumps(result.content, indent=2, ensure_ascii=False).encode(
             errors="surrogatepass"
         )
         await check_presence(self._queues, result.messages, departure)
         try:
-            await _send_answer(scope, send, 200, _JSON, body, if_none=headers.get("if-none-match"))
+            await _send_answer(scope, send, 200, _JSON, answer, asked=headers)
         except OSError:
             await release(self._queues, result.messages)
             raise ClientLeft from None
@@ -264,56 +269,29 @@ class RestRsmq:
         await _send_answer(scope, send, 500, _JSON, body)
 
 
-def _find(scope: AsgiScope) -> tuple[Mapping[str, tuple[Scope, _Handler]], tuple[str, ...]]:
-    path = path_of(scope)
-    parts = path.removeprefix("/").removesuffix("/").split("/")
-    try:
-        names = tuple(unquote(each, errors="strict") for each in parts[1:])
-    except UnicodeDecodeError:
-        raise _Page(400, "Bad Request") from None
-    handlers = _ROUTES.get((parts[0].lower(), len(names)))
-    if handlers is None or not all(names):
-        raise _cannot(scope)
-    return handlers, names
+def _find(
+    scope: AsgiScope,
+) -> tuple[Mapping[str, tuple[Scope, _Handler]], tuple[str, ...]]:
+    """Return the handlers of a path, and its names, percent-encoded; none for unknown paths."""
+    first, *names = path_of(scope).removeprefix("/").removesuffix("/").split("/")
+    handlers = _ROUTES.get((first.lower(), len(names)), {}) if all(names) else {}
+    return handlers, tuple(names)
 
 
-def _cannot(scope: AsgiScope) -> _Page:
+def _check_percents(parts: tuple[str, ...]) -> None:
+    for part in parts:
+        if decode_percent(part) is None:
+            raise Page(400, f"Error: Failed to decode param &#39;{_escape(part)}&#39;")
+
+
+def _cannot(scope: AsgiScope) -> Page:
     query = scope["query_string"].decode("latin-1")
     path = path_of(scope) + (f"?{query}" if query else "")
-    return _Page(404, f"Cannot {html.escape(scope['method'])} {html.escape(path)}\n")
+    return Page(404, f"Cannot {_escape(scope['method'])} {_escape(path)}\n")
 
 
-def _read_body(headers: Mapping[str, str], content: bytes) -> Mapping[str, Any]:
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    text = content.decode(errors="replace")
-    if media_type == "application/x-www-form-urlencoded":
-        return _collect(parse_qsl(text, keep_blank_values=True))
-    if media_type != "application/json" or not content:
-        return {}
-    if text.lstrip()[:1] not in {"{", "["}:
-        raise _Page(400, "Error: invalid json")
-    try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _Page(400, "SyntaxError: the body is not valid JSON") from None
-    return read if isinstance(read, dict) else {}
-
-
-def _read_query(scope: AsgiScope) -> Mapping[str, Any]:
-    return _collect(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-
-
-def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return fields; one that is repeated is a list."""
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name not in fields:
-            fields[name] = value
-        elif isinstance(fields[name], list):
-            fields[name].append(value)
-        else:
-            fields[name] = [fields[name], value]
-    return fields
+def _escape(text: str) -> str:
+    return html.escape(text).replace("&#x27;", "&#39;")
 
 
 async def _send_answer(
@@ -324,14 +302,14 @@ async def _send_answer(
     body: bytes,
     *,
     more: Mapping[str, str] | None = None,
-    if_none: str | None = None,
+    asked: Mapping[str, str] | None = None,
 ) -> None:
     headers = {"Content-Type": media_type, "Content-Length": str(len(body)), **(more or {})}
     headers["X-Content-Type-Options"] = "nosniff"
     if status == 200 and scope["method"] in {"GET", "HEAD"}:  # noqa: PLR2004 - OK
         digest = base64.b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
         headers["ETag"] = f'W/"{len(body):x}-{digest[:27]}"'
-        if if_none is not None and if_none == headers["ETag"]:
+        if _is_fresh(asked or {}, headers["ETag"]):
             status, body = 304, b""
             del headers["Content-Type"], headers["Content-Length"]
     start = {
@@ -341,3 +319,11 @@ async def _send_answer(
     }
     await send(start)
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def _is_fresh(asked: Mapping[str, str], etag: str) -> bool:
+    """Return whether the client has this answer; none here has a time of its last change."""
+    if "no-cache" in asked.get("cache-control", "") or asked.get("if-modified-since"):
+        return False
+    tags = re.split(" *, *", asked.get("if-none-match", ""))
+    return not {"*", etag, f"W/{etag}"}.isdisjoint(tags)

@@ -4,6 +4,7 @@ Values as the Node client reads them: ``parseInt``, and its checks in their orde
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -13,7 +14,9 @@ _MIN_SIZE, _MAX_SIZE = 1024, 65_536
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 #: Node's ids, and those of cells, which have the number of the cell before them.
 _ID = re.compile(r"([0-9]{1,5}-)?[a-zA-Z0-9:]{32}")
-_DIGITS = re.compile(r"\s*([+-]?[0-9]+)")
+#: What JavaScript takes for blanks.
+_BLANKS = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_DIGITS = re.compile(f"[{_BLANKS}]*([+-]?[0-9]+)")
 #: JavaScript writes numbers from here on with an exponent.
 _EXPONENT_FROM, _EXPONENT_BELOW = 1e21, 1e-6
 
@@ -86,7 +89,9 @@ def _to_text(value: Any) -> str:
         return "" if not value or value[0] is None else _to_text(value[0])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
+    if not math.isfinite(value):
+        return ""
     size = abs(value)
     if size >= _EXPONENT_FROM or 0 < size < _EXPONENT_BELOW:
-        return f"{value:e}"
+        return repr(float(value))
     return str(int(value))
