@@ -67,9 +67,11 @@ def _marks(item):
 
 def _is_repeated(item):
     """Return whether a test would only repeat what the same test on another server shows."""
-    if item.get_closest_marker("refused") and item.get_closest_marker("slow"):
-        return True
     values = (getattr(item, "callspec", None) and item.callspec.params) or {}
+    # HTTP has checks of its own.
+    is_other = item.get_closest_marker("slow") and values.get("backend") != "http"
+    if item.get_closest_marker("refused") and is_other:
+        return True
     if item.path.name in _NOT_REPEATED_FILES and values.get("backend") in {"acl", "redis-6.2"}:
         return False
     return not SOAK and (values.get("backend"), values.get("mode")) in _REPEATED

@@ -74,7 +74,8 @@ def _is_number(value: object) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and _is_number(value)
+    # In JSON, 1.0 and 1 are the same number.
+    return _is_number(value) and value == int(value)  # type: ignore[call-overload]
 
 
 def _is_texts(value: object) -> bool:
@@ -124,7 +125,7 @@ class Shape(Enum):
 
     TEXT = _Type({"type": "string"}, "a text", lambda value: isinstance(value, str), str)
     NUMBER = _Type({"type": "number"}, "a number", _is_number, _read_number)
-    WHOLE = _Type({"type": "integer"}, "a whole number", _is_whole, _read_whole)
+    WHOLE = _Type({"type": "integer"}, "a whole number", _is_whole, _read_whole, int)
     FLAG = _Type({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _read_flag)
     TIME = _Type(
         {"type": "string", "format": "date-time"},

@@ -18,6 +18,8 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
 from tests.blocking import Blocking
+from tests.contract.over_http.adapter import HttpClient
+from tests.contract.over_http.left_out import leaves_out
 from tests.scale import SOAK
 
 _numbers = itertools.count()
@@ -78,6 +80,7 @@ class Env:
         self._runner = asyncio.Runner() if mode == "asyncio" else None
         self._frozen = None
         self._closing = []
+        self._of_http = []
         if backend == "memory":
             self.url = f"memory://{self.ns}"
             self.raw = memory.client(self.url)
@@ -126,7 +129,11 @@ class Env:
             client = RSMQ.from_url(url, **options)
             self._closing.append(client.close)
             return client
-        client = Blocking(self._runner, AsyncRSMQ.from_url(url, **options))
+        inner = AsyncRSMQ.from_url(url, **options)
+        if self.backend == "http":
+            inner = HttpClient(inner, options.get("codec"))
+            self._of_http.append(inner)
+        client = Blocking(self._runner, inner)
         self._closing.append(client.close)
         return client
 
@@ -175,7 +182,8 @@ class Env:
     def state(self):
         """Return the content of every key of the namespace, to check that nothing changed."""
         dump = {}
-        for key in sorted(self.raw.keys(f"{self.ns}:*")):
+        audit = f"{self.ns}:x:audit".encode()  # HTTP records calls, refused ones too
+        for key in sorted(each for each in self.raw.keys(f"{self.ns}:*") if each != audit):
             kind = self.raw.type(key)
             dump[key] = {
                 b"hash": self.raw.hgetall,
@@ -207,6 +215,10 @@ class Env:
         self.raw.zadd(self.zset(queue), {id: self.now_ms() - 1})
         return id
 
+    def has_sent_requests(self):
+        """Return whether a client has sent a request over HTTP."""
+        return any(each.requests for each in self._of_http)
+
     def close(self):
         if self._frozen is not None:
             self._freezer.stop()
@@ -237,6 +249,7 @@ BACKENDS = [
     "acl",
     "redis-py, decoding, RESP2",
     "redis-py, RESP3",
+    "http",
     "memory",
 ]
 
@@ -251,11 +264,21 @@ def mode(request):
     return request.param
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests that are not run over HTTP."""
+    kept = [item for item in items if not leaves_out(item)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if leaves_out(item)])
+        items[:] = kept
+
+
 @pytest.fixture
 def env(backend, mode, request):
     env = Env(backend, mode, request)
     yield env
     env.close()
+    if backend == "http":
+        assert env.has_sent_requests(), "it calls no route: add it to over_http/left_out.py"
 
 
 @pytest.fixture

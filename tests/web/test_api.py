@@ -379,3 +379,47 @@ def test_receipts_and_keys_work_in_a_set_of_cells(server, ns):
             assert (await http("GET", "/queues")).json["queues"][0]["total_sent"] == 2
 
     asyncio.run(test())
+
+
+def test_an_id_of_another_client_is_no_further_header(run):
+    odd = "tiny é\r\nX-Evil: 1"
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        raw = queues.namespace.queue("q")
+        for command in (("HSET", raw.hash, odd, "m"), ("ZADD", raw.zset, 1, odd)):
+            await _raw(queues, *command)
+        reply = await http("POST", "/queues/q/raw:receive?vt=9")
+        assert reply.content == b"m"
+        assert reply.headers["rsmq-id"] == "tiny%20%C3%A9%0D%0AX-Evil:%201"
+        receipt = reply.headers["rsmq-receipt"]
+        path = f"/queues/q/messages/{reply.headers['rsmq-id']}"
+        assert (await http("DELETE", f"{path}?receipt={receipt}")).status == 204
+
+    run(test)
+
+
+def test_a_queue_whose_name_no_call_accepts_does_not_end_lists(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for name in ("", "a:Q", "zwei Wörter", "QUEUES"):
+            await _raw(queues, "SADD", queues.namespace.queues, name)
+        reply = await http("GET", "/queues")
+        assert [each["name"] for each in reply.json["queues"]] == ["q"]
+        http.prefix = ""
+        assert b"rsmq_up 1" in (await http("GET", "/metrics")).content
+
+    run(test)
+
+
+def test_a_key_that_is_empty_in_a_batch_is_refused(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for name in ("dedup_id", "unique_key"):
+            reply = await http("POST", "/queues/q/messages:batch", {
+                "messages": [{"body": "a", name: ""}],
+            })  # fmt: skip
+            assert reply.status == 422, name
+        assert await queues.peek_messages("q") == []
+
+    run(test)

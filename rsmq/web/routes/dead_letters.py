@@ -4,9 +4,11 @@ Operations on dead letters.
 
 from __future__ import annotations
 
+from typing import Any
+
 from rsmq.errors import InvalidValue
 from rsmq.web.fields import Field, Shape
-from rsmq.web.routes.forms import QUEUE, show_attributes
+from rsmq.web.routes.forms import QUEUE, choose, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: Messages of one request, so that it ends in time; a caller repeats it until none is left.
@@ -37,17 +39,20 @@ async def _sweep_expired(call: ApiCall) -> ApiAnswer:
 
 
 async def _redrive(call: ApiCall) -> ApiAnswer:
-    name, destination, ids = call.names[QUEUE], call.values.get("destination"), None
+    destination = call.values.get("destination")
     if destination is not None:
         call.allow(Scope.SEND, destination)
+    chosen: tuple[Any, Any] = (call.names[QUEUE], None)
     number = None
-    if "ids" in call.values:
-        ids = call.values["ids"]
+    if "ids" in call.values or "receipts" in call.values:
+        chosen = (*choose(call), None)[:2]
     else:
         number = call.values.get("max", 1000)
         if not 1 <= number <= _MAX_MESSAGES:
             raise InvalidValue("max", 1, _MAX_MESSAGES, value=number)
-    pairs = await call.queues.redrive_messages(name, destination, ids, max_messages=number)
+    pairs = await call.queues.redrive_messages(
+        chosen[0], destination, chosen[1], max_messages=number
+    )
     return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
 
 
@@ -89,6 +94,7 @@ ROUTES = (
             Field("destination", Shape.TEXT, "The queue that gets them; where each came from by "
             "default."),
             Field("ids", Shape.TEXTS, "Only these; else those that are visible."),
+            Field("receipts", Shape.TEXTS, "Only these, unless they were received again since."),
             _MAX,
         ),
         result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."),),

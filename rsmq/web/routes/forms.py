@@ -21,8 +21,8 @@ from rsmq.web.table import ApiCall, Client, Scope
 #: The name of a queue in the path of an entry.
 QUEUE = "queue"
 
-#: The largest number of a receive count in a receipt: what a Lua number keeps.
-_RECEIPT = re.compile(r"([A-Za-z0-9:_-]{1,80})\.([1-9][0-9]{0,14})")
+#: Other clients may store ids of any characters.
+_RECEIPT = re.compile(r"(.+)\.([1-9][0-9]{0,18})", re.DOTALL)
 
 
 class HttpBodies:

@@ -75,7 +75,7 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
     dedup_ids = [each.get("dedup_id") for each in read]
     unique_keys = [each.get("unique_key") for each in read]
     if key is not None:
-        if any(dedup_ids):
+        if any(each is not None for each in dedup_ids):
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
         longest = MAX_LABEL - len(f":{len(bodies)}")
         if len(key) > longest:
@@ -98,11 +98,15 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         queue,
         bodies,
         **options,
-        dedup_ids=dedup_ids if any(dedup_ids) else None,
-        unique_keys=unique_keys if any(unique_keys) else None,
+        dedup_ids=_or_none(dedup_ids),
+        unique_keys=_or_none(unique_keys),
         codec=BODIES,
     )
     return ApiAnswer({"ids": ids}, 201)
+
+
+def _or_none(values: list[str | None]) -> list[str | None] | None:
+    return None if values and all(each is None for each in values) else values
 
 
 async def _publish(call: ApiCall) -> ApiAnswer:

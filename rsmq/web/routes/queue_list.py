@@ -9,13 +9,14 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from rsmq.cells.totals import add_attributes
-from rsmq.errors import InvalidFormat, InvalidValue, show_all
+from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
 from rsmq.web.fields import Field, Shape
 from rsmq.web.operations import sort_values
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
+from rsmq.wire.keys import Namespace
 from rsmq.wire.names import is_pattern
 
 #: Queues that one script reads.
@@ -32,12 +33,17 @@ _SORTS = ("name", "depth", "visible", "hidden", "oldest", "sent", "received", "c
 
 
 async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
-    """Return the attributes of those queues that exist, in a hundredth of the round trips."""
+    """
+    Return the attributes of those queues that exist, in a hundredth of the round trips.
+
+    Other clients may have made queues with other names; those that no call accepts are left out.
+    """
     found: dict[str, list[QueueAttributes]] = {}
     for cell in range(queues.engine.number):
         client: Any = await queues.engine.client(cell)
-        for step in _in_steps(names):
-            read = await client.run(describe_queues(client.namespace, step))
+        namespace = _any_names(client)
+        for step in _in_steps(namespace, names):
+            read = await client.run(describe_queues(namespace, step))
             for name, attributes in read.items():
                 if attributes is not None:
                     found.setdefault(name, []).append(attributes)
@@ -51,8 +57,9 @@ async def _read_values(queues: Client, names: list[str], sort: str) -> dict[str,
     found: dict[str, float] = {}
     for cell in range(queues.engine.number):
         client: Any = await queues.engine.client(cell)
-        for step in _in_steps(names):
-            read = await client.run(sort_values(client.namespace, step, sort))
+        namespace = _any_names(client)
+        for step in _in_steps(namespace, names):
+            read = await client.run(sort_values(namespace, step, sort))
             for name, value in read.items():
                 before = found.get(name)
                 if before is None:
@@ -62,8 +69,21 @@ async def _read_values(queues: Client, names: list[str], sort: str) -> dict[str,
     return found
 
 
-def _in_steps(names: list[str]) -> Iterable[list[str]]:
-    return (names[start : start + _STEP] for start in range(0, len(names), _STEP))
+def _any_names(client: Any) -> Namespace:
+    return Namespace(client.namespace.name, strict_names=False)
+
+
+def _in_steps(namespace: Namespace, names: list[str]) -> Iterable[list[str]]:
+    readable = [name for name in names if _is_readable(namespace, name)]
+    return (readable[start : start + _STEP] for start in range(0, len(readable), _STEP))
+
+
+def _is_readable(namespace: Namespace, name: str) -> bool:
+    try:
+        namespace.queue(name)
+    except (InvalidFormat, MissingParameter):
+        return False
+    return True
 
 
 async def _list(call: ApiCall) -> ApiAnswer:

@@ -17,10 +17,13 @@ _ATTRIBUTES = (
     Field("vt", Shape.NUMBER, "Seconds for which a received message is hidden, 0 to 9,999,999."),
     Field("delay", Shape.NUMBER, "Seconds for which a new message is hidden, 0 to 9,999,999."),
     Field("maxsize", Shape.WHOLE, "The size limit of a body, 1024 to 65,536; -1 is unlimited."),
+    Field("keep", Shape.NUMBER, "Seconds after its send at which a message expires; 0 is never."),
 )
+_EXPIRED = Field("expired", Shape.TEXT, "drop, or dead-letter, for expired messages.")
 _QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
     *_ATTRIBUTES,
+    _EXPIRED,
     Field("messages", Shape.WHOLE, "Messages in the queue."),
     Field("visible_messages", Shape.WHOLE, "Messages that are visible now."),
     Field("hidden_messages", Shape.WHOLE, "Messages that are delayed or in flight."),
@@ -38,7 +41,7 @@ async def _create(call: ApiCall) -> ApiAnswer:
         others = {
             each: getattr(attributes, each)
             for each, value in call.values.items()
-            if getattr(attributes, each) != value
+            if (getattr(attributes, each) or 0) != value  # keep is None without end
         }
         if others:
             raise Refused(
@@ -119,7 +122,7 @@ ROUTES = (
     ),
     Route(
         "PATCH", "/queues/{queue}", Scope.MANAGE, "Change attributes of a queue.", _change,
-        ("set_queue_attributes",), body=_ATTRIBUTES, result=_QUEUE_RESULT,
+        ("set_queue_attributes",), body=(*_ATTRIBUTES, _EXPIRED), result=_QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",

@@ -5,6 +5,7 @@ Operations whose bodies are those of the messages: bytes in, bytes out, and the 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from rsmq.model import Message
 from rsmq.web.fields import Field, Shape
@@ -35,15 +36,22 @@ def _show(found: list[Message[Any]], *, has_receipt: bool) -> ApiAnswer:
     message = found[0]
     headers = {
         "Content-Type": "application/octet-stream",
-        "Rsmq-Id": message.id,
+        "Rsmq-Id": _quote(message.id),
         "Rsmq-Receive-Count": str(message.receive_count),
     }
     if has_receipt:
-        headers["Rsmq-Receipt"] = receipt_of(message)
+        headers["Rsmq-Receipt"] = _quote(receipt_of(message))
     if message.sent_ms is not None:
         headers["Rsmq-Sent-Ms"] = str(int(message.sent_ms))
     return ApiAnswer(message.raw, 200, headers, tuple(found) if has_receipt else ())
 
+
+def _quote(id: str) -> str:
+    """Return an id for a header: that of another client may have a line end or other letters."""
+    return quote(id, safe=_SAFE, errors="surrogateescape")
+
+
+_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 ROUTES = (
     Route(

@@ -9,18 +9,23 @@ from typing import Any
 
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body
-from rsmq.web.routes.forms import BODIES, show_value
+from rsmq.web.routes.forms import BODIES, may, show_body, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
-_DEFINITION = ("queue", "every", "timezone", "missed", "jitter", "tick_field", "version")
+_DEFINITION = (
+    "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version", "source",
+    "realtime",
+)  # fmt: skip
 
 
-def _show(schedule: StoredSchedule) -> dict[str, Any]:
+def _show(call: ApiCall, schedule: StoredSchedule) -> dict[str, Any]:
+    """Return a schedule, with its body if the caller may see bodies of its queue."""
     definition = schedule.definition
     shown: dict[str, Any] = {
         each: getattr(definition, each, None) if definition else None for each in _DEFINITION
     }
-    shown["cron"] = getattr(definition, "cron", None)
+    if definition and may(call, Scope.PEEK, definition.queue):
+        shown |= show_body(definition.body)
     state = {
         each.name: show_value(getattr(schedule, each.name))
         for each in fields(schedule)
@@ -46,14 +51,14 @@ async def _list(call: ApiCall) -> ApiAnswer:
     shown = []
     for each in await call.queues.schedules.list():
         try:
-            shown.append(_show(_allow(call, each, Scope.STATS)))
+            shown.append(_show(call, _allow(call, each, Scope.STATS)))
         except Refused:
             continue
     return ApiAnswer({"schedules": shown})
 
 
 async def _get(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer(_show(await _find(call, Scope.STATS)))
+    return ApiAnswer(_show(call, await _find(call, Scope.STATS)))
 
 
 async def _add(call: ApiCall) -> ApiAnswer:

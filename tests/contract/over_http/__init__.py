@@ -1,0 +1,1 @@
+"""The contract of the client through the HTTP API: an adapter, and the tests that it leaves out."""
