@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
+    from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.confirmation import Confirm
@@ -1284,6 +1285,40 @@ class Cells(OnlyWith):
             PartlyDone: some cells can't be reached, or don't have the queue.
         """
         return add_counts(self._engine.on_each(lambda client: client.count_messages(qname)))
+
+    def history(
+        self,
+        qname: str | None = None,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        step: int = 60,
+    ) -> History:
+        """
+        Read the history of a queue, or of all queues: the sums of the cells.
+
+        Each cell is recorded on its own. A step has no value if a cell lacks it, apart from cells
+        that were never recorded in this time; the totals have what the others have recorded.
+
+        Args:
+            qname: the queue's name; None reads the sums of all queues.
+            start: as for ``RSMQ.history``.
+            end: as for ``RSMQ.history``, but None is the time of this machine.
+            step: as for ``RSMQ.history``.
+
+        Raises:
+            InvalidFormat, InvalidValue: as for ``RSMQ.history``.
+            QueueNotFound: the queue exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        from rsmq.history.operations import end_or_now, read_history  # noqa: PLC0415 - few programs use it
+        from rsmq.history.records import add_histories  # noqa: PLC0415 - as above
+
+        last = end_or_now(end)  # the same for all cells
+        by_cell = self._engine.by_cell(
+            lambda client: client.run(read_history(client.namespace, qname, start, last, step))
+        )
+        return add_histories(list(by_cell.values()))
 
     def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None

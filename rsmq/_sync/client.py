@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
     from rsmq.codecs.formats import TextCodec
+    from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import (
         Expired,
@@ -1805,6 +1806,44 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: the queue does not exist.
         """
         return self.run_steps(inspection.count_messages(self._namespace, qname))
+
+    def history(
+        self,
+        qname: str | None = None,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        step: int = 60,
+    ) -> History:
+        """
+        Read what was sent and received in each step of a time, and how many messages there were.
+
+        There is a history while a recorder runs: ``rsmq web`` has one, and ``rsmq.history`` has one
+        for other programs. It counts the messages of all clients, since it reads the queue's totals
+        once a minute. Minutes are kept for 26 hours, and hours for 90 days, or less if all
+        histories of the namespace need more than 64 MiB. A minute that no process has recorded has
+        no value; the next record covers it too, and becomes one of ``gaps``. One round trip.
+
+        Args:
+            qname: the queue's name; None reads the sums of all queues.
+            start: a time with its zone, rounded down to a step; None is an hour before the end, and
+                at least one step.
+            end: a time with its zone, rounded up to a step; None is now.
+            step: seconds: whole minutes that divide an hour, or whole hours that divide a day. From
+                3,600 on, the records of hours are read.
+
+        Returns:
+            The columns, with at most 10,000 steps.
+
+        Raises:
+            MissingParameter: the name is empty.
+            InvalidFormat: the name has other characters, or a time is not a datetime with a zone.
+            InvalidValue: the step is invalid, the range is empty, or it has too many steps.
+            QueueNotFound: the queue does not exist.
+        """
+        from rsmq.history.operations import read_history  # noqa: PLC0415 - few programs use it
+
+        return self.run(read_history(self._namespace, qname, start, end, step))
 
     def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
+    from rsmq.history.records import History
     from rsmq.jobs.asyncio_ import AsyncJobHandle
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
@@ -1289,6 +1290,40 @@ class AsyncCells(OnlyAsyncWith):
             PartlyDone: some cells can't be reached, or don't have the queue.
         """
         return add_counts(await self._engine.on_each(lambda client: client.count_messages(qname)))
+
+    async def history(
+        self,
+        qname: str | None = None,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        step: int = 60,
+    ) -> History:
+        """
+        Read the history of a queue, or of all queues: the sums of the cells.
+
+        Each cell is recorded on its own. A step has no value if a cell lacks it, apart from cells
+        that were never recorded in this time; the totals have what the others have recorded.
+
+        Args:
+            qname: the queue's name; None reads the sums of all queues.
+            start: as for ``AsyncRSMQ.history``.
+            end: as for ``AsyncRSMQ.history``, but None is the time of this machine.
+            step: as for ``AsyncRSMQ.history``.
+
+        Raises:
+            InvalidFormat, InvalidValue: as for ``AsyncRSMQ.history``.
+            QueueNotFound: the queue exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        from rsmq.history.operations import end_or_now, read_history  # noqa: PLC0415 - few programs use it
+        from rsmq.history.records import add_histories  # noqa: PLC0415 - as above
+
+        last = end_or_now(end)  # the same for all cells
+        by_cell = await self._engine.by_cell(
+            lambda client: client.run(read_history(client.namespace, qname, start, last, step))
+        )
+        return add_histories(list(by_cell.values()))
 
     async def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None

@@ -180,7 +180,7 @@ def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
     keys = namespace.queue(qname)
     return Operation(
         load("purge_queue"),
-        (keys.hash, keys.zset, *keys.extensions),
+        (keys.hash, keys.zset, *keys.extensions_of_messages),
         (),
         int,
         RetryClass.NEVER,

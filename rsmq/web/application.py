@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route, request_response
 from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
+from rsmq.history.recorder import HistoryRecorder
 from rsmq.web.access.gate import AccessGate
 from rsmq.web.access.users import Users, read_users, users_of_key
 from rsmq.web.api import Api
@@ -49,6 +50,7 @@ def create_app(
     allow_hosts: Iterable[str] | None = None,
     trusted_proxies: Iterable[str] = (),
     user_header: str | None = None,
+    record: bool = False,
 ) -> Starlette:
     """
     Return an ASGI application with the HTTP API, for a server such as uvicorn, or for a mount.
@@ -68,6 +70,10 @@ def create_app(
         trusted_proxies: networks such as ``10.0.0.0/8``, whose requests name their user in
             ``user_header``. The users file has these users; they need no password there.
         user_header: the name of that header.
+        record: whether it records the history of the queues, which charts need, between the startup
+            and the shutdown of its lifespan. Servers don't run that of a mounted application: put
+            ``HistoryRecorder(queues)`` of ``rsmq.history`` into the lifespan of the outer one. Of
+            any number of processes, one records each minute. A read-only server never does.
 
     Raises:
         MissingParameter: none of users, key and auth=False is passed.
@@ -85,9 +91,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        if is_own:
-            await client.close()
+        async with AsyncExitStack() as stack:
+            if is_own:
+                stack.push_async_callback(client.close)
+            if record and not read_only:
+                await stack.enter_async_context(HistoryRecorder(client))
+            yield
 
     from rsmq import __version__  # noqa: PLC0415 - a circle at the import
 

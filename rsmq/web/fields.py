@@ -73,6 +73,10 @@ def _is_number(value: object) -> bool:
     return abs(value) <= _MAX_NUMBER  # which is false for NaN
 
 
+def _is_number_or_null(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
 def _is_whole(value: object) -> bool:
     # In JSON, 1.0 and 1 are the same number.
     return _is_number(value) and value == int(value)  # type: ignore[call-overload]
@@ -138,6 +142,12 @@ class Shape(Enum):
         {"type": "array", "items": {"type": "string"}}, "a list of texts", _is_texts,
         lambda text: text.split(","),
     )  # fmt: skip
+    NUMBERS = _Type(
+        {"type": "array", "items": {"type": ["number", "null"]}},
+        "a list of numbers",
+        lambda value: isinstance(value, list) and all(map(_is_number_or_null, value)),
+        _refuse,
+    )
     ANY = _Type({}, "any value of JSON", lambda _: True, str)
     OBJECT = _Type({"type": "object"}, "an object", lambda value: isinstance(value, dict), _refuse)
     OBJECTS = _Type(

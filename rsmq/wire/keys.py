@@ -58,6 +58,7 @@ class QueueKeys:
         copied: extension data of migrations: digests of the messages that were copied.
         unique: extension data of sends with a unique_key: the id of the message that has each key.
         limits: extension data of sends with max_retries or expires: the limits of each message.
+        history: extension data of recorders: what has happened in each minute and hour.
     """
 
     name: str
@@ -77,10 +78,16 @@ class QueueKeys:
     finished: bytes
     locks: bytes
     limits: bytes
+    history: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
-        """All keys of extension data. They are deleted together with the queue or its messages."""
+        """All keys of extension data, which are deleted together with the queue."""
+        return (*self.extensions_of_messages, self.history)
+
+    @property
+    def extensions_of_messages(self) -> tuple[bytes, ...]:
+        """The keys of extension data that are deleted when a queue is purged."""
         return (
             self.dedup,
             self.leases,
@@ -162,6 +169,11 @@ class Namespace:
     def audit(self) -> bytes:
         """Extension data of HTTP: a stream of the calls that change or remove something."""
         return encode_name(f"{self.name}:x:audit")
+
+    @property
+    def history(self) -> bytes:
+        """Extension data of recorders: the sums of the histories of all queues."""
+        return encode_name(f"{self.name}:x:history")
 
     @property
     def schedules(self) -> bytes:
@@ -284,6 +296,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}locks"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}limits"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}history"),
     )
 
 

@@ -97,7 +97,7 @@ def quick_parts() -> list[Part]:
             _tests(
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
-                "tests/jobs", "tests/django", "tests/transactions", "tests/web",
+                "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -212,7 +212,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "transactions: SQLAlchemy, an outbox, kills", 20, "tests/transactions",
             is_waiting=True, needs=[_PEERS],
         ),
-        measured("web: the API, rest-rsmq, callers", 30, "tests/web", is_waiting=True),
+        measured(
+            "web: the API, rest-rsmq, callers; history", 30, "tests/web", "tests/history",
+            is_waiting=True,
+        ),
         measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
         measured("doctor: every fault and its repair", 40, "tests/doctor", needs=[_PEERS]),
         measured(

@@ -146,6 +146,8 @@ RENEWING = {
 
 #: Scripts whose every call stores something more, or stores the time of a change.
 STORING = {
+    "claim_minute",
+    "record_minute",
     "start_map",
     "begin_move",
     "begin_send",

@@ -10,6 +10,7 @@ import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.history.operations import record_minute
 from rsmq.jobs.operations import cancel_job
 from rsmq.schedules.operations import fire_due_schedules
 from tests.blocking import Blocking
@@ -74,6 +75,7 @@ CALLS = {
     "list schedules": (lambda rsmq: rsmq.schedules.list(), 1),
     "remove schedule": (lambda rsmq: rsmq.schedules.remove("a"), 1),
     "fire nothing": (lambda rsmq: rsmq.run_steps(fire_due_schedules(rsmq.namespace)), 1),
+    "history": (lambda rsmq: rsmq.run(record_minute(rsmq.namespace, 1, ["q"], is_last=True)), 1),
     "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),
 }
 

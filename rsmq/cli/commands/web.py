@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
+    from rsmq.aio import AsyncRSMQ
+    from rsmq.cells.cells import AsyncCells
+
 #: Seconds for answers that are being written when the server stops; receives that wait end.
 _GRACE_SECONDS = 2
 #: Connections that wait to be accepted.
@@ -106,6 +109,11 @@ _SIGNALS = tuple(
     "--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="The key of the certificate."
 )
 @click.option(
+    "--no-record",
+    is_flag=True,
+    help="Don't record the history of the queues; nor does --read-only.",
+)
+@click.option(
     "--push",
     is_flag=True,
     help="Push messages to the subscribers of queues too, as rsmq push does.",
@@ -125,7 +133,8 @@ def web(call: Call, /, **options: Any) -> None:
     It has an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and /metrics,
     /healthz and /readyz. Without --users it makes a key, which it prints, and which may do
     everything. With --push it also pushes the messages of queues to their subscribers. It needs the
-    extra web, and push for --push. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
+    extra web, and push for --push. Once a minute one of all servers of a namespace records the
+    history of the queues. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
@@ -151,7 +160,8 @@ def web(call: Call, /, **options: Any) -> None:
                 trusted_proxies=options["trusted_proxy"],
                 user_header=options["user_header"],
             )
-            await _serve(call, app, options, key)
+            async with _recording(queues, options):
+                await _serve(call, app, options, key)
 
     with contextlib.suppress(OSError):  # a standard error without a file descriptor
         faulthandler.enable()
@@ -173,6 +183,16 @@ def _allow_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _recording(
+    queues: AsyncRSMQ[Any] | AsyncCells, options: dict[str, Any]
+) -> contextlib.AbstractAsyncContextManager[Any]:
+    from rsmq.history import HistoryRecorder  # noqa: PLC0415 - only here
+
+    if options["no_record"] or options["read_only"]:
+        return contextlib.nullcontext()
+    return HistoryRecorder(queues)
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rsmq.web.routes import (
     dead_letters,
+    history,
     jobs,
     messages,
     queue_list,
@@ -27,6 +28,7 @@ TABLE: tuple[Route, ...] = (
     *raw.ROUTES,
     *jobs.ROUTES,
     *dead_letters.ROUTES,
+    *history.ROUTES,
     *schedules.ROUTES,
     *subscribers.ROUTES,
     *surroundings.ROUTES,

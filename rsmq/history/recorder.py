@@ -1,0 +1,113 @@
+"""
+The recorder of histories: of all processes that run one, one records each minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.guarded_log import get_logger
+from rsmq.history.operations import QUEUES_PER_STEP, claim_minute, record_minute
+from rsmq.operations.queues import list_queues
+
+_log = get_logger("rsmq.history")
+
+_MINUTE_MS = 60_000
+#: All processes wake up within so many seconds after the begin of a minute.
+_SPREAD_SECONDS = 1.0
+_PAUSE_AFTER_ERROR_SECONDS = 5.0
+
+
+class HistoryRecorder:
+    """
+    Records the history of the queues of an asyncio client while its block runs.
+
+    Any number of processes may run one: a script on the server gives each minute to one of them. So
+    another one records the next minute if a process ends. ``rsmq web`` runs one.
+    """
+
+    def __init__(self, queues: Any) -> None:
+        """
+        Make it; nothing is read.
+
+        Args:
+            queues: an AsyncRSMQ, or an AsyncCells: then each cell is recorded on its own.
+        """
+        self._cells: tuple[Any, ...] = tuple(queues.cells)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._run(client)) for client in self._cells]
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def record(self) -> int:
+        """
+        Record the minute that has just ended, if no process has, and return the number of queues.
+
+        It records nothing later than 15 seconds after the begin of a minute.
+
+        Raises:
+            RedisError, OSError: a server can't be reached.
+        """
+        return sum([(await self._record_cell(client))[0] for client in self._cells])
+
+    async def _record_cell(self, client: Any) -> tuple[int, int]:
+        """Return the number of recorded queues, and the ms until the next minute."""
+        claim = await client.run(claim_minute(client.namespace, self._owner))
+        recorded = 0
+        if claim.is_granted:
+            recorded = await record_queues(client, claim.minute)
+        return recorded, _MINUTE_MS - claim.now_ms % _MINUTE_MS
+
+    async def _run(self, client: Any) -> None:
+        has_failed = False
+        while True:
+            try:
+                _, wait_ms = await self._record_cell(client)
+                seconds = wait_ms / 1000 + random.uniform(0, _SPREAD_SECONDS)  # noqa: S311
+                has_failed = False
+            except (RedisError, RSMQError, OSError) as error:
+                if not has_failed:
+                    _log.warning("the history is not recorded: %s", error)
+                has_failed = True
+                seconds = _PAUSE_AFTER_ERROR_SECONDS
+            await asyncio.sleep(seconds)
+
+
+async def record_queues(client: Any, minute: int) -> int:
+    """
+    Record what has happened before a minute in all queues of a namespace; return their number.
+
+    Args:
+        client: the asyncio client of the namespace.
+        minute: Unix minutes, claimed by this process.
+    """
+    names = await client.run(list_queues(client.namespace))
+    steps = [names[at : at + QUEUES_PER_STEP] for at in range(0, len(names), QUEUES_PER_STEP)]
+    recorded = 0
+    for at, step in enumerate(steps or [[]]):
+        operation = record_minute(client.namespace, minute, step, is_last=at >= len(steps) - 1)
+        number = await client.run(operation)
+        if number < 0:  # it was so slow that another process records a later minute
+            break
+        recorded += number
+    return recorded
