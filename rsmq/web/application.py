@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -102,12 +103,11 @@ def create_app(
 
     document = make_document(TABLE, __version__, PREFIX)
 
-    async def openapi(_: Request) -> Response:
-        return JSONResponse(document)
+    async def openapi(request: Request) -> Response:
+        return JSONResponse({**document, "servers": [{"url": _prefix_of(request)}]})
 
-    page = make_page(TABLE, __version__, PREFIX)
-
-    async def docs(_: Request) -> Response:
+    async def docs(request: Request) -> Response:
+        page = make_page(TABLE, __version__, _prefix_of(request))
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
 
     app = Starlette(
@@ -124,6 +124,11 @@ def create_app(
     )
     app.state.rest_rsmq = rest_rsmq
     return app
+
+
+def _prefix_of(request: Request) -> str:
+    """Return the path of the API, below that of a mount or of a proxy's prefix."""
+    return quote(request.scope.get("root_path", "").rstrip("/")) + PREFIX
 
 
 def _mount(path: str, app: Any) -> Mount:

@@ -159,8 +159,11 @@ def test_a_set_has_the_client_of_each_cell():
 
 def test_importing_the_package_imports_no_extra():
     program = (
-        "import sys, rsmq\n"
-        "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.transport.memory'}\n"
+        "import sys, rsmq, rsmq.worker\n"
+        "rsmq.RSMQ, rsmq.AsyncRSMQ, rsmq.Cells\n"
+        "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.transport.memory', 'rsmq.web'}\n"
+        "extras |= {'starlette', 'uvicorn', 'h11', 'anyio', 'jinja2', 'fastapi', 'django'}\n"
+        "extras |= {'aiohttp', 'cronsim', 'prometheus_client', 'pydantic', 'sqlalchemy'}\n"
         "sys.exit(bool(extras & set(sys.modules)))"
     )
 

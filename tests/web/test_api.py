@@ -339,25 +339,6 @@ def test_a_name_of_any_characters_can_be_in_a_path():
     assert router.find("POST", "/queues/a:pause")[1] == {"queue": "a"}
 
 
-@pytest.mark.parametrize("framework", ["starlette.applications.Starlette", "fastapi.FastAPI"])
-def test_a_mount_below_a_prefix_has_the_same_paths(run, framework):
-    module, _, name = framework.rpartition(".")
-    outer = getattr(pytest.importorskip(module), name)()
-
-    async def test(http, queues):
-        await queues.create_queue("q")
-        outer.mount("/my queues", http.app)
-        http.app = outer
-        http.prefix = "/my%20queues/api/v1"
-        assert (await http("GET", "/queues/q")).json["name"] == "q"
-        http.prefix = "/my%20queues"
-        assert (await http("GET", "/rest-rsmq/queues")).json == {"queues": ["q"]}
-        assert (await http("GET", "/metrics")).status == 200
-        assert (await http("GET", "/api/v1/openapi.json")).status == 200
-
-    run(test)
-
-
 def test_receipts_and_keys_work_in_a_set_of_cells(server, ns):
     async def test():
         async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:

@@ -1,0 +1,151 @@
+"""The application below a prefix of another one: in FastAPI, Django, and Flask."""
+
+import asyncio
+import itertools
+import re
+from urllib.parse import quote, urljoin
+
+import pytest
+
+from rsmq import AsyncRSMQ
+from rsmq.web import create_app
+from tests.web.asgi import Http, Reply
+
+_PREFIX = "/my queues"
+_numbers = itertools.count()
+
+
+def _in_fastapi(app):
+    fastapi = pytest.importorskip("fastapi")
+    outer = fastapi.FastAPI()
+    outer.mount(_PREFIX, app)
+    return Http(outer, "")
+
+
+def _in_django(app):
+    pytest.importorskip("django")
+    from django.core.asgi import get_asgi_application
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    import tests.django.environment  # noqa: F401 - its settings
+
+    return Http(Starlette(routes=[Mount(_PREFIX, app), Mount("/", get_asgi_application())]), "")
+
+
+class _Wsgi:
+    """Sends requests to a WSGI application, each in a thread, as its servers do."""
+
+    def __init__(self, app):
+        from werkzeug.test import Client
+
+        self._client = Client(app)
+
+    async def __call__(self, method, path, content=None, *, body=None, headers=None):
+        options = {"data": body} if content is None else {"json": content}
+        reply = await asyncio.to_thread(
+            self._client.open, path, method=method, headers=headers, **options
+        )
+        names = [(name.encode(), value.encode()) for name, value in reply.headers]
+        return Reply(reply.status_code, names, reply.data)
+
+
+def _in_flask(app):
+    flask = pytest.importorskip("flask")
+    a2wsgi = pytest.importorskip("a2wsgi")
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+    outer = flask.Flask(__name__)
+    outer.wsgi_app = DispatcherMiddleware(outer.wsgi_app, {_PREFIX: a2wsgi.ASGIMiddleware(app)})
+    return _Wsgi(outer)
+
+
+_FRAMEWORKS = {"FastAPI": _in_fastapi, "Django": _in_django, "Flask": _in_flask}
+
+
+@pytest.fixture(params=list(_FRAMEWORKS))
+def mount(request):
+    """Return a client of an application in a framework; its queues are in this process."""
+    names = {}
+
+    def make(name, **options):
+        url = names.setdefault(name, f"memory://mount{next(_numbers)}")
+        app = create_app(url, auth=False, **options)
+        return _FRAMEWORKS[request.param](app), url
+
+    return make
+
+
+async def _fill(url):
+    """Make what paths name, and return the names."""
+    async with AsyncRSMQ.from_url(url) as queues:
+        for name in ("q", "r", "s"):
+            await queues.create_queue(name)
+            ids = await queues.send_messages(name, ["a", "b"], track=True)
+        await queues.schedules.add("s", queue="q", body="a", every=60)
+        return {"queue": name, "id": ids[0], "schedule": "s", "worker": "w", "subscriber": "s"}
+
+
+def test_a_crawler_finds_no_404_below_a_prefix(mount):
+    """It follows the links of the page, each path of the document, and each next page."""
+
+    async def test():
+        _, url = mount("one")
+        names = await _fill(url)
+        http, _ = mount("one", read_only=True)  # which refuses what changes something, with 403
+        start = quote(_PREFIX)
+        page = await http("GET", f"{start}/api/v1/docs")
+        assert f"<code>{start}/api/v1</code>" in page.content.decode()
+        links = re.findall(r'href="([^"]+)"', page.content.decode())
+        assert links
+        for link in links:
+            found = await http("GET", urljoin(f"{start}/api/v1/docs", link))
+            assert found.status == 200, link
+        document = found.json
+        base = document["servers"][0]["url"]
+        assert base == f"{start}/api/v1"
+        statuses = set()
+        for path, methods in document["paths"].items():
+            for method in methods:
+                found = await http(method.upper(), base + path.format_map(names))
+                assert found.status in {200, 403, 404}, path
+                # The worker is not there, and only its own problem says so.
+                assert found.status != 404 or "{worker}" in path, (method, path)
+                statuses.add(found.status)
+        assert {200, 403} <= statuses
+        seen, following = [], f"{base}/queues?limit=1"
+        while following:
+            part = (await http("GET", following)).json
+            seen += [each["name"] for each in part["queues"]]
+            cursor = part["cursor"]
+            following = cursor and f"{base}/queues?limit=1&cursor={quote(cursor, safe='')}"
+        assert seen == ["q", "r", "s"]
+        for path in ("/healthz", "/readyz", "/metrics", "/rest-rsmq/queues"):
+            assert (await http("GET", start + path)).status == 200
+        # Without the slash at its end, a path is redirected to that below the prefix.
+        for path in ("/api/v1", "/rest-rsmq"):
+            moved = await http("GET", start + path)
+            assert moved.status == 307
+            location = moved.headers["location"]
+            assert location == f"http://localhost{start}{path}/"
+
+    asyncio.run(test())
+
+
+def test_a_receive_below_a_prefix_waits_for_a_message(mount):
+    async def test():
+        http, url = mount("one")
+        base = f"{quote(_PREFIX)}/api/v1"
+        assert (await http("PUT", f"{base}/queues/q", {})).status == 201
+        content = {"queues": ["q"], "wait": 30}
+        waiting = asyncio.create_task(http("POST", f"{base}/receive", content))
+        async with AsyncRSMQ.from_url(url) as queues:
+            await asyncio.sleep(0.05)
+            await queues.send_message("q", "a")
+        found = (await waiting).json["messages"]
+        assert [each["body"] for each in found] == ["a"]
+        headers = {"content-type": "application/octet-stream"}
+        sent = await http("POST", f"{base}/queues/q/raw", body=b"\0" * 70_000, headers=headers)
+        assert (sent.status, sent.json.get("code")) == (413, "messageTooLong")
+
+    asyncio.run(test())
