@@ -64,29 +64,28 @@ def pythons():
 PYTHONS = pythons()
 
 
-@pytest.fixture(scope="session")
-def environments(tmp_path_factory):
-    """Create one clean environment for each Python, when it is asked for."""
-    made = {}
+@pytest.fixture
+def make(tmp_path):
+    """Make a clean environment of a Python; return its interpreter."""
 
-    def environment(version):
-        if version not in made:
-            folder = tmp_path_factory.mktemp("python")
-            must(PYTHONS[version], "-m", "venv", folder)
-            made[version] = folder / "bin" / "python"
-        return made[version]
+    def environment(python=sys.executable):
+        must(python, "-m", "venv", "--without-pip", tmp_path / "clean")
+        return tmp_path / "clean" / "bin" / "python"
 
     return environment
 
 
 @pytest.fixture
-def clean(tmp_path):
-    must(sys.executable, "-m", "venv", tmp_path / "clean")
-    return tmp_path / "clean" / "bin" / "python"
+def clean(make):
+    return make()
 
 
 def pip(python, *arguments):
-    must(python, "-m", "pip", "--disable-pip-version-check", *arguments)
+    """Run the pip of the tests for an environment, which needs none of its own then."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    # What is not imported needs not be compiled.
+    options = ["--no-compile"] if arguments[0] == "install" else []
+    must(*command, *arguments, *options)
 
 
 def test_the_metadata_is_accepted_by_the_index(wheel):
@@ -110,9 +109,9 @@ def test_the_version_is_the_same_everywhere(wheel):
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_first_example_runs_with_each_python(wheel, environments, version, tmp_path):
+def test_the_first_example_runs_with_each_python(wheel, make, version, tmp_path):
     """In a clean environment, with the versions of packages that pip finds."""
-    python = environments(version)
+    python = make(PYTHONS[version])
     pip(python, "install", "-q", f"rsmq[cli,embedded] @ file://{wheel}")
     example = re.search(
         r"^## First example.*?^```python\n(.*?)^```$",
