@@ -45,10 +45,11 @@ class Player:
     Runs blocks in order: Python in one interpreter, shell commands by bash with ``set -e``.
 
     Addresses with the port 6379 become those of the test's server. Nothing may be written to the
-    standard error of the interpreter, unless ``is_silent`` is False.
+    standard error of the interpreter, unless ``is_silent`` is False. ``preloaded`` starts the
+    interpreter, and the commands of ``rsmq`` that do not run in the background.
     """
 
-    def __init__(self, server, folder, environment=None, *, is_silent=True):
+    def __init__(self, server, folder, environment=None, *, preloaded=None, is_silent=True):
         self._is_silent = is_silent
         self._server = server
         self.folder = folder
@@ -65,6 +66,12 @@ class Player:
             "RSMQ_URL": server.url,
         } | (environment or {})  # fmt: skip
         self._session = None
+        self._interpreter = [sys.executable, *["-W", "error"] * is_silent, SESSION]
+        self._commands_environment = self._environment
+        if preloaded:
+            self._interpreter = [preloaded.session]
+            path = f"{preloaded.programs}{os.pathsep}{self._environment['PATH']}"
+            self._commands_environment = self._environment | {"PATH": path}
 
     def play(self, blocks: list[Block]) -> None:
         """Run blocks, and compare their outputs with the documented ones."""
@@ -99,7 +106,7 @@ class Player:
     def _run_python(self, block, code):
         if self._session is None:
             self._session = subprocess.Popen(
-                [sys.executable, *["-W", "error"] * self._is_silent, SESSION],
+                self._interpreter,
                 cwd=self.folder, env=self._environment, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
@@ -119,7 +126,7 @@ class Player:
         while True:
             done = subprocess.run(
                 ["bash", "-c", f"{STRICT}\n{code}\nexit 0"], cwd=self.folder,
-                env=self._environment, capture_output=True, text=True, check=False,
+                env=self._commands_environment, capture_output=True, text=True, check=False,
                 timeout=5 * WAIT_SECONDS,
             )  # fmt: skip
             if block.how != "repeat" or (

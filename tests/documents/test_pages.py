@@ -10,6 +10,7 @@ import pytest
 from rsmq import RSMQ
 from tests.documents.pages import DOCS, PAGES, README, ROOT, read_blocks
 from tests.documents.player import Player
+from tests.documents.preloaded import Preloaded
 
 INSTALL = "pip install '.[cli,embedded]'"
 SERVER = "docker run --rm -p 6379:6379 redis"
@@ -72,12 +73,20 @@ MAX_README_BYTES = 8 * 1024
 WITH_SPARK = {"spark.md", "spark-recipes.md"}
 
 
+@pytest.fixture(scope="session")
+def preloaded(tmp_path_factory):
+    started = Preloaded(tmp_path_factory.mktemp("preloaded"))
+    yield started
+    started.close()
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - WITH_SPARK))
-def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, tmp_path):
+def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, preloaded, tmp_path):
     with server.raw() as raw:
         raw.flushall()
-    Player(server, tmp_path).play([each for each in read_blocks(page) if each.how != "shown"])
+    blocks = [each for each in read_blocks(page) if each.how != "shown"]
+    Player(server, tmp_path, preloaded=preloaded).play(blocks)
 
 
 def test_blocks_that_are_not_run_are_listed_with_a_reason():
