@@ -24,6 +24,7 @@ class Proxy:
         hold: the number of script replies to drop while their connection stays open.
         cut: the number of bytes to forward of a reply that ``drop`` drops.
         delay: seconds to wait before a reply is forwarded.
+        script_delay: the same for replies of scripts.
         pieces: True forwards replies byte by byte.
         rate: bytes per second in each direction; 0 is unlimited.
         stalled: True forwards nothing, and keeps all connections open.
@@ -51,6 +52,7 @@ class Proxy:
         self.hold = 0
         self.cut = 0
         self.delay = 0.0
+        self.script_delay = 0.0
         self.pieces = False
         self.rate = 0
         self.stalled = False
@@ -130,7 +132,7 @@ class Proxy:
         server = socket.create_connection(("127.0.0.1", self.target))
         if self._slow:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
-        is_dropped = is_held = False
+        is_dropped = is_held = is_script = False
         due = 0.0
         with client, server, contextlib.suppress(OSError):
             while True:
@@ -143,7 +145,8 @@ class Proxy:
                     if not data:
                         return
                     due = self._limit_rate(data, due)
-                    if b"EVAL" in data:
+                    is_script = b"EVAL" in data
+                    if is_script:
                         is_dropped, is_held = self._count_script()
                     server.sendall(data)
                 if server in readable:
@@ -151,8 +154,8 @@ class Proxy:
                     if not data:
                         return
                     due = self._limit_rate(data, due)
-                    if self.delay:
-                        time.sleep(self.delay)
+                    if delay := (is_script and self.script_delay) or self.delay:
+                        time.sleep(delay)
                     if is_held or "{}:{}".format(*server.getsockname()) in self.muted:
                         continue
                     if is_dropped:

@@ -16,6 +16,7 @@ from rsmq.web.audit import AuditEntry, facts_of, is_audited
 from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
+from rsmq.web.patience import PatientClient
 from rsmq.web.problems import describe
 from rsmq.web.requests import MAX_BODY_BYTES, headers_of, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
@@ -23,6 +24,8 @@ from rsmq.web.routes.forms import QUEUE
 from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
 
 _READING_METHODS = {"GET", "HEAD"}
+#: The messages of longer bodies may need seconds on their way to Redis.
+_LARGE_BODY_BYTES = 1024 * 1024
 
 
 class Api:
@@ -30,6 +33,7 @@ class Api:
 
     def __init__(self, queues: Client, table: Iterable[Route], *, read_only: bool) -> None:
         self._queues = queues
+        self._patient = PatientClient(queues)
         self._router = PathRouter(table)
         self._read_only = read_only
 
@@ -65,7 +69,9 @@ class Api:
         body = await read_bytes(receive, headers, MAX_BODY_BYTES)
         values = read_values(route, scope, headers, body)
         raw = body if isinstance(route.body, RawBody) else b""
-        call = ApiCall(self._queues, names, values, raw, headers, allow, departure.wait)
+        is_long = route.is_long or len(body) > _LARGE_BODY_BYTES
+        queues = await self._patient.client() if is_long else self._queues
+        call = ApiCall(queues, names, values, raw, headers, allow, departure.wait)
         if not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
         facts = facts_of(scope, principal.name, f"{route.method} {route.path}", names, values)

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from rsmq.errors import RSMQError
-from rsmq.operations.plain import plain_command
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.fields import Refused
+from rsmq.web.patience import ping
 from rsmq.web.routes.queue_list import read_attributes
 from rsmq.web.table import Client, Scope
 
@@ -46,9 +46,7 @@ def readyz_of(queues: Client) -> Endpoint:
     async def readyz(_: Request) -> Response:
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                for cell in range(queues.engine.number):
-                    client: Any = await queues.engine.client(cell)
-                    await client.run(plain_command("PING", key=client.namespace.queues))
+                await ping(queues)
         except (RedisError, RSMQError, OSError):
             return PlainTextResponse("Redis is away\n", 503, {"Retry-After": "1"})
         return PlainTextResponse("ok\n")

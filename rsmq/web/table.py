@@ -101,6 +101,7 @@ class Route:
         idempotent: whether it takes ``Idempotency-Key``.
         may_store: whether it runs commands that write, though its scope is to read. A read-only
             server refuses it.
+        is_long: whether its work grows with the queue, so that Redis may need seconds for it.
     """
 
     method: str
@@ -115,3 +116,4 @@ class Route:
     result: tuple[Field, ...] | RawBody = ()
     idempotent: bool = False
     may_store: bool = False
+    is_long: bool = False

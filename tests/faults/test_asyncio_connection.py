@@ -18,6 +18,7 @@ from rsmq import RSMQ, AsyncRSMQ, ClientClosed
 from rsmq.transport.asyncio_ import cancellation, multiplexed
 from rsmq.transport.asyncio_.multiplexed import NotSent
 from tests.lent import LendingAsyncRedis
+from tests.proxy import Proxy
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -519,3 +520,33 @@ def test_a_cancelled_call_leaves_no_unhandled_error_of_connecting(unhandled):
             await client.close()
 
     assert unhandled(main) == []
+
+
+def test_a_receive_that_ended_before_its_reply_came_is_undone_then(server, ns):
+    async def main():
+        proxy = Proxy(server.port)
+        async with (
+            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=1) as client,
+            AsyncRSMQ.from_url(server.url, ns=ns) as direct,
+        ):
+            await direct.create_queue("q", vt=9_999_999)
+            assert await client.receive_message("q") is None  # the server has the script now
+            await direct.send_messages("q", ["a", "b"])
+            proxy.stalled = True
+            cancelled = asyncio.create_task(client.receive_message("q"))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            over_time = asyncio.create_task(client.receive_message("q"))
+            await asyncio.wait({cancelled, over_time})
+            assert cancelled.cancelled()
+            assert isinstance(over_time.exception(), redis_errors.TimeoutError)
+            proxy.stalled = False
+            async with asyncio.timeout(30):
+                while True:
+                    found = await direct.get_queue_attributes("q")
+                    if (found.total_received, found.hidden_messages) == (2, 0):
+                        break
+                    await asyncio.sleep(0.01)
+        proxy.close()
+
+    asyncio.run(main())

@@ -90,9 +90,8 @@ class RetryingCaller(ABC):
         guard = CancellationGuard()
         check = needs_check(operation)
         began = time.monotonic()
-        deadline = operation.retry_deadline  # as choose_deadline_of; a time limit needs none
-        if deadline is None:
-            deadline = self._retry_deadline
+        # As choose_deadline_of; a time limit needs none. The only attempt has a bound too.
+        deadline = operation.retry_deadline or self._retry_deadline
         try:
             # As _attempt does, without a coroutine more in each call.
             if operation.limit is None and (deadline >= self.timeout or not deadline):
@@ -179,12 +178,15 @@ async def _within(
 
     Args:
         until: monotonic seconds.
-        guard: the guard of the call. A receive that is over time has a second more to be undone.
+        guard: the guard of the call. A receive that is over time has half as long again, at most a
+            second, to be undone before the error is raised; after it, it is undone later.
 
     Raises:
         DeadlinePassed: it has not ended before.
     """
-    limit = asyncio.timeout(None if until == math.inf else max(until - time.monotonic(), 0.0))
+    left = max(until - time.monotonic(), 0.0)
+    guard.longest_grace = left / 2
+    limit = asyncio.timeout(None if left == math.inf else left)
     try:
         async with limit:
             return await exchange

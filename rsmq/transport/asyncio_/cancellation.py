@@ -5,7 +5,9 @@ Cancellation of calls that may receive messages: such a call is finished or undo
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
@@ -25,6 +27,8 @@ class CancellationGuard:
     It continues them for at most INTERRUPTION_GRACE_SECONDS after the first cancellation.
 
     Attributes:
+        longest_grace: seconds that replace these if they are fewer.
+        request: the last request that was waited for.
         cancellation: the last cancellation; None if there was none.
         is_sent: whether any part of a command may have been sent.
     """
@@ -32,6 +36,8 @@ class CancellationGuard:
     def __init__(self) -> None:
         self.cancellation: asyncio.CancelledError | None = None
         self.is_sent = False
+        self.longest_grace = math.inf
+        self.request: Request | None = None
         self._deadline = 0.0
         self._task = asyncio.current_task()
         self._initial_cancel_requests = self._task.cancelling() if self._task else 0
@@ -39,7 +45,8 @@ class CancellationGuard:
     def note_cancellation(self, cancellation: asyncio.CancelledError) -> None:
         """Store a cancellation. The first one starts the grace period."""
         if self.cancellation is None:
-            self._deadline = asyncio.get_running_loop().time() + INTERRUPTION_GRACE_SECONDS
+            grace = min(INTERRUPTION_GRACE_SECONDS, self.longest_grace)
+            self._deadline = asyncio.get_running_loop().time() + grace
         self.cancellation = cancellation
 
     def detect_cancellation(self) -> asyncio.CancelledError | None:
@@ -58,6 +65,7 @@ class CancellationGuard:
         return self.cancellation
 
     async def wait(self, request: Request) -> list[Any]:
+        self.request = request
         if self.cancellation is None:  # nearly always; the other path takes longer
             try:
                 return await request.wait()
@@ -83,16 +91,19 @@ async def call_or_undo(
     operation: Operation[Any],
     guard: CancellationGuard,
     call: Callable[[Operation[Any]], Awaitable[Any]],
+    undo_later: Callable[[Request], None],
 ) -> Any:
     """
     Call, and return the reply. If cancelled during the call, undo its effect, then raise.
 
     The cancellation is raised even if the undo operation fails. In that case the messages become
-    visible when their visibility timeout ends.
+    visible when their visibility timeout ends. If the reply does not come within the grace period,
+    the effect is undone when it comes.
 
     Args:
         guard: the guard of the call, which ``call`` uses too.
         call: sends an operation, and returns its reply.
+        undo_later: undoes the effect of a request when its reply comes; it does not wait for it.
 
     Raises:
         CancelledError: the call was cancelled.
@@ -100,13 +111,17 @@ async def call_or_undo(
     """
     try:
         reply = await call(operation)
-        guard.detect_cancellation()
+    except (RedisError, OSError, RSMQError, asyncio.CancelledError):
         if guard.cancellation is None:
-            return reply
+            raise
+        if guard.request is not None and not guard.request.is_done:
+            undo_later(guard.request)
+        raise guard.cancellation from None
+    guard.detect_cancellation()
+    if guard.cancellation is None:
+        return reply
+    with suppress(RedisError, OSError, RSMQError):
         undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             await call(undo)
-    except (RedisError, OSError, RSMQError):
-        if guard.cancellation is None:
-            raise
     raise guard.cancellation

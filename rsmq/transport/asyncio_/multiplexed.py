@@ -66,17 +66,18 @@ class Request:
 
     Attributes:
         commands: the commands, at least one, each of which has one reply.
+        is_done: whether all replies have arrived, or none will.
         sent_at: the time of the event loop when they were sent.
         replies: the replies that have arrived, error replies as exceptions.
     """
 
-    __slots__ = ("_future", "_is_done", "_loop", "commands", "replies", "sent_at")
+    __slots__ = ("_future", "_loop", "commands", "is_done", "replies", "sent_at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
         self._loop = loop
         self.commands = commands
         self._future = loop.create_future()
-        self._is_done = False
+        self.is_done = False
         self.sent_at = loop.time()
         self.replies: list[Any] = []
 
@@ -84,7 +85,7 @@ class Request:
         """Wait for all replies, and return them. May be called again after a cancellation."""
         if self._future.cancelled():
             self._future = self._loop.create_future()
-            if self._is_done:
+            if self.is_done:
                 self._future.set_result(self.replies)
         await self._future
         return self.replies
@@ -92,15 +93,15 @@ class Request:
     def add_reply(self, reply: Any) -> bool:
         """Add the next reply, and return whether it was the last one."""
         self.replies.append(reply)
-        self._is_done = len(self.replies) == len(self.commands)
-        if self._is_done and not self._future.done():
+        self.is_done = len(self.replies) == len(self.commands)
+        if self.is_done and not self._future.done():
             self._future.set_result(None)
-        return self._is_done
+        return self.is_done
 
     def fail(self, error: Exception) -> None:
         """Add an error for each reply that has not arrived: none will."""
         self.replies += [error] * (len(self.commands) - len(self.replies))
-        self._is_done = True
+        self.is_done = True
         if not self._future.done():
             self._future.set_result(None)
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from redis.exceptions import AskError, NoScriptError, ResponseError
+from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 
-from rsmq.errors import ClientClosed, NotPossible
+from rsmq.errors import ClientClosed, NotPossible, RSMQError
 from rsmq.operations.confirmation import Confirm, raise_unconfirmed
 from rsmq.operations.operation import Operation
 from rsmq.transport.asyncio_.attempts import RetryingCaller
@@ -66,6 +66,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
         self._loop_owns: dict[asyncio.AbstractEventLoop, OwnConnections] = {}
         self._body_limit = ACCEPTED_BODY_BYTES  # of the server, as far as it is known
         self._closed = False
+        self._late_undos: set[asyncio.Task[None]] = set()
 
     def describe(self) -> str:
         return describe_server(self._pool)
@@ -134,7 +135,10 @@ class AsyncMultiplexedCaller(RetryingCaller):
             if operation.undo is None:
                 return await call(connection, operation, Request.wait)
             return await call_or_undo(
-                operation, guard, lambda each: call(connection, each, guard.wait)
+                operation,
+                guard,
+                lambda each: call(connection, each, guard.wait),
+                lambda request: self._undo_later(operation, request),
             )
         except NotSent:
             guard.is_sent = False
@@ -149,6 +153,17 @@ class AsyncMultiplexedCaller(RetryingCaller):
             connection.calls -= 1
             if connection.state is not ConnectionState.OPEN:
                 connection.close_if_unused()
+
+    def _undo_later(self, operation: Operation[Any], request: Request) -> None:
+        """Undo an operation when its reply comes, if it comes on this connection."""
+
+        async def undo() -> None:
+            with suppress(RedisError, OSError, RSMQError):
+                await self._undo(operation, reply_of(operation, await request.wait()))
+
+        task = asyncio.ensure_future(undo())
+        self._late_undos.add(task)
+        task.add_done_callback(self._late_undos.discard)
 
     async def _exchange_alone(
         self, operation: Operation[Any], guard: CancellationGuard, redirect: AskError | None

@@ -23,6 +23,7 @@ from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
 from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
 from rsmq.web.fields import Refused
+from rsmq.web.patience import PatientClient
 from rsmq.web.problems import describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
 from rsmq.web.rest_rsmq.bodies import (
@@ -177,6 +178,7 @@ class RestRsmq:
 
     def __init__(self, queues: Client, *, read_only: bool) -> None:
         self._queues = queues
+        self._patient = PatientClient(queues)
         self._read_only = read_only
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -226,7 +228,10 @@ class RestRsmq:
             call = f"{method} /rest-rsmq/queues/{{queue}}"
             facts = facts_of(scope, principal.name, call, {"queue": names[0]}, {})
             entry = AuditEntry(self._queues, facts, is_destroying=needed is Scope.DESTROY)
-            result = await entry.record(handler(self._queues, request), lambda _: "200")
+            # Deleting a queue takes longer the more messages it has.
+            is_long = needed is Scope.DESTROY
+            queues = await self._patient.client() if is_long else self._queues
+            result = await entry.record(handler(queues, request), lambda _: "200")
         else:
             result = await handler(self._queues, request)
         if names == () and self._restricts(principal):
@@ -263,7 +268,9 @@ class RestRsmq:
         elif isinstance(error, RSMQError):
             name, text = error.code, error.text
         else:
-            await send_problem(send, describe(error, may_repeat=scope["method"] == "HEAD"))
+            receives = path_of(scope).lower().startswith("/messages/")
+            is_read = scope["method"] == "HEAD" or (scope["method"] == "GET" and not receives)
+            await send_problem(send, describe(error, may_repeat=is_read))
             return
         body = json.dumps({"name": name, "message": text}, indent=2).encode()
         await _send_answer(scope, send, 500, _JSON, body)

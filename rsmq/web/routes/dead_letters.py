@@ -79,13 +79,13 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}:sweep", Scope.MANAGE,
         "Move messages that were received too often.", _sweep, ("sweep_dead_letters",),
-        body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."),),
+        body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."),), is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:sweep-expired", Scope.MANAGE,
         "Remove expired messages, or move them to the dead-letter queue.", _sweep_expired,
         ("sweep_expired",), body=(_MAX,),
-        result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."),),
+        result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."),), is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,
@@ -97,6 +97,6 @@ ROUTES = (
             Field("receipts", Shape.TEXTS, "Only these, unless they were received again since."),
             _MAX,
         ),
-        result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."),),
+        result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."),), is_long=True,
     ),
 )  # fmt: skip

@@ -126,7 +126,7 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
-        _delete, ("delete_queue",), answers={204: "deleted"},
+        _delete, ("delete_queue",), answers={204: "deleted"}, is_long=True,
     ),
     Route(
         "GET", "/queues/{queue}/counts", Scope.STATS, "Count the messages of a queue by state.",
@@ -161,11 +161,11 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}:purge", Scope.DESTROY, "Remove all messages of a queue.", _purge,
-        ("purge_queue",), result=(Field("removed", Shape.WHOLE, "Their number."),),
+        ("purge_queue",), result=(Field("removed", Shape.WHOLE, "Their number."),), is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:release-all", Scope.MANAGE, "Release all messages in flight.",
         _release_all, ("release_all_messages",),
-        result=(Field("released", Shape.WHOLE, "Their number."),),
+        result=(Field("released", Shape.WHOLE, "Their number."),), is_long=True,
     ),
 )  # fmt: skip
