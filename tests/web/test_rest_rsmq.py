@@ -113,7 +113,7 @@ def test_recorded_sequences_have_the_answers_of_the_original(server, ns):
                     await asyncio.sleep(0.0015)  # The order of messages is by milliseconds.
 
     async def test():
-        for number, row in enumerate(rows[:: scaled(3, 1)]):
+        for number, row in enumerate(rows[:: scaled(4, 1)]):
             await replay(row, f"{ns}{number}")
 
     asyncio.run(test())

@@ -12,9 +12,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
@@ -34,143 +32,12 @@ from rsmq.web.rest_rsmq.bodies import (
     read_query,
     too_long,
 )
-from rsmq.web.rest_rsmq.values import (
-    NodeError,
-    check_id,
-    check_name,
-    read_seconds,
-    read_size,
-    require_seconds,
-)
-from rsmq.web.routes.forms import BODIES
+from rsmq.web.rest_rsmq.routes import ROUTES, Handler, NodeRequest, NodeResult
+from rsmq.web.rest_rsmq.values import NodeError, check_name
 from rsmq.web.table import Client, Scope
-from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 
 _JSON, _HTML = "application/json; charset=utf-8", "text/html; charset=utf-8"
-_VT, _DELAY, _MAXSIZE = 30, 0, 65_536
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeRequest:
-    """
-    Attributes:
-        body: the fields of the body; empty without one.
-        query: the fields of the query.
-    """
-
-    names: tuple[str, ...]
-    body: Mapping[str, Any]
-    query: Mapping[str, Any]
-
-    def either(self, name: str) -> Any:
-        """Return a field of the body, or else of the query."""
-        value = self.body.get(name)
-        return self.query.get(name) if value is None else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """The content of an answer, and the messages that it hands over."""
-
-    content: Any
-    messages: tuple[Any, ...] = ()
-
-
-_Handler = Callable[[Client, _NodeRequest], Coroutine[Any, Any, _Result]]
-
-
-async def _list(queues: Client, _: _NodeRequest) -> _Result:
-    return _Result({"queues": await queues.list_queues()})
-
-
-async def _attributes(queues: Client, request: _NodeRequest) -> _Result:
-    found = await queues.get_queue_attributes(check_name(request.names[0]))
-    return _Result(
-        {
-            "vt": found.vt,
-            "delay": found.delay,
-            "maxsize": found.maxsize,
-            TOTAL_RECEIVED: found.total_received,
-            TOTAL_SENT: found.total_sent,
-            "created": found.created and int(found.created.timestamp()),
-            "modified": found.modified and int(found.modified.timestamp()),
-            "msgs": found.messages,
-            "hiddenmsgs": found.hidden_messages,
-        }
-    )
-
-
-async def _create(queues: Client, request: _NodeRequest) -> _Result:
-    name = check_name(request.names[0])
-    vt = read_seconds("vt", request.body.get("vt"), _VT)
-    delay = read_seconds("delay", request.body.get("delay"), _DELAY)
-    maxsize = read_size(request.body.get("maxsize"), _MAXSIZE)
-    await queues.create_queue(name, vt=vt or 0, delay=delay or 0, maxsize=maxsize)
-    return _Result({"result": 1})
-
-
-async def _delete_queue(queues: Client, request: _NodeRequest) -> _Result:
-    await queues.delete_queue(check_name(request.names[0]))
-    return _Result({"result": 1})
-
-
-async def _send(queues: Client, request: _NodeRequest) -> _Result:
-    name = check_name(request.names[0])
-    message, delay = request.body.get("message"), request.body.get("delay")
-    # The original looks for the queue before it checks the values.
-    if delay is not None or not isinstance(message, str):
-        await queues.get_queue_attributes(name)
-    seconds = read_seconds("delay", delay, None)
-    if not isinstance(message, str):
-        raise NodeError("messageNotString", "Message must be a string")
-    text = _LONE_SURROGATE.sub("\ufffd", message)
-    return _Result({"id": await queues.send_message(name, text, delay=seconds, codec=BODIES)})
-
-
-async def _receive(queues: Client, request: _NodeRequest) -> _Result:
-    name, vt = check_name(request.names[0]), request.either("vt")
-    if vt is not None:
-        await queues.get_queue_attributes(name)
-    found = await queues.receive_message(name, vt=read_seconds("vt", vt, None), codec=BODIES)
-    if found is None:
-        return _Result({})
-    return _Result(
-        {
-            "id": found.id,
-            "message": found.raw.decode(errors="replace"),
-            "rc": found.receive_count,
-            "fr": found.first_received_ms,
-            "sent": None if found.sent_ms is None else int(found.sent_ms),
-        },
-        (found,),
-    )
-
-
-async def _change(queues: Client, request: _NodeRequest) -> _Result:
-    name, id = check_name(request.names[0]), check_id(request.names[1])
-    seconds = require_seconds("vt", request.either("vt"))
-    return _Result({"result": int(await queues.change_message_visibility(name, id, seconds))})
-
-
-async def _delete(queues: Client, request: _NodeRequest) -> _Result:
-    name, id = check_name(request.names[0]), check_id(request.names[1])
-    return _Result({"result": int(await queues.delete_message(name, id))})
-
-
-#: By the first part of the path, and the number of parts after it. Its documentation has
-#: ``message`` for some routes, which the original does not accept.
-_ROUTES: dict[tuple[str, int], dict[str, tuple[Scope, _Handler]]] = {
-    ("queues", 0): {"GET": (Scope.STATS, _list)},
-    ("queues", 1): {
-        "GET": (Scope.STATS, _attributes),
-        "POST": (Scope.MANAGE, _create),
-        "DELETE": (Scope.DESTROY, _delete_queue),
-    },
-    ("messages", 1): {"POST": (Scope.SEND, _send), "GET": (Scope.RECEIVE, _receive)},
-    ("messages", 2): {"PUT": (Scope.RECEIVE, _change), "DELETE": (Scope.RECEIVE, _delete)},
-    ("message", 2): {"PUT": (Scope.RECEIVE, _change), "DELETE": (Scope.RECEIVE, _delete)},
-}
+_UNAVAILABLE = 503
 
 
 class RestRsmq:
@@ -220,10 +87,10 @@ class RestRsmq:
             return
         needed, handler = found
         query = read_query(scope["query_string"].decode("latin-1"))
-        request = _NodeRequest(names, body, query)
+        request = NodeRequest(names, body, query)
         if method == "HEAD" and needed is Scope.RECEIVE:
             await self._queues.get_queue_attributes(check_name(names[0]))
-            result = _Result({})
+            result = NodeResult({})
         elif needed in {Scope.MANAGE, Scope.DESTROY}:
             call = f"{method} /rest-rsmq/queues/{{queue}}"
             facts = facts_of(scope, principal.name, call, {"queue": names[0]}, {})
@@ -235,7 +102,7 @@ class RestRsmq:
         else:
             result = await handler(self._queues, request)
         if names == () and self._restricts(principal):
-            result = _Result({"queues": self._visible(principal, result.content["queues"])})
+            result = NodeResult({"queues": self._visible(principal, result.content["queues"])})
         answer = json.dumps(result.content, indent=2, ensure_ascii=False).encode(
             errors="surrogatepass"
         )
@@ -265,23 +132,24 @@ class RestRsmq:
     async def _answer_error(self, scope: AsgiScope, send: Send, error: Exception) -> None:
         if isinstance(error, NodeError):
             name, text = error.name, str(error)
-        elif isinstance(error, RSMQError):
-            name, text = error.code, error.text
         else:
             receives = path_of(scope).lower().startswith("/messages/")
             is_read = scope["method"] == "HEAD" or (scope["method"] == "GET" and not receives)
-            await send_problem(send, describe(error, may_repeat=is_read))
-            return
+            problem = describe(error, may_repeat=is_read)
+            if not isinstance(error, RSMQError) or problem.status == _UNAVAILABLE:
+                await send_problem(send, problem)
+                return
+            name, text = error.code, error.text
         body = json.dumps({"name": name, "message": text}, indent=2).encode()
         await _send_answer(scope, send, 500, _JSON, body)
 
 
 def _find(
     scope: AsgiScope,
-) -> tuple[Mapping[str, tuple[Scope, _Handler]], tuple[str, ...]]:
+) -> tuple[Mapping[str, tuple[Scope, Handler]], tuple[str, ...]]:
     """Return the handlers of a path, and its names, percent-encoded; none for unknown paths."""
     first, *names = path_of(scope).removeprefix("/").removesuffix("/").split("/")
-    handlers = _ROUTES.get((first.lower(), len(names)), {}) if all(names) else {}
+    handlers = ROUTES.get((first.lower(), len(names)), {}) if all(names) else {}
     return handlers, tuple(names)
 
 
