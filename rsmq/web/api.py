@@ -5,15 +5,22 @@ The API as an ASGI application: finds the entry, calls its handler, and sends th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from typing import Any
 
 from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
 from rsmq.web.audit import AuditEntry, facts_of, is_audited
-from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
+from rsmq.web.delivery import (
+    ClientLeft,
+    Departure,
+    check_presence,
+    release,
+    release_if_unread,
+    while_connected,
+)
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
 from rsmq.web.patience import PatientClient
@@ -89,9 +96,9 @@ class Api:
             **answer.headers,
         }
         has_body = answer.status != _NO_CONTENT
-        if has_body:
+        if has_body and answer.stream is None:
             headers["Content-Length"] = str(len(content))
-        else:
+        elif not has_body:
             del headers["Content-Type"]
         start = {
             "type": "http.response.start",
@@ -99,6 +106,10 @@ class Api:
             "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
         }
         is_shown = has_body and scope["method"] != "HEAD"
+        if answer.stream is not None and is_shown:
+            await send(start)
+            await _send_stream(send, answer.stream, departure)
+            return
         end = {"type": "http.response.body", "body": content if is_shown else b""}
         await check_presence(self._queues, answer.messages, departure)
         try:
@@ -110,6 +121,22 @@ class Api:
                 await release(self._queues, answer.messages)
             raise ClientLeft from None
         release_if_unread(scope, self._queues, answer.messages)
+
+
+async def _send_stream(send: Send, stream: AsyncGenerator[bytes], departure: Departure) -> None:
+    """Send the pieces of a stream, each when the client has taken those before, until it leaves."""
+
+    async def send_pieces() -> None:
+        async with aclosing(stream):
+            async for piece in stream:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    await while_connected(send_pieces(), departure.wait, give_back=_nothing_to_give_back)
+
+
+async def _nothing_to_give_back(_: None) -> None:
+    pass
 
 
 _NO_CONTENT = 204

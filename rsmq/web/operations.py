@@ -11,8 +11,9 @@ from typing import Any
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.wire.keys import Namespace
+from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import check_label
+from rsmq.wire.names import encode_name
 from rsmq.wire.stored import parse_number
 
 load = loader_of("web")
@@ -51,4 +52,16 @@ def sort_values(
         (sort.encode(),),
         parse,
         RetryClass.ALWAYS,
+    )
+
+
+def message_states(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
+    """Return the receive count of each message, or -1 if it has left the queue."""
+    return Operation(
+        load("message_states"),
+        (keys.hash,),
+        tuple(map(encode_name, ids)),
+        lambda reply: reply,
+        RetryClass.ALWAYS,
+        (keys.name,),
     )

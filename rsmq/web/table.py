@@ -4,7 +4,7 @@ The form of the table of operations: an entry, what its handler gets, and what i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -49,12 +49,15 @@ class ApiAnswer:
     Attributes:
         content: a value of JSON; or bytes, which are sent as they are; None sends no body.
         messages: the received messages in the content, which are released if the client has left.
+        stream: the pieces of a content that has no known end, instead of it. It ends when the
+            client leaves, and raises nothing.
     """
 
     content: Any = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     messages: tuple[Message[bytes], ...] = ()
+    stream: AsyncGenerator[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)

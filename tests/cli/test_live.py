@@ -13,7 +13,7 @@ import pytest
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli.app.output import format_time, truncate
 from rsmq.cli.commands.figures import FiguresReader, sort_figures, sum_figures
-from rsmq.cli.commands.tail import _FollowedQueue
+from rsmq.operations.following import QueueFollower
 from tests.servers import Server, redis_7
 
 
@@ -219,21 +219,27 @@ def test_tail_misses_no_message_while_others_send_and_receive(processes, server,
     assert sorted(found) == sorted(sent)
 
 
+def poll_ids(rsmq, follower):
+    found = []
+    rsmq.run_steps(follower.poll(lambda messages: found.extend(each.id for each in messages)))
+    return found
+
+
 def test_tail_shows_messages_that_appear_after_their_sent_time(rsmq, raw, ns, q):
-    followed = _FollowedQueue(rsmq, q)
-    followed.start(None, all_of_them=False)
+    follower = QueueFollower(rsmq.namespace.queue(q), BYTES)
+    rsmq.run_steps(follower.start())
     (id,) = rsmq.send_messages(q, ["first"])
     score = raw.zscore(f"{ns}:q", id)
-    assert [each.id for each in followed.poll()] == [id]
+    assert poll_ids(rsmq, follower) == [id]
     (later,) = rsmq.send_messages(q, ["second"])
-    assert [each.id for each in followed.poll()] == [later]
+    assert poll_ids(rsmq, follower) == [later]
     # Its sent time is before that of the second, but it is stored only now.
     late = id[:10] + "A" * 22
     raw.hset(f"{ns}:q:Q", late, "late")
     raw.zadd(f"{ns}:q", {late: score})
 
-    assert [each.id for each in followed.poll()] == [late]
-    assert list(followed.poll()) == []
+    assert poll_ids(rsmq, follower) == [late]
+    assert poll_ids(rsmq, follower) == []
 
 
 @pytest.mark.parametrize("kind", ["server", "old_server", "memory"])
@@ -242,20 +248,20 @@ def test_new_messages_are_found_on_every_server(request, ns, kind):
     with RSMQ.from_url(url, ns=ns) as rsmq:
         rsmq.create_queue("q")
         rsmq.send_messages("q", ["old"] * 3)
-        followed = _FollowedQueue(rsmq, "q")
-        followed.start(1, all_of_them=False)
+        follower = QueueFollower(rsmq.namespace.queue("q"), BYTES)
+        rsmq.run_steps(follower.start())
         front = rsmq.send_messages("q", ["front"] * 1500, front=True)
         back = rsmq.send_messages("q", ["back"] * 1500, delay=100)
         rsmq.receive_messages("q", 700)
-        shown_ids = [each.id for each in followed.poll()]
+        shown_ids = poll_ids(rsmq, follower)
 
-        # One of them was in the queue before; up to two were sent in the millisecond of the start.
-        assert 3001 <= len(shown_ids) <= 3003
-        assert {*front, *back} < set(shown_ids)
-        assert list(followed.poll()) == []
+        # Up to three were sent before, in the millisecond of the start.
+        assert 3000 <= len(shown_ids) <= 3003
+        assert {*front, *back} <= set(shown_ids)
+        assert poll_ids(rsmq, follower) == []
         rsmq.delete_queue("q")
         with pytest.raises(QueueNotFound):
-            next(followed.poll())
+            poll_ids(rsmq, follower)
 
 
 def test_tail_on_a_terminal_is_one_line_per_message(processes, rsmq, q):

@@ -43,7 +43,8 @@ class Http:
         Args:
             content: a value of JSON.
             body: the bytes of the body instead.
-            left: an event: when it is set, the client has left.
+            left: an event: when it is set, the client has left. Without one, the client of a tail,
+                which does not end, has left at once.
             sent: a list that gets the events of the answer.
         """
         sent = [] if sent is None else sent
@@ -67,7 +68,10 @@ class Http:
             "client": (self.peer, 1),
             "server": ("localhost", 80),
         }
-        left = left or asyncio.Event()
+        if left is None:
+            left = asyncio.Event()
+            if path.endswith("/tail"):
+                left.set()
         events = [{"type": "http.request", "body": body or b"", "more_body": False}]
 
         async def receive():

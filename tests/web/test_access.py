@@ -28,7 +28,7 @@ _SCOPES = {
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
-        "GET /queues/{queue}/jobs",
+        "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail",
     },
     "send": {
         "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",

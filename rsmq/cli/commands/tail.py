@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,23 +20,11 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.model import StoredMessage
-from rsmq.operations.inspection import new_messages, start_position
-from rsmq.operations.walk import Position
-from rsmq.wire.keys import QueueKeys
+from rsmq.operations.following import QueueFollower, pause_after_poll
 
 if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
-
-#: A message may appear so long after its sent time, because some clients read the time first and
-#: send later.
-_LATE_MS = 1000
-#: The most ids of a queue that are remembered, so that no message is shown twice.
-_MAX_REMEMBERED_IDS = 100_000
-#: Polling takes at most this share of the time.
-_MAX_POLLING_SHARE = 0.1
-#: The pause for that is at most so long.
-_MAX_PAUSE_SECONDS = 2.0
 
 
 @command("tail", "rsmq tail orders", "rsmq tail orders-dead -n 10 --json")
@@ -127,6 +114,7 @@ def _follow(
 ) -> None:
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
+    write = partial(_write_message, call, has_queue_column=has_queue_column)
     unreachable: set[int] = set()
     while True:
         started_at = time.monotonic()
@@ -135,8 +123,7 @@ def _follow(
             if each.cell in failed:
                 continue
             try:
-                for message in each.poll():
-                    _write_message(call, message, has_queue_column=has_queue_column)
+                each.poll(write)
             except RedisError as error:
                 report = describe_error(error)
                 if report is None or report.exit is not Exit.UNREACHABLE:
@@ -148,12 +135,7 @@ def _follow(
         unreachable = failed
         call.out.flush()
         seconds = time.monotonic() - started_at
-        time.sleep(
-            max(
-                interval,
-                0.5 if unreachable else min(seconds / _MAX_POLLING_SHARE, _MAX_PAUSE_SECONDS),
-            )
-        )
+        time.sleep(max(interval, 0.5) if unreachable else pause_after_poll(interval, seconds))
 
 
 def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool) -> None:
@@ -168,23 +150,17 @@ def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool
 
 
 class _FollowedQueue:
-    """
-    A queue, and the ids of its messages that were shown.
-
-    A poll reads the messages since shortly before the previous poll, and leaves out those that were
-    shown. So it also finds messages that appear a little after their sent time.
-    """
+    """A queue of one cell, or of a plain client."""
 
     def __init__(self, rsmq: RSMQ[Any], queue: str) -> None:
         self._rsmq = rsmq
+        self._name = queue
+        self._follower = QueueFollower(rsmq.namespace.queue(queue), BODY_CODEC)
         #: The number of its cell, and what returns an id as it is shown.
         self.cell = 0
         self.show_id: Callable[[str], str] = str
-        self._keys: QueueKeys = rsmq.namespace.queue(queue)
-        self._shown_ids: OrderedDict[str, None] = OrderedDict()
         #: The messages that the first poll shows.
         self.initial: list[StoredMessage] = []
-        self._start_ms = self._since_ms = 0
 
     def start(self, number: int | None, *, all_of_them: bool) -> None:
         """
@@ -198,36 +174,17 @@ class _FollowedQueue:
             InvalidValue: the number is out of range.
         """
         if number is not None:
-            self.initial = self._rsmq.peek_messages(self._keys.name, -number, number)
+            self.initial = self._rsmq.peek_messages(self._name, -number, number)
         if not all_of_them:
-            no_messages = new_messages(
-                self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY_CODEC
-            )
-            self._start_ms = self._since_ms = self._rsmq.run(no_messages).now_ms
+            self._rsmq.run_steps(self._follower.start())
 
-    def poll(self) -> Iterator[StoredMessage]:
-        """Yield the messages that were added or became due since the last poll, each only once."""
+    def poll(self, write: Callable[[StoredMessage], None]) -> None:
+        """Write the messages that were added or became due since the last poll, each only once."""
+
+        def take(messages: list[StoredMessage]) -> None:
+            for message in messages:
+                write(replace(message, id=self.show_id(message.id)))
+
         initial, self.initial = self.initial, []
-        yield from self._skip_shown(initial)
-        now = None
-        for front in (True, False):
-            position: Position | None = start_position(self._since_ms, front=front)
-            while position is not None:
-                found = self._rsmq.run(
-                    new_messages(
-                        self._keys, position, self._since_ms, front=front, codec=BODY_CODEC
-                    )
-                )
-                now = found.now_ms if now is None else now
-                yield from self._skip_shown(found.messages)
-                position = found.position
-        if now is not None:
-            self._since_ms = max(self._start_ms, now - _LATE_MS)
-
-    def _skip_shown(self, messages: list[StoredMessage]) -> Iterator[StoredMessage]:
-        for message in messages:
-            if message.id not in self._shown_ids:
-                self._shown_ids[message.id] = None
-                yield replace(message, id=self.show_id(message.id))
-        while len(self._shown_ids) > _MAX_REMEMBERED_IDS:
-            self._shown_ids.popitem(last=False)
+        take(self._follower.skip_found(initial))
+        self._rsmq.run_steps(self._follower.poll(take))

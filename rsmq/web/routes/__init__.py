@@ -16,6 +16,7 @@ from rsmq.web.routes import (
     schedules,
     subscribers,
     surroundings,
+    tail,
 )
 from rsmq.web.table import Route
 
@@ -26,6 +27,7 @@ TABLE: tuple[Route, ...] = (
     *messages.ROUTES,
     *receives.ROUTES,
     *raw.ROUTES,
+    *tail.ROUTES,
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *history.ROUTES,

@@ -1,0 +1,281 @@
+"""
+The tail of a queue: events of its messages, which all clients of a process share.
+
+One reader polls the queue, however many clients follow it, and keeps the last events. A client has
+only its place among them, so a slow one needs no memory: it misses events, and learns how many.
+After its last client the reader waits a little for one that connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from redis.exceptions import RedisError, ResponseError
+
+from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.guarded_log import get_logger
+from rsmq.model import StoredMessage
+from rsmq.operations.following import QueueFollower, pause_after_poll
+from rsmq.web.fields import Refused
+from rsmq.web.operations import message_states
+from rsmq.web.routes.forms import BODIES, show_body, show_stored
+from rsmq.web.table import Client
+
+_log = get_logger("rsmq.web")
+
+_POLL_SECONDS = 0.5
+_PAUSE_AFTER_ERROR_SECONDS = 1.0
+#: How long a reader reads without clients.
+LINGER_SECONDS = 10.0
+#: A comment is sent so often, so that proxies and clients see that the connection lives.
+HEARTBEAT_SECONDS = 15.0
+#: Then the client must connect again, which checks its rights again.
+_MAX_SECONDS = 3600.0
+#: Events of a queue that are kept, with bodies of at most so many bytes.
+MAX_EVENTS = 256
+MAX_BODY_BYTES = 4096
+#: Messages whose receives and removal are looked for: the last ones that were found.
+_MAX_WATCHED = 200
+#: Queues that are followed at the same time.
+_MAX_QUEUES = 50
+#: A client that was away for longer may have missed messages.
+_MAX_AWAY_MS = 600_000
+_GONE = -1
+
+_tails: WeakKeyDictionary[Any, dict[str, QueueTail]] = WeakKeyDictionary()
+
+
+class _Cell:
+    """
+    A queue in one cell.
+
+    Attributes:
+        counts: the receive counts of the messages that are watched, by their ids.
+    """
+
+    def __init__(self, number: int, client: Any, qname: str) -> None:
+        self.number = number
+        self.client = client
+        self.keys = client.namespace.queue(qname)
+        self.follower = QueueFollower(self.keys, BODIES)
+        self.counts: OrderedDict[str, int] = OrderedDict()
+
+
+class QueueTail:
+    """
+    The last events of a queue, and the task that reads them while there are clients.
+
+    Attributes:
+        name: differs from that of each other reader, of other processes too.
+    """
+
+    def __init__(self, queues: Client, qname: str) -> None:
+        self._clients = 0
+        self.name = secrets.token_hex(4)
+        self._queues = queues
+        self._qname = qname
+        self._cells: list[_Cell] = []
+        self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
+        #: The number of the next event, from 0.
+        self._next = 0
+        self._has_ended = False
+        self._changed = asyncio.Event()
+        #: Monotonic seconds since when there is no client.
+        self._idle_since = time.monotonic()
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self, since_ms: int | None) -> None:
+        """
+        Begin with new messages, or with those since a Unix ms.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+        """
+        for number in range(self._queues.engine.number):
+            client: Any = await self._queues.engine.client(number)
+            cell = _Cell(number, client, self._qname)
+            await client.run_steps(cell.follower.start())
+            self._cells.append(cell)
+            if since_ms is not None:
+                oldest = cell.follower.now_ms - _MAX_AWAY_MS
+                if since_ms < oldest:
+                    self._add("missed", {"number": None})
+                await client.run_steps(cell.follower.start(max(since_ms, oldest)))
+
+    def place_of(self, last_event: tuple[int, str, int] | None) -> int:
+        """
+        Return the number of the event that a client gets first.
+
+        Args:
+            last_event: the time, the reader and the number of the last event that it got.
+        """
+        self._idle_since = time.monotonic()
+        if last_event is None:
+            return self._next
+        _, name, number = last_event
+        # Of another process: everything that is kept, which may repeat some messages.
+        return min(number + 1, self._next) if name == self.name else 0
+
+    async def follow(self, place: int) -> AsyncGenerator[bytes]:
+        """
+        Yield the events from a place on, in the form of text/event-stream, and heartbeats.
+
+        Args:
+            place: the number of the first event.
+        """
+        self._clients += 1
+        try:
+            async with aclosing(self._pieces(place)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._clients -= 1
+            self._idle_since = time.monotonic()
+
+    async def _pieces(self, place: int) -> AsyncGenerator[bytes]:
+        ends_at = time.monotonic() + _MAX_SECONDS
+        yield b"retry: 2000\n\n"
+        while time.monotonic() < ends_at:
+            first = self._next - len(self._events)
+            if place < first:
+                yield _encode("missed", {"number": first - place})
+                place = first
+            if place < self._next:
+                event = self._events[place - first]
+                place += 1
+                yield event
+            elif self._has_ended:
+                return
+            else:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        await self._changed.wait()
+                except TimeoutError:
+                    yield b":\n\n"
+
+    def _is_needed(self) -> bool:
+        return self._clients > 0 or time.monotonic() - self._idle_since < LINGER_SECONDS
+
+    async def read(self) -> None:
+        """Read until the queue is deleted, or has had no client for some time."""
+        try:
+            await self._read_on()
+        finally:
+            self._has_ended = True
+            self._wake_clients()
+
+    async def _read_on(self) -> None:
+        while self._is_needed():
+            started_at = time.monotonic()
+            pause = _POLL_SECONDS
+            for cell in self._cells:
+                try:
+                    await self._poll(cell)
+                except (QueueNotFound, ResponseError) as error:
+                    code = getattr(error, "code", "refused")
+                    self._add("ended", {"queue": self._qname, "code": code})
+                    return
+                except (RedisError, RSMQError, OSError) as error:
+                    _log.debug("a queue can't be followed: %s", type(error).__name__)
+                    pause = _PAUSE_AFTER_ERROR_SECONDS
+            self._wake_clients()
+            await asyncio.sleep(pause_after_poll(pause, time.monotonic() - started_at))
+
+    def _wake_clients(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _poll(self, cell: _Cell) -> None:
+        watched = list(cell.counts)
+        if watched:
+            states = await cell.client.run(message_states(cell.keys, watched))
+            for id, count in zip(watched, states, strict=True):
+                self._note_state(cell, id, count)
+
+        def take(messages: list[StoredMessage[bytes]]) -> None:
+            for message in messages:
+                self._add("message", self._show(cell, message))
+                cell.counts[message.id] = message.receive_count or 0
+            while len(cell.counts) > _MAX_WATCHED:
+                cell.counts.popitem(last=False)
+            self._wake_clients()
+
+        await cell.client.run_steps(cell.follower.poll(take))
+
+    def _note_state(self, cell: _Cell, id: str, count: int) -> None:
+        shown = {"queue": self._qname, "id": self._queues.engine.show_id(cell.number, id)}
+        if count == _GONE:
+            del cell.counts[id]
+            self._add("removed", shown)
+        elif count > cell.counts[id]:
+            cell.counts[id] = count
+            self._add("received", {**shown, "receive_count": count})
+
+    def _show(self, cell: _Cell, message: StoredMessage[bytes]) -> dict[str, Any]:
+        cut = _cut(message.raw)
+        return {
+            **show_stored(message, with_body=False),
+            "id": self._queues.engine.show_id(cell.number, message.id),
+            **show_body(cut),
+            "is_cut": len(cut) < len(message.raw),
+        }
+
+    def _add(self, event: str, data: dict[str, Any]) -> None:
+        now_ms = min((cell.follower.now_ms for cell in self._cells), default=0)
+        self._events.append(_encode(event, data, f"{now_ms}.{self.name}.{self._next}"))
+        self._next += 1
+
+
+def _cut(raw: bytes) -> bytes:
+    """Return the begin of a body; text is not cut within a character."""
+    cut = raw[:MAX_BODY_BYTES]
+    try:
+        cut.decode()
+    except UnicodeDecodeError as error:
+        if len(cut) < len(raw) and error.start > len(cut) - 4:
+            return cut[: error.start]
+    return cut
+
+
+def _encode(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
+    # JSON of ASCII has no line ends, which would end the event.
+    lines = [f"event: {event}", f"data: {json.dumps(data)}"]
+    return "\n".join([*([f"id: {id}"] if id else []), *lines, "", ""]).encode()
+
+
+async def follow_queue(
+    queues: Client, qname: str, last_event: tuple[int, str, int] | None
+) -> AsyncGenerator[bytes]:
+    """
+    Return the events of a queue, from those on that a client has not got yet.
+
+    Raises:
+        QueueNotFound: the queue does not exist.
+        Refused: too many queues are followed.
+    """
+    tails = _tails.setdefault(queues, {})
+    tail = tails.get(qname)
+    if tail is None:
+        if len(tails) >= _MAX_QUEUES:
+            raise Refused(
+                "busy",
+                f"{_MAX_QUEUES} queues are followed already",
+                status=429,
+                hint="Try again when others have ended.",
+                headers={"Retry-After": "30"},
+            )
+        new = QueueTail(queues, qname)
+        await new.start(None if last_event is None else last_event[0])
+        tail = tails.setdefault(qname, new)
+        if tail is new:  # no other client has been faster
+            tail.task = asyncio.create_task(tail.read())
+            tail.task.add_done_callback(lambda _: tails.pop(qname, None))
+    return tail.follow(tail.place_of(last_event))
