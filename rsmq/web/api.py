@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import Any
 
-from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import ADDRESS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
 from rsmq.web.audit import AuditEntry, facts_of, is_audited
@@ -81,7 +81,9 @@ class Api:
         call = ApiCall(queues, names, values, raw, headers, allow, departure.wait)
         if not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
-        facts = facts_of(scope, principal.name, f"{route.method} {route.path}", names, values)
+        facts = facts_of(
+            principal.name, scope[ADDRESS], f"{route.method} {route.path}", names, values
+        )
         entry = AuditEntry(self._queues, facts, is_destroying=route.scope is Scope.DESTROY)
         return await entry.record(route.handler(call), lambda answer: str(answer.status))
 

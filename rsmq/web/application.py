@@ -68,9 +68,10 @@ def create_app(
         auth: False lets everyone who can connect do everything.
         read_only: whether all changes are refused, receives included.
         allow_hosts: the names that a request may have in Host, without ports; None allows any.
-        trusted_proxies: networks such as ``10.0.0.0/8``, whose requests name their user in
-            ``user_header``. The users file has these users; they need no password there.
-        user_header: the name of that header.
+        trusted_proxies: networks such as ``10.0.0.0/8``, whose requests name the address of their
+            client in ``X-Forwarded-For``: for limits on attempts, and for the audit stream.
+        user_header: the header in which these proxies name the user. The users file has these
+            users; they need no password there.
         record: whether it records the history of the queues, which charts need, between the startup
             and the shutdown of its lifespan. Servers don't run that of a mounted application: put
             ``HistoryRecorder(queues)`` of ``rsmq.history`` into the lifespan of the outer one. Of
@@ -83,7 +84,7 @@ def create_app(
     gate = AccessGate(
         _find_users(users, key, auth=auth),
         allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
-        trusted_proxies=_check_networks(trusted_proxies),
+        trusted_proxies=trusted_proxies,
         user_header=user_header,
     )
     is_own = isinstance(queues, str)
@@ -165,17 +166,3 @@ def _find_users(
     if len(key) < _MIN_KEY:
         raise InvalidFormat("key", hint=f"A key has at least {_MIN_KEY} characters.")
     return users_of_key(key)
-
-
-def _check_networks(texts: Iterable[Any]) -> tuple[str, ...]:
-    import ipaddress  # noqa: PLC0415 - only here
-
-    networks = tuple(texts)
-    for text in networks:
-        try:
-            ipaddress.ip_network(text)
-        except ValueError:
-            raise InvalidFormat(
-                "trusted_proxies", value=text, hint="A network is as in 10.0.0.0/8."
-            ) from None
-    return networks

@@ -40,8 +40,8 @@ def is_audited(
 
 
 def facts_of(
-    scope: Mapping[str, Any],
     user: str,
+    address: str,
     call: str,
     names: Mapping[str, str],
     values: Mapping[str, Any],
@@ -49,7 +49,6 @@ def facts_of(
     """Return what is recorded of a call: never a body."""
     queue = names.get("queue") or str(values.get("queue") or "")
     target = "/".join(each for name, each in names.items() if name != "queue")
-    address = scope["client"][0] if scope.get("client") else ""
     return {"user": user, "address": address, "call": call, "queue": queue, "target": target}
 
 

@@ -262,7 +262,16 @@ def read_body(values: Mapping[str, Any]) -> str | bytes:
         text: str = values["body"]
         return text
     if passed == ["json"]:
-        return json.dumps(values["json"], ensure_ascii=False, separators=(",", ":"))
+        try:
+            return json.dumps(
+                values["json"], ensure_ascii=False, separators=(",", ":"), allow_nan=False
+            )
+        except ValueError:  # 1e400 is valid JSON, and would be stored as Infinity
+            raise Refused(
+                "invalidFormat",
+                "json has a number that is too large for a float",
+                hint="Send it as text, or the body as text in body.",
+            ) from None
     try:
         return base64.b64decode(values["body_base64"], validate=True)
     except (binascii.Error, ValueError):

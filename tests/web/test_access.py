@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 
 import pytest
 
@@ -57,8 +58,8 @@ _SCOPES = {
     "metrics": set(),
     "audit": {"GET /audit"},
 }  # fmt: skip
-#: Calls that show something of every queue, so one who may see only some is refused.
-_OF_ALL_QUEUES = {"/history"}
+#: Calls that concern every queue, so one who may do it for some is refused.
+_OF_ALL_QUEUES = {"/history", "/queues/{queue}:redrive"}
 #: Bodies with which a call gets as far as its check.
 _BODIES = {
     "/publish": {"queues": ["own"], "body": "a"},
@@ -142,6 +143,47 @@ def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(
         assert (await http("DELETE", f"{path}?receipt={message['receipt']}")).status == 204
 
     run(test, auth=True, users=users)
+
+
+def _write_keepers(folder):
+    """Write a users file with callers who may manage queues ``own*``, and send to ``queues``."""
+    text = "".join(
+        f'[tokens.{name}]\nsha256 = "{hash_token(name)}"\n'
+        f'scopes = ["manage", "send"]\nqueues = {json.dumps(queues)}\n'
+        for name, queues in {"keeper": ["own*", "?"], "owner": ["*"]}.items()
+    )
+    return _write(folder / "keepers.toml", text)
+
+
+def test_dead_letters_go_only_to_queues_that_the_caller_may_send_to(run, tmp_path):
+    async def test(http, queues):
+        for name in ("own", "own-dead", "private"):
+            await queues.create_queue(name)
+        http.headers = _bearer("keeper")
+        path = "/queues/own/dead-letter-policy"
+        for target in ("private", "none", "*"):  # whether it exists is not told either
+            reply = await http("PUT", path, {"dead_letter_queue": target, "max_receives": 1})
+            assert (reply.status, reply.json["code"]) == (403, "forbidden")
+        assert (await queues.get_queue_attributes("own")).dead_letter_queue is None
+        policy = {"dead_letter_queue": "own-dead", "max_receives": 1}
+        assert (await http("PUT", path, policy)).status == 200
+
+        await queues.set_dead_letter_policy("private", "own-dead", 1)
+        await queues.send_message("private", "a")
+        await queues.receive_message("private", vt=0)
+        assert await queues.receive_message("private") is None
+        reply = await http("POST", "/queues/own-dead:redrive")
+        assert (reply.status, reply.json["hint"]) == (
+            403,
+            "It needs the scope send for all queues.",
+        )
+        assert (await queues.get_queue_attributes("own-dead")).messages == 1
+        redriven = await http("POST", "/queues/own-dead:redrive", {"destination": "own"})
+        assert len(redriven.json["messages"]) == 1
+        http.headers = _bearer("owner")
+        assert (await http("POST", "/queues/own-dead:redrive")).status == 200
+
+    run(test, auth=True, users=_write_keepers(tmp_path))
 
 
 def test_a_caller_sees_only_own_queues_in_lists_and_metrics(run, users):
@@ -228,6 +270,8 @@ def test_a_user_has_a_password_and_attempts_are_limited(run, users):
             assert (await http("GET", "/queues", headers=_bearer("wrong"))).status == 401
         limited = await http("GET", "/queues", headers=_basic("anna", "sesame"))
         assert limited.status == 429
+        assert (await http("GET", "/queues", headers=_bearer("stats"))).status == 200
+        assert (await http("GET", "/queues", headers=_basic("anna", "stats"))).status == 200
         assert int(limited.headers["retry-after"]) > 0
         http.peer = "10.0.0.9"
         assert (await http("GET", "/queues", headers=_basic("anna", "sesame"))).status == 200
@@ -247,6 +291,34 @@ def test_failures_of_at_most_ten_thousand_addresses_are_kept():
     assert attempts.seconds_to_wait("10009") == 60
     now[0] = 61
     assert attempts.seconds_to_wait("10009") == 0
+
+
+def test_clients_behind_a_trusted_proxy_have_their_own_attempts_and_records(run, users):
+    def from_client(forwarded, headers):
+        return {**headers, "x-forwarded-for": forwarded}
+
+    async def test(http, queues):
+        wrong, right = _basic("anna", "x"), _basic("anna", "sesame")
+        http.peer = "10.0.0.1"
+        for number in range(10):  # what a client invents is before its address
+            headers = from_client(f"7.7.7.{number}, 6.6.6.6:3999, 10.0.0.2", wrong)
+            assert (await http("GET", "/queues", headers=headers)).status == 401
+        for forwarded, status in (
+            ("6.6.6.6", 429), ("1.1.1.1, 6.6.6.6", 429), ("6.6.6.7", 200),
+            ("6.6.6.6, 6.6.6.7", 200), ("[2001:db8::1]:80", 200), ("unknown", 200), ("", 200),
+        ):  # fmt: skip
+            reply = await http("GET", "/queues", headers=from_client(forwarded, right))
+            assert reply.status == status, forwarded
+        http.peer = "8.8.8.8"  # not a proxy
+        assert (await http("GET", "/queues", headers=from_client("6.6.6.6", right))).status == 200
+
+        for http.peer, expected in (("10.0.0.1", "9.9.9.9"), ("8.8.8.8", "8.8.8.8")):
+            headers = from_client("9.9.9.9", _bearer("manage"))
+            await http("PUT", "/queues/own", headers=headers)
+            (entry, *_) = (await http("GET", "/audit", headers=_bearer("audit"))).json["entries"]
+            assert entry["address"] == expected
+
+    run(test, auth=True, users=users, trusted_proxies=["10.0.0.0/8"])
 
 
 def test_only_a_trusted_proxy_names_the_user(run, users):

@@ -86,6 +86,13 @@ def test_bodies_are_bytes_text_or_json(run):
         ]  # fmt: skip
         for content in ({}, {"body": "a", "json": 1}, {"body_base64": "!"}):
             assert (await http("POST", "/queues/q/messages", content)).status == 422
+        headers = {"content-type": "application/json"}
+        for number in (b"1e400", b"[-1e999]"):
+            sent = await http(
+                "POST", "/queues/q/messages", body=b'{"json": %s}' % number, headers=headers
+            )
+            assert (sent.status, sent.json["code"]) == (422, "invalidFormat")
+        assert (await queues.get_queue_attributes("q")).messages == 0
 
     run(test)
 

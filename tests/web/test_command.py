@@ -159,7 +159,7 @@ def test_a_subscriber_that_is_added_over_http_gets_the_messages(start, rsmq):
         (["--host", "0.0.0.0", "--no-auth"], "only programs of this machine"),
         (["--host", "example.org"], "only programs of this machine"),
         (["--no-auth", "--users", "u.toml"], "one of --users and --no-auth"),
-        (["--user-header", "X-User"], "need each other"),
+        (["--user-header", "X-User"], "needs --trusted-proxy"),
         (["--trusted-proxy", "10.0.0.0/8", "--user-header", "X"], "needs --users"),
         (["--tls-cert", "a.pem"], "need each other"),
         (["--push-allow-http"], "need --push"),

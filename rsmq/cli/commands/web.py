@@ -96,9 +96,11 @@ _SIGNALS = tuple(
     "--trusted-proxy",
     multiple=True,
     metavar="CIDR",
-    help="A network whose requests name their user in --user-header.",
+    help="A network whose requests name their client's address in X-Forwarded-For.",
 )
-@click.option("--user-header", metavar="NAME", help="The header in which a proxy names the user.")
+@click.option(
+    "--user-header", metavar="NAME", help="The header in which such a proxy names the user."
+)
 @click.option(
     "--tls-cert",
     type=click.Path(dir_okay=False),
@@ -226,8 +228,8 @@ def _check(options: dict[str, Any]) -> None:
             f"{options['host']}",
             hint="Make a users file with rsmq web-user, or serve on 127.0.0.1.",
         )
-    if bool(options["trusted_proxy"]) != bool(options["user_header"]):
-        raise Failed("--trusted-proxy and --user-header need each other")
+    if options["user_header"] and not options["trusted_proxy"]:
+        raise Failed("--user-header needs --trusted-proxy, whose requests have it")
     if options["user_header"] and options["users"] is None:
         raise Failed("--user-header needs --users, which has the rights of each user")
     if (options["push_allow"] or options["push_allow_http"]) and not options["push"]:

@@ -8,14 +8,14 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.principals import EVERYONE, Principal
+from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import Users
 from rsmq.web.fields import Refused
@@ -27,8 +27,9 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Where the gate stores the caller in the scope of a request.
+#: Where the gate stores the caller in the scope of a request, and the address of the client.
 PRINCIPAL = "rsmq.principal"
+ADDRESS = "rsmq.address"
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -46,7 +47,7 @@ class AccessGate:
         users: Users | None,
         *,
         allow_hosts: tuple[str, ...] | None,
-        trusted_proxies: tuple[str, ...] = (),
+        trusted_proxies: Iterable[str] = (),
         user_header: str | None = None,
     ) -> None:
         """
@@ -55,12 +56,15 @@ class AccessGate:
         Args:
             users: those who may call; None lets everyone do everything.
             allow_hosts: the names in Host, without ports; None allows any.
-            trusted_proxies: addresses whose header names the user.
-            user_header: the name of that header.
+            trusted_proxies: networks whose requests name the address of the client, and the user.
+            user_header: the name of the header with the user.
+
+        Raises:
+            InvalidFormat: a network is not valid.
         """
         self._users = users
         self._hosts = None if allow_hosts is None else {each.lower() for each in allow_hosts}
-        self._proxies = tuple(ipaddress.ip_network(each) for each in trusted_proxies)
+        self._proxies = TrustedProxies(trusted_proxies)
         self._user_header = user_header and user_header.lower()
         self._attempts = Attempts()
         self._key = secrets.token_bytes(32)
@@ -70,6 +74,10 @@ class AccessGate:
     def guard(self, app: Asgi) -> Asgi:
         """Return an application that gets only requests that are admitted."""
         return _Guarded(self, app)
+
+    def address_of(self, headers: Mapping[str, str], peer: Any) -> str:
+        """Return the address of the client: that of the connection, or what a proxy says."""
+        return self._proxies.client_of(peer[0] if peer else "", headers)
 
     async def admit(self, headers: Mapping[str, str], peer: Any) -> Principal:
         """
@@ -82,9 +90,12 @@ class AccessGate:
         _check_origin(headers)
         if self._users is None:
             return EVERYONE
-        address = peer[0] if peer else ""
-        if (proxied := self._find_proxied(headers, address)) is not None:
-            return proxied
+        if (found := self._find_proxied(headers, peer)) is not None:
+            return found
+        # A token can't be guessed, so it is not locked out with the passwords of its address.
+        if (found := self._find_token(headers)) is not None:
+            return found
+        address = self.address_of(headers, peer)
         if wait := self._attempts.seconds_to_wait(address):
             raise Refused(
                 "tooManyAttempts",
@@ -92,8 +103,7 @@ class AccessGate:
                 status=429,
                 headers={"Retry-After": str(wait)},
             )
-        found = await self._authenticate(headers)
-        if found is None:
+        if (found := await self._find_user(headers)) is None:
             if "authorization" in headers:
                 self._attempts.note_failure(address)
             raise Refused(
@@ -118,37 +128,22 @@ class AccessGate:
                 hint="Add it with --allow-host.",
             )
 
-    def _find_proxied(self, headers: Mapping[str, str], address: str) -> Principal | None:
-        if self._user_header is None or self._users is None or not self._is_proxy(address):
+    def _find_proxied(self, headers: Mapping[str, str], peer: Any) -> Principal | None:
+        is_proxy = peer is not None and peer[0] in self._proxies
+        if self._user_header is None or self._users is None or not is_proxy:
             return None
         return self._users.principals.get(headers.get(self._user_header, ""))
 
-    def _is_proxy(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in each for each in self._proxies)
-
-    async def _authenticate(self, headers: Mapping[str, str]) -> Principal | None:
-        kind, _, value = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self._find_token(value.strip())
-        if kind.lower() != "basic":
-            return None
-        try:
-            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except ValueError:
-            return None
+    def _find_token(self, headers: Mapping[str, str]) -> Principal | None:
         # curl -u :TOKEN, and -u NAME:TOKEN, for programs that know user and password only.
-        return self._find_token(password) or await self._find_user(name, password)
-
-    def _find_token(self, token: str) -> Principal | None:
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        token = value.strip() if kind.lower() == "bearer" else _name_and_password(headers)[1]
         # A look-up by the hash tells nothing about the token by its time.
         return None if self._users is None else self._users.tokens.get(hash_token(token))
 
-    async def _find_user(self, name: str, password: str) -> Principal | None:
-        if self._users is None:
+    async def _find_user(self, headers: Mapping[str, str]) -> Principal | None:
+        name, password = _name_and_password(headers)
+        if self._users is None or not name:
             return None
         stored = self._users.passwords.get(name)
         text = f"{name}\0{stored}\0{password}".encode(errors="surrogatepass")
@@ -165,6 +160,17 @@ class AccessGate:
         return self._users.principals[name]
 
 
+def _name_and_password(headers: Mapping[str, str]) -> tuple[str, str]:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return "", ""
+    try:
+        name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return name, password
+
+
 #: The hash of a password that nobody knows.
 _NOBODY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(64)).decode()
 
@@ -178,7 +184,9 @@ class _Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            scope[PRINCIPAL] = await self._gate.admit(headers_of(scope), scope.get("client"))
+            headers, peer = headers_of(scope), scope.get("client")
+            scope[PRINCIPAL] = await self._gate.admit(headers, peer)
+            scope[ADDRESS] = self._gate.address_of(headers, peer)
         except Refused as error:
             await send_problem(send, describe(error, may_repeat=True))
             return

@@ -19,6 +19,10 @@ ROLES: dict[str, frozenset[Scope]] = {
 }
 
 
+#: In place of a queue's name: a caller must have the rights for all of them.
+ALL_QUEUES = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """
@@ -39,20 +43,25 @@ class Principal:
         Raise Refused unless the caller may act.
 
         Args:
-            queue: the name of a queue; None asks for any.
+            queue: the name of a queue; None asks for any, ALL_QUEUES for all.
             read_only: whether the server refuses all changes.
         """
         if read_only and scope not in READING:
             raise read_only_error()
-        has_queue = queue is None or any(fnmatchcase(queue, each) for each in self.patterns)
+        if queue == ALL_QUEUES:
+            has_queue = ALL_QUEUES in self.patterns
+        else:
+            has_queue = queue is None or any(fnmatchcase(queue, each) for each in self.patterns)
         if scope not in self.scopes or not has_queue:
             raise Refused(
                 "forbidden",
                 f"{self.name} may not do this",
                 status=403,
-                hint=f"It needs the scope {scope.value}"
-                + ("." if queue is None else " for this queue."),
+                hint=f"It needs the scope {scope.value}{_PLACES.get(queue, ' for this queue')}.",
             )
+
+
+_PLACES = {None: "", ALL_QUEUES: " for all queues"}
 
 
 def read_only_error() -> Refused:

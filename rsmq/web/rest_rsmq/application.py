@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 
 from rsmq.errors import RSMQError
-from rsmq.web.access.gate import PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import ADDRESS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
@@ -93,7 +93,7 @@ class RestRsmq:
             result = NodeResult({})
         elif needed in {Scope.MANAGE, Scope.DESTROY}:
             call = f"{method} /rest-rsmq/queues/{{queue}}"
-            facts = facts_of(scope, principal.name, call, {"queue": names[0]}, {})
+            facts = facts_of(principal.name, scope[ADDRESS], call, {"queue": names[0]}, {})
             entry = AuditEntry(self._queues, facts, is_destroying=needed is Scope.DESTROY)
             # Deleting a queue takes longer the more messages it has.
             is_long = needed is Scope.DESTROY

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.errors import InvalidValue
+from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import QUEUE, choose, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -17,6 +18,7 @@ _MAX_MESSAGES = 10_000
 
 async def _set_policy(call: ApiCall) -> ApiAnswer:
     name = call.names[QUEUE]
+    call.allow(Scope.SEND, call.values["dead_letter_queue"])  # it gets messages of this queue
     changed = await call.queues.set_dead_letter_policy(
         name, call.values["dead_letter_queue"], call.values["max_receives"]
     )
@@ -40,8 +42,8 @@ async def _sweep_expired(call: ApiCall) -> ApiAnswer:
 
 async def _redrive(call: ApiCall) -> ApiAnswer:
     destination = call.values.get("destination")
-    if destination is not None:
-        call.allow(Scope.SEND, destination)
+    # Without it, each message goes to the queue that it came from, which may be any.
+    call.allow(Scope.SEND, ALL_QUEUES if destination is None else destination)
     chosen: tuple[Any, Any] = (call.names[QUEUE], None)
     number = None
     if "ids" in call.values or "receipts" in call.values:
@@ -91,8 +93,8 @@ ROUTES = (
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,
         "Send dead letters again, with new ids.", _redrive, ("redrive_messages",),
         body=(
-            Field("destination", Shape.TEXT, "The queue that gets them; where each came from by "
-            "default."),
+            Field("destination", Shape.TEXT, "The queue that gets them. By default where each "
+            "came from, for callers that may send to all queues."),
             Field("ids", Shape.TEXTS, "Only these; else those that are visible."),
             Field("receipts", Shape.TEXTS, "Only these, unless they were received again since."),
             _MAX,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -38,7 +39,7 @@ _RESULT = (
 async def _read(call: ApiCall) -> ApiAnswer:
     values = call.values
     if QUEUE not in call.names:
-        call.allow(Scope.STATS, "*")  # sums show something of every queue
+        call.allow(Scope.STATS, ALL_QUEUES)  # sums show something of every queue
     history = await call.queues.history(
         call.names.get(QUEUE),
         start=values.get("from"),

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from rsmq.schedules.definition import StoredSchedule
+from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body
 from rsmq.web.routes.forms import BODIES, may, show_body, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -39,7 +40,7 @@ def _allow(call: ApiCall, schedule: StoredSchedule | None, scope: Scope) -> Stor
     if schedule is None:
         raise Refused("scheduleNotFound", "There is no such schedule", status=404)
     # Without a definition its queue is not known: only those who may act on all queues may.
-    call.allow(scope, schedule.definition.queue if schedule.definition else "*")
+    call.allow(scope, schedule.definition.queue if schedule.definition else ALL_QUEUES)
     return schedule
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from rsmq.doctor.examination import examine
 from rsmq.doctor.finding import Finding, Report
 from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
 from rsmq.web.blocking import in_each_cell, in_thread
 from rsmq.web.fields import Field, Refused, Shape
@@ -80,7 +81,7 @@ def _examine_alone(client: Any, names: list[str] | None) -> Report | None:
 
 
 async def _examine(call: ApiCall) -> ApiAnswer:
-    sees_all = may(call, Scope.PEEK, "*")
+    sees_all = may(call, Scope.PEEK, ALL_QUEUES)
     if "queue" in call.values:
         call.allow(Scope.PEEK, call.values["queue"])
         names = [call.values["queue"]]
@@ -117,7 +118,7 @@ async def _read_audit(call: ApiCall) -> ApiAnswer:
     if before is not None and not _ENTRY.fullmatch(before):
         raise InvalidFormat("before", value=before, hint="It is the id of an entry.")
     found = await read_entries(call.queues, limit, before)
-    shown = [each for each in found if may(call, Scope.AUDIT, each.get("queue") or "*")]
+    shown = [each for each in found if may(call, Scope.AUDIT, each.get("queue") or ALL_QUEUES)]
     return ApiAnswer({"entries": shown, "before": found[-1]["id"] if len(found) == limit else None})
 
 
