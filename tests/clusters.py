@@ -459,16 +459,16 @@ class RawKeys(CoreCommands):
                 if owner.is_running:
                     return owner.control.execute_command(*args, **options)
                 assert time.monotonic() < deadline, f"{owner} does not run, and owns slot {slot}"
-            except exceptions.AskError as error:
-                return self._ask_other(error.port, args, options)
             except (
-                exceptions.MovedError,
+                exceptions.MovedError,  # before its base class AskError
                 exceptions.TryAgainError,
                 exceptions.ClusterDownError,
                 exceptions.ReadOnlyError,
             ):
                 if time.monotonic() > deadline:
                     raise
+            except exceptions.AskError as error:
+                return self._ask_other(error.port, args, options)
             self._owners.pop(slot, None)
             time.sleep(0.02)
 
