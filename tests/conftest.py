@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import redis.utils
 
 from rsmq import RSMQ
 from tests.clusters import Cluster
@@ -31,6 +33,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tests")
+
+# redis-py reads its own version from a file for each client and for each connection.
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
 _numbers = itertools.count()
 _FOLDER = Path(__file__).parent
