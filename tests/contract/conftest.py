@@ -7,6 +7,7 @@ The fixture ``env`` has the client, the raw keys, and a way to let time pass.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from contextlib import contextmanager
 
@@ -18,6 +19,7 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
 from tests.blocking import Blocking
+from tests.clusters import slot_of
 from tests.contract.over_http.adapter import HttpClient
 from tests.contract.over_http.left_out import leaves_out
 from tests.scale import SOAK
@@ -63,13 +65,21 @@ class ClientOfRoles:
         return getattr(self._clients[role], name)
 
 
+@functools.cache
+def _slots_of_nodes(cluster):
+    return [(node, node.own_entry()) for node in cluster.masters]
+
+
+def _node_of(cluster, ns):
+    return next(node for node, own in _slots_of_nodes(cluster) if own.has_slot(slot_of(ns)))
+
+
 class Env:
     """
     A namespace of a server, and a client of it.
 
     Attributes:
-        raw: redis-py's commands; on a cluster each is sent to the master that owns its key.
-        node: a client of redis-py for the server that has the namespace.
+        raw: a client of redis-py for the server that has the namespace. These tests move no slot.
     """
 
     def __init__(self, backend, mode, request):
@@ -87,15 +97,14 @@ class Env:
         elif is_cluster:
             cluster = request.getfixturevalue(CLUSTERS[backend])
             self.url = cluster.url
-            self.server = cluster.node_of(self.ns)
-            self.raw = cluster.raw
+            self.server = _node_of(cluster, self.ns)
+            self.raw = self.server.raw()
         else:
             name = "old_server" if backend == "redis-6.2" else "server"
             self.server = request.getfixturevalue(name)
             self.url = self.server.url
             self.raw = self.server.raw()
-        self.node = self.server.raw() if is_cluster else self.raw
-        self._closing.append(self.node.close)
+        self._closing.append(self.raw.close)
         self.rsmq = self.client()
 
     def client(self, **options):
@@ -205,7 +214,7 @@ class Env:
 
     def now_ms(self):
         """Return the time of the server in milliseconds."""
-        seconds, microseconds = self.node.time()
+        seconds, microseconds = self.raw.time()
         return seconds * 1000 + microseconds // 1000
 
     def send_as_apalis(self, queue, body="m"):

@@ -185,7 +185,7 @@ def test_sending_many_over_keys_of_other_types_changes_nothing(env, queue, size)
 
 @pytest.mark.parametrize("size", [10, 9000])
 def test_many_are_notified_once_with_the_final_number(env, queue, size):
-    node = env.node
+    node = env.raw
     loud = env.client(realtime=True)
     env.rsmq.send_message(queue, "before")
     with node.pubsub() as heard:

@@ -579,7 +579,7 @@ def test_a_delay_counts_from_the_publishing(env, keys):
 
 def test_a_publishing_notifies_once(env, keys):
     stage(env, keys, "w:0:a:0", [b"one", b"two"])
-    with env.node.pubsub() as pubsub:
+    with env.raw.pubsub() as pubsub:
         pubsub.subscribe(keys.channel)
         pubsub.get_message(timeout=5)
         publish(env, keys, "w:0:a:0", realtime=True)

@@ -146,7 +146,7 @@ def test_a_failing_step_returns_the_popped_messages(env, queues, monkeypatch):
 
 @CALLS
 def test_a_message_in_any_step_ends_the_wait(env, queues, call):
-    other = RSMQ(env.node, ns=env.ns)
+    other = RSMQ(env.raw, ns=env.ns)
     with run_during(lambda: other.send_message("q7", "m")):
         found = getattr(env.rsmq, call)(queues, 5, wait=20)
 

@@ -213,7 +213,7 @@ def test_a_maxsize_out_of_range_is_refused(env, value):
 
 
 def test_realtime_publishes_the_number_of_messages(env, queue):
-    listener = env.node.pubsub()
+    listener = env.raw.pubsub()
     listener.subscribe(f"{env.ns}:rt:{queue}")
     assert listener.get_message(timeout=5)["type"] == "subscribe"
     loud = env.client(realtime=True)
@@ -660,7 +660,7 @@ def test_a_first_time_without_a_count_is_ignored(env, queue, receive):
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(env, queue):
-    flush = env.node.script_flush
+    flush = env.raw.script_flush
     for round in range(3):
         flush()
         id = env.rsmq.send_message(queue, str(round))

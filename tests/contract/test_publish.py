@@ -168,7 +168,7 @@ def test_a_full_server_adds_the_message_to_no_queue(env, queues):
 @contextmanager
 def notifications(env, queues):
     """Subscribe to the notifications of the queues."""
-    node = env.node
+    node = env.raw
     with node.pubsub() as listener:
         for name in queues:
             listener.subscribe(f"{env.ns}:rt:{name}")

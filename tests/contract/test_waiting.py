@@ -38,7 +38,7 @@ def run_during(action, seconds=0.05):
 @pytest.fixture
 def other(env):
     """The client of another program."""
-    return RSMQ(env.node, ns=env.ns)
+    return RSMQ(env.raw, ns=env.ns)
 
 
 @pytest.mark.parametrize("call", CALLS)
