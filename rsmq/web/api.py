@@ -46,7 +46,7 @@ class Api:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        departure = Departure(receive)
+        departure = Departure(receive, scope)
         may_repeat = scope["method"] in _READING_METHODS
         try:
             answer = await self._answer(scope, receive, departure)

@@ -113,13 +113,13 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/healthz", healthz),
-            Route("/readyz", readyz_of(client)),
-            Route("/metrics", gate.guard(request_response(metrics_of(client)))),
             Route(f"{PREFIX}/openapi.json", gate.guard(request_response(openapi))),
             Route(f"{PREFIX}/docs", gate.guard(request_response(docs))),
             _mount(PREFIX, gate.guard(Api(client, TABLE, read_only=read_only))),
             _mount("/rest-rsmq", rest_rsmq),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz_of(client)),
+            Route("/metrics", gate.guard(request_response(metrics_of(client)))),
         ],
         lifespan=lifespan,
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import select
 import socket
 import sys
 from collections.abc import Callable
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: The ioctl of Linux that returns the bytes that are not acknowledged.
 _SIOCOUTQ = 0x5411
+
+#: The events of a connection whose peer has ended its stream; 0 on systems without them.
+_CLOSED = getattr(select, "POLLRDHUP", 0)
 
 
 class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -73,6 +77,16 @@ class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if isinstance(exc, OSError):
             self._report()
         super().connection_lost(exc)
+
+    def is_closed_by_peer(self) -> bool | None:
+        """Return whether the client has closed; None if this system can't tell at once."""
+        if self.has_left or self.transport.is_closing():
+            return True
+        if not _CLOSED:
+            return None
+        poller = select.poll()
+        poller.register(self.transport.get_extra_info("socket").fileno(), _CLOSED)
+        return bool(poller.poll(0))
 
     def _has_unread(self) -> bool:
         connection = self.transport.get_extra_info("socket")

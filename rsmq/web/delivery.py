@@ -40,8 +40,18 @@ class Departure:
         has_begun: whether it watches. It may begin when the body was read.
     """
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self, receive: Callable[[], Awaitable[Any]], scope: Mapping[str, Any] | None = None
+    ) -> None:
+        """
+        Make it.
+
+        Args:
+            receive: that of the request.
+            scope: that of the request; it may have a connection that sees more.
+        """
         self._receive = receive
+        self._connection = None if scope is None else scope.get(CONNECTION)
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:
@@ -60,6 +70,10 @@ class Departure:
 
         After it, nothing may give the event loop a turn before the answer is written.
         """
+        if self._connection is not None:
+            is_closed: bool | None = self._connection.is_closed_by_peer()
+            if is_closed is not None:
+                return is_closed
         if self._task is None:
             self._task = asyncio.create_task(self._watch())
         for _ in range(_TURNS):

@@ -50,7 +50,7 @@ class RestRsmq:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        departure = Departure(receive)
+        departure = Departure(receive, scope)
         try:
             await self._answer(scope, receive, send, departure)
         except Page as page:
