@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -86,7 +87,13 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+#: As in JSON: Python also reads underscores, spaces, and digits of other scripts.
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
 def _read_number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
     value = float(text)
     if not _is_number(value):
         raise ValueError(text)
@@ -119,9 +126,10 @@ _MAX_DIGITS = 20
 
 
 def _read_whole(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
+    value = _read_number(text[: _MAX_DIGITS + 1])
+    if len(text) > _MAX_DIGITS or not isinstance(value, int):
         raise ValueError(text)
-    return int(text)
+    return value
 
 
 class Shape(Enum):
@@ -160,12 +168,32 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a query, of a JSON body, or of a JSON answer."""
+    """
+    A field of a query, of a JSON body, or of a JSON answer.
+
+    Attributes:
+        rule: the rest of its JSON schema, such as a range, which the handler or the client checks.
+    """
 
     name: str
     kind: Shape
     text: str
     required: bool = False
+    rule: Mapping[str, Any] = field(default_factory=dict)
+
+
+def between(low: float, high: float) -> dict[str, Any]:
+    """Return the rule of a number."""
+    return {"minimum": low, "maximum": high}
+
+
+def one_of(*values: str) -> dict[str, Any]:
+    """Return the rule of a text."""
+    return {"enum": list(values)}
+
+
+#: The rule of times in seconds.
+SECONDS = between(0, 9_999_999)
 
 
 def read_query(pairs: list[tuple[str, str]], fields: tuple[Field, ...]) -> dict[str, Any]:

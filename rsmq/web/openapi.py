@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rsmq.web.fields import Field
+from rsmq.web.fields import BODY_FIELDS, Field, Shape
 from rsmq.web.table import RawBody, Route
 
 _PROBLEM = "#/components/schemas/Problem"
@@ -58,7 +58,12 @@ _PROBLEM_SCHEMA = {
 
 def _operation(route: Route) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+        }
         for name in re.findall(r"{(\w+)}", route.path)
     ]
     parameters += [
@@ -67,7 +72,7 @@ def _operation(route: Route) -> dict[str, Any]:
             "in": "query",
             "required": each.required,
             "description": each.text,
-            "schema": dict(each.kind.value.schema),
+            **_query_schema(each),
         }
         for each in route.query
     ]
@@ -104,22 +109,78 @@ def _responses(route: Route) -> dict[str, Any]:
     for status, text in route.answers.items():
         responses[str(status)] = {"description": text}
         if status != 204:  # noqa: PLR2004 - no content
-            responses[str(status)]["content"] = _content(route.result)
-    problem = {"application/problem+json": {"schema": {"$ref": _PROBLEM}}}
-    responses["default"] = {"description": "a problem", "content": problem}
+            responses[str(status)]["content"] = _result(route.result)
+    for status, text in PROBLEMS.items():
+        responses[str(status)] = {"description": text, "content": _PROBLEM_CONTENT}
     return responses
 
 
+#: The errors that any call may have; 500 is a fault of this library, and is not one of them.
+PROBLEMS = {
+    400: "the request can't be read",
+    401: "the caller is not known",
+    403: "the caller may not do this, or the server is read-only",
+    404: "there is no such thing",
+    409: "a receipt has expired, or something has other settings",
+    413: "a body is too long",
+    415: "the body is not JSON",
+    421: "the server does not have this name",
+    422: "a value is not valid, or a field is unknown",
+    429: "too many attempts, or it runs already",
+    501: "an optional part is not installed",
+    502: "Redis refuses the call",
+    503: "Redis is away",
+}
+_PROBLEM_CONTENT = {"application/problem+json": {"schema": {"$ref": _PROBLEM}}}
+
+
 def _content(fields: tuple[Field, ...] | RawBody) -> dict[str, Any]:
+    """Return the body of a request: others than its fields are refused."""
     if isinstance(fields, RawBody):
-        return {fields.media_type: {}}
+        return {fields.media_type: _BYTES}
+    schema = {**_object(fields), "additionalProperties": False}
+    if {each.name for each in BODY_FIELDS} <= {each.name for each in fields}:
+        schema["oneOf"] = [
+            {"required": [each.name], "properties": {each.name: each.kind.value.schema}}
+            for each in BODY_FIELDS
+        ]
+    return {"application/json": {"schema": schema}}
+
+
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+
+
+def _result(fields: tuple[Field, ...] | RawBody) -> dict[str, Any]:
+    if isinstance(fields, RawBody):
+        return {fields.media_type: _BYTES}
+    return {"application/json": {"schema": _object(fields)}}
+
+
+def _object(fields: tuple[Field, ...]) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {
-            each.name: {**each.kind.value.schema, "description": each.text} for each in fields
-        },
+        "properties": {each.name: _property(each) for each in fields},
     }
     required = [each.name for each in fields if each.required]
     if required:
         schema["required"] = required
-    return {"application/json": {"schema": schema}}
+    return schema
+
+
+def _property(each: Field) -> dict[str, Any]:
+    """Return the schema of a field, which may be null if it may be left out."""
+    schema = {**each.kind.value.schema, **each.rule}
+    if not each.required and "type" in schema:
+        schema["type"] = [schema["type"], "null"]
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], None]
+    return {**schema, "description": each.text}
+
+
+def _query_schema(each: Field) -> dict[str, Any]:
+    schema = {**each.kind.value.schema, **each.rule}
+    if each.kind is Shape.FLAG:
+        schema = {"enum": [True, False, "1", "0", ""]}
+    if each.kind is Shape.TEXTS:
+        return {"schema": schema, "style": "form", "explode": False}
+    return {"schema": schema}

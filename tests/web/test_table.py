@@ -9,7 +9,9 @@ import pytest
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.schedules.asyncio_ import AsyncSchedules
 from rsmq.web.api_page import make_page
-from rsmq.web.openapi import make_document
+from rsmq.web.fields import Field, Refused, Shape, read_query
+from rsmq.web.openapi import PROBLEMS, make_document
+from rsmq.web.problems import _STATUS
 from rsmq.web.routes import TABLE
 from rsmq.web.table import READING
 
@@ -79,3 +81,25 @@ def test_the_page_lists_each_operation_with_its_scope():
         (f"{each.method} {each.path}", each.summary.removesuffix("."), each.scope.value)
         for each in TABLE
     ]
+
+
+@pytest.mark.parametrize("text", ["1_0", " 5", "5 ", "\u0665", "+5", "0x10", "nan", "1e400", "1.5"])
+def test_a_whole_number_in_a_query_is_written_as_in_json(text):
+    with pytest.raises(Refused):
+        read_query([("limit", text)], (Field("limit", Shape.WHOLE, "A number."),))
+    assert read_query([("limit", "-5")], (Field("limit", Shape.WHOLE, ""),)) == {"limit": -5}
+
+
+def test_the_document_has_each_status_of_an_error_with_its_form():
+    document = make_document(TABLE, "1.0", "/api/v1")
+    for path in document["paths"].values():
+        for operation in path.values():
+            assert {str(each) for each in PROBLEMS} < set(operation["responses"])
+            assert "500" not in operation["responses"]
+            for status, answer in operation["responses"].items():
+                has_schema = all("schema" in each for each in answer.get("content", {}).values())
+                assert has_schema, (operation["operationId"], status)
+
+
+def test_each_error_has_a_status_of_the_document():
+    assert {status for _, status in _STATUS} <= set(PROBLEMS)

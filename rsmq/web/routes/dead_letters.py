@@ -8,7 +8,7 @@ from typing import Any
 
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import Field, Shape
+from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import QUEUE, choose, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -58,7 +58,9 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
 
 
-_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1,000 by default.")
+_MAX = Field(
+    "max", Shape.WHOLE, "Messages, 1 to 10,000; 1,000 by default.", rule=between(1, _MAX_MESSAGES)
+)
 
 ROUTES = (
     Route(
@@ -68,7 +70,8 @@ ROUTES = (
         body=(
             Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
             Field(
-                "max_receives", Shape.WHOLE, "How often a message may be received.", required=True
+                "max_receives", Shape.WHOLE, "How often a message may be received.", required=True,
+                rule=between(1, 1_000_000),
             ),
         ),
         result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),

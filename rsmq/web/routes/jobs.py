@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rsmq.errors import JobNotEnded
-from rsmq.jobs.status import JobStatus
+from rsmq.jobs.status import JobState, JobStatus
 from rsmq.web.delivery import while_connected
-from rsmq.web.fields import Field, Shape
+from rsmq.web.fields import Field, Shape, between, one_of
 from rsmq.web.routes.forms import QUEUE, show_value
 from rsmq.web.routes.receives import check_wait
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -64,7 +64,7 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"result": result.value})
 
 
-_WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.")
+_WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60))
 
 ROUTES = (
     Route(
@@ -72,8 +72,14 @@ ROUTES = (
         "List the jobs of a queue that have a record, the last first; for operators.", _list,
         ("jobs",),
         query=(
-            Field("state", Shape.TEXT, "Only those in this state."),
-            Field("limit", Shape.WHOLE, "Jobs, 1 to 10,000; 100 by default."),
+            Field(
+                "state", Shape.TEXT, "Only those in this state.",
+                rule=one_of(*(each.value for each in JobState)),
+            ),
+            Field(
+                "limit", Shape.WHOLE, "Jobs, 1 to 10,000; 100 by default.",
+                rule=between(1, 10_000),
+            ),
         ),
         result=(Field("jobs", Shape.OBJECTS, "As of a single job."),), may_store=True,
     ),

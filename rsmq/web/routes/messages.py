@@ -8,32 +8,65 @@ import json
 from typing import Any
 
 from rsmq.errors import InvalidFormat
-from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body, read_object
+from rsmq.web.fields import (
+    BODY_FIELDS,
+    SECONDS,
+    Field,
+    Refused,
+    Shape,
+    between,
+    one_of,
+    read_body,
+    read_object,
+)
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, claim
 from rsmq.web.routes.forms import BODIES, CHOICE, QUEUE, choose, choose_one, show_stored
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
 from rsmq.wire.limits import MAX_LABEL
 
 _TIMES = (
-    Field("delay", Shape.NUMBER, "Seconds until it is visible; the queue's delay by default."),
+    Field(
+        "delay",
+        Shape.NUMBER,
+        "Seconds until it is visible; the queue's delay by default.",
+        rule=SECONDS,
+    ),
     Field("deliver_at", Shape.TIME, "When it becomes visible, instead of a delay."),
 )
 _LIMITS = (
-    Field("expires", Shape.NUMBER, "Seconds after which it is not delivered any more."),
-    Field("max_retries", Shape.WHOLE, "Retries of workers before it is a dead letter."),
+    Field(
+        "expires", Shape.NUMBER, "Seconds after which it is not delivered any more.", rule=SECONDS
+    ),
+    Field(
+        "max_retries",
+        Shape.WHOLE,
+        "Retries of workers before it is a dead letter.",
+        rule=between(0, 1_000_000),
+    ),
 )
 _SEND_OPTIONS = (
     *_TIMES,
     Field("front", Shape.FLAG, "Before all messages in the queue."),
-    Field("dedup_window", Shape.NUMBER, "Seconds for which a dedup_id is remembered."),
+    Field(
+        "dedup_window",
+        Shape.NUMBER,
+        "Seconds for which a dedup_id is remembered.",
+        rule=between(1, 9_999_999),
+    ),
     Field("replace", Shape.FLAG, "Replace the message with the unique_key."),
-    Field("max_wait", Shape.NUMBER, "Seconds within which a replaced message becomes visible."),
+    Field(
+        "max_wait",
+        Shape.NUMBER,
+        "Seconds within which a replaced message becomes visible.",
+        rule=SECONDS,
+    ),
     *_LIMITS,
     Field("track", Shape.FLAG, "Whether it has a record as a job."),
 )
+_LABEL = {"minLength": 1, "maxLength": MAX_LABEL}
 _KEYS = (
-    Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters."),
-    Field("unique_key", Shape.TEXT, "Only one message with this key is in the queue."),
+    Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters.", rule=_LABEL),
+    Field("unique_key", Shape.TEXT, "Only one message with this key is in the queue.", rule=_LABEL),
 )
 #: The options of a send, which a raw send has in its query.
 OPTIONS = (*_SEND_OPTIONS, *_KEYS)
@@ -41,7 +74,7 @@ _MESSAGE = (*BODY_FIELDS, *_KEYS)
 _PUBLISH_OPTIONS = tuple(each.name for each in (*_TIMES, *_LIMITS))
 _ID = Field("id", Shape.TEXT, "The id of the message.")
 _IDS = (Field("ids", Shape.TEXTS, "The ids of the messages that were changed."),)
-_VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True)
+_VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True, rule=SECONDS)
 _TO = Field("destination", Shape.TEXT, "The queue that receives them.", required=True)
 
 
@@ -230,9 +263,18 @@ ROUTES = (
         "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
         _peek, ("peek_messages",),
         query=(
-            Field("start", Shape.WHOLE, "The position of the first; -1 is the last message."),
-            Field("limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default."),
-            Field("state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones."),
+            Field(
+                "start", Shape.WHOLE, "The position of the first; -1 is the last message.",
+                rule=between(-(10**9), 10**9),
+            ),
+            Field(
+                "limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default.",
+                rule=between(1, 10_000),
+            ),
+            Field(
+                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+                rule=one_of("visible", "in_flight", "retrying", "delayed"),
+            ),
         ),
         result=(Field("messages", Shape.OBJECTS, "In the order in which they become visible."),),
     ),

@@ -12,7 +12,7 @@ from rsmq.cells.totals import add_attributes
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
-from rsmq.web.fields import Field, Shape
+from rsmq.web.fields import Field, Shape, between
 from rsmq.web.operations import sort_values
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
@@ -148,7 +148,10 @@ ROUTES = (
         ("list_queues",),
         query=(
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
-            Field("limit", Shape.WHOLE, "Queues on a page, 1 to 1,000; 100 by default."),
+            Field(
+                "limit", Shape.WHOLE, "Queues on a page, 1 to 1,000; 100 by default.",
+                rule=between(1, _MAX_LIMIT),
+            ),
             Field("sort", Shape.TEXT, f"One of {', '.join(_SORTS)}; with - before it in descending "
             "order. oldest is the queue whose first message has been visible the longest."),
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),

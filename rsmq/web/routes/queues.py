@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -14,12 +14,32 @@ from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 _MAX_COUNTED = 10_000
 
 _ATTRIBUTES = (
-    Field("vt", Shape.NUMBER, "Seconds for which a received message is hidden, 0 to 9,999,999."),
-    Field("delay", Shape.NUMBER, "Seconds for which a new message is hidden, 0 to 9,999,999."),
+    Field(
+        "vt",
+        Shape.NUMBER,
+        "Seconds for which a received message is hidden, 0 to 9,999,999.",
+        rule=SECONDS,
+    ),
+    Field(
+        "delay",
+        Shape.NUMBER,
+        "Seconds for which a new message is hidden, 0 to 9,999,999.",
+        rule=SECONDS,
+    ),
     Field("maxsize", Shape.WHOLE, "The size limit of a body, 1024 to 65,536; -1 is unlimited."),
-    Field("keep", Shape.NUMBER, "Seconds after its send at which a message expires; 0 is never."),
+    Field(
+        "keep",
+        Shape.NUMBER,
+        "Seconds after its send at which a message expires; 0 is never.",
+        rule=SECONDS,
+    ),
 )
-_EXPIRED = Field("expired", Shape.TEXT, "drop, or dead-letter, for expired messages.")
+_EXPIRED = Field(
+    "expired",
+    Shape.TEXT,
+    "drop, or dead-letter, for expired messages.",
+    rule=one_of("drop", "dead-letter"),
+)
 _QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
     *_ATTRIBUTES,

@@ -9,16 +9,26 @@ from typing import Any
 from rsmq.errors import InvalidValue
 from rsmq.model import Message
 from rsmq.web.delivery import release, while_connected
-from rsmq.web.fields import Field, Shape
+from rsmq.web.fields import SECONDS, Field, Shape, between
 from rsmq.web.routes.forms import BODIES, QUEUE, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _MAX_WAIT_SECONDS = 60
 
-WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for the first message, 0 to 60.")
-VT = Field("vt", Shape.NUMBER, "Seconds for which they are hidden; the queue's vt by default.")
+WAIT = Field(
+    "wait",
+    Shape.NUMBER,
+    "Seconds to wait for the first message, 0 to 60.",
+    rule=between(0, _MAX_WAIT_SECONDS),
+)
+VT = Field(
+    "vt",
+    Shape.NUMBER,
+    "Seconds for which they are hidden; the queue's vt by default.",
+    rule=SECONDS,
+)
 _QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
-_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.")
+_MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.", rule=between(1, 10_000))
 _MESSAGES = (Field("messages", Shape.OBJECTS, "The messages; an empty list if there are none."),)
 
 
@@ -100,7 +110,7 @@ async def _recover(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [show_message(each) for each in found]}, messages=tuple(found))
 
 
-_IDLE = Field("idle", Shape.NUMBER, "Seconds since the last receive.", required=True)
+_IDLE = Field("idle", Shape.NUMBER, "Seconds since the last receive.", required=True, rule=SECONDS)
 
 ROUTES = (
     Route(

@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, read_body
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
 from rsmq.web.routes.forms import BODIES, may, show_body, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -101,10 +101,17 @@ _FIELDS = (
     Field("queue", Shape.TEXT, "The queue that the messages are sent to.", required=True),
     *BODY_FIELDS,
     Field("cron", Shape.TEXT, "Five fields, or six with the second before them."),
-    Field("every", Shape.NUMBER, "Seconds between two ticks, instead of cron."),
+    Field(
+        "every",
+        Shape.NUMBER,
+        "Seconds between two ticks, instead of cron.",
+        rule=between(0.1, 9_999_999),
+    ),
     Field("timezone", Shape.TEXT, "The zone of cron; UTC by default."),
-    Field("missed", Shape.TEXT, "skip, once or all."),
-    Field("jitter", Shape.NUMBER, "Seconds by which a tick is at most later."),
+    Field("missed", Shape.TEXT, "skip, once or all.", rule=one_of("skip", "once", "all")),
+    Field(
+        "jitter", Shape.NUMBER, "Seconds by which a tick is at most later.", rule=between(0, 86_400)
+    ),
     Field("tick_field", Shape.TEXT, "The field of the body that gets the time of the tick."),
     Field("version", Shape.WHOLE, "For definitions in code."),
 )

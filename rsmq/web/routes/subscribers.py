@@ -12,7 +12,7 @@ from rsmq.push.shared_breaker import PushTarget, list_targets, remove_target, re
 from rsmq.push.subscriber import Subscriber
 from rsmq.push.targets import target_field
 from rsmq.web.blocking import in_each_cell
-from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -113,7 +113,10 @@ ROUTES = (
             "the secret that signs the requests."),
             Field("content_type", Shape.TEXT, "The media type; application/octet-stream by "
             "default."),
-            Field("concurrency", Shape.WHOLE, "Pushes at a time, 1 to 1,000; 8 by default."),
+            Field(
+                "concurrency", Shape.WHOLE, "Pushes at a time, 1 to 1,000; 8 by default.",
+                rule=between(1, 1000),
+            ),
             Field("max_retries", Shape.WHOLE, "Retries before a message is a dead letter."),
         ),
         answers={201: "added", 200: "it was there"},

@@ -14,7 +14,7 @@ from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
 from rsmq.web.blocking import in_each_cell, in_thread
-from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.worker.operations import list_in_flight
@@ -147,7 +147,10 @@ ROUTES = (
         "GET", "/audit", Scope.AUDIT, "Read who has changed or removed what, the last first.",
         _read_audit,
         query=(
-            Field("limit", Shape.WHOLE, "Entries, 1 to 1,000; 100 by default."),
+            Field(
+                "limit", Shape.WHOLE, "Entries, 1 to 1,000; 100 by default.",
+                rule=between(1, _MAX_ENTRIES),
+            ),
             Field("before", Shape.TEXT, "The id of an entry: only earlier ones."),
         ),
         result=(
