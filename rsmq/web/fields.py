@@ -294,6 +294,8 @@ def read_body(values: Mapping[str, Any]) -> str | bytes:
             return json.dumps(
                 values["json"], ensure_ascii=False, separators=(",", ":"), allow_nan=False
             )
+        except RecursionError:
+            raise Refused("invalidFormat", "The field json is nested too deeply") from None
         except ValueError:  # 1e400 is valid JSON, and would be stored as Infinity
             raise Refused(
                 "invalidFormat",

@@ -113,7 +113,9 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
             hint="Send Content-Type: application/json; with curl: --json.",
         )
     try:
-        return json.loads(body.decode(), parse_constant=_refuse_constant)
+        return json.loads(
+            body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_read_pairs
+        )
     except (ValueError, RecursionError):
         # The text of the error would contain a part of the body.
         raise Refused("invalidJson", "The body is not valid JSON", status=400) from None
@@ -121,3 +123,11 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that is there twice: a proxy in front may have checked the other value."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found

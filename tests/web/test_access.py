@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 
 import pytest
@@ -11,8 +12,10 @@ from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.web import create_app
 from rsmq.web.access.attempts import Attempts
+from rsmq.web.access.principals import Principal, scopes_of
 from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
 from rsmq.web.access.users import read_users
+from rsmq.web.fields import Refused
 from rsmq.web.routes import TABLE
 from rsmq.web.table import Scope
 
@@ -129,6 +132,77 @@ def test_each_operation_is_refused_with_another_scope_and_for_another_queue(run,
         return route.scope is Scope.RECEIVE and "manage" in reply.json.get("hint", "")
 
     run(test, auth=True, users=users)
+
+
+_ID = "x" * 32
+_HOOK = {"url": "https://example.org/"}
+#: By hand: the rights that a call needs for its queue and for others that it names.
+_RIGHTS = [
+    ("POST", "/queues/a/messages:delete", {"ids": [_ID]}, ["receive a", "manage a"]),
+    ("POST", "/queues/a/messages:release", {"ids": [_ID]}, ["receive a", "manage a"]),
+    ("POST", "/queues/a/messages:visibility", {"ids": [_ID], "vt": 1}, ["receive a", "manage a"]),
+    (
+        "POST", "/queues/a/messages:move", {"ids": [_ID], "destination": "b"},
+        ["receive a", "manage a", "send b"],
+    ),
+    (
+        "POST", "/queues/a/messages:move", {"receipts": [f"{_ID}.1"], "destination": "b"},
+        ["receive a", "send b"],
+    ),
+    ("DELETE", f"/queues/a/messages/{_ID}", None, ["receive a", "manage a"]),
+    ("PATCH", f"/queues/a/messages/{_ID}", {"vt": 1}, ["receive a", "manage a"]),
+    ("POST", "/queues/a/messages:recover", {"idle": 1}, ["manage a", "receive a"]),
+    ("POST", "/queues/a:redrive", {"destination": "b"}, ["manage a", "send b"]),
+    ("POST", "/queues/a:redrive", {}, ["manage a", "send *"]),
+    (
+        "PUT", "/queues/a/dead-letter-policy", {"dead_letter_queue": "b", "max_receives": 3},
+        ["manage a", "send b"],
+    ),
+    ("PUT", "/queues/a/subscribers/s", _HOOK, ["manage a", "manage a-s", "receive a"]),
+    ("DELETE", "/queues/a/subscribers/s?drop=true", None, ["manage a", "destroy a-s"]),
+    ("PUT", "/schedules/s", {"queue": "b", "every": 60}, ["manage b"]),
+    ("POST", "/schedules/s:run", None, ["manage b"]),
+    ("DELETE", "/schedules/s", None, ["manage b"]),
+    ("POST", "/webhooks:resume", {"queue": "b"}, ["manage b"]),
+    ("POST", "/webhooks:forget", {"queue": "b"}, ["manage b"]),
+    ("POST", "/publish", {"queues": ["a", "b"], "body": "m"}, ["send a", "send b"]),
+    ("POST", "/receive", {"queues": ["a", "b"]}, ["receive a", "receive b"]),
+    ("POST", "/pop", {"queues": ["a", "b"]}, ["receive a", "receive b"]),
+    ("GET", "/doctor?queue=a", None, ["peek a"]),
+    ("GET", "/history", None, ["stats *"]),
+]  # fmt: skip
+
+
+def _checking(rights):
+    """Return Principal.check of a caller with these rights alone."""
+    check_one = Principal.check
+
+    def check(_self, scope, queue, *, read_only):
+        del read_only
+        for right in rights:
+            name, _, pattern = right.partition(" ")
+            one = Principal(right, scopes_of([name]), (pattern,))
+            with contextlib.suppress(Refused):
+                return check_one(one, scope, queue, read_only=False)
+        raise Refused("forbidden", "", status=403)
+
+    return check
+
+
+def test_a_call_needs_each_of_its_rights(run, monkeypatch):
+    async def test(http, queues):
+        for name in ("a", "b", "a-s"):
+            await queues.create_queue(name)
+        for method, path, content, rights in _RIGHTS:
+            for missing in (*rights, None):
+                # A right for another queue is none for this one.
+                had = {*rights, "send other", "manage other"} - {missing}
+                with monkeypatch.context() as patch:
+                    patch.setattr(Principal, "check", _checking(had))
+                    reply = await http(method, path, content)
+                assert (reply.status == 403) == (missing is not None), (path, missing)
+
+    run(test)
 
 
 def test_a_message_is_not_changed_without_a_receipt_by_one_who_may_only_receive(run, users):

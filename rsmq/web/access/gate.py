@@ -96,14 +96,8 @@ class AccessGate:
         if (found := self._find_token(headers)) is not None:
             return found
         address = self.address_of(headers, peer)
-        if wait := self._attempts.seconds_to_wait(address):
-            raise Refused(
-                "tooManyAttempts",
-                "Too many failed attempts",
-                status=429,
-                headers={"Retry-After": str(wait)},
-            )
-        if (found := await self._find_user(headers)) is None:
+        self._check_attempts(address)
+        if (found := await self._find_user(headers, address)) is None:
             if "authorization" in headers:
                 self._attempts.note_failure(address)
             raise Refused(
@@ -114,6 +108,15 @@ class AccessGate:
                 headers={"WWW-Authenticate": 'Basic realm="rsmq", charset="UTF-8"'},
             )
         return found
+
+    def _check_attempts(self, address: str) -> None:
+        if wait := self._attempts.seconds_to_wait(address):
+            raise Refused(
+                "tooManyAttempts",
+                "Too many failed attempts",
+                status=429,
+                headers={"Retry-After": str(wait)},
+            )
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         if self._hosts is None:
@@ -141,7 +144,7 @@ class AccessGate:
         # A look-up by the hash tells nothing about the token by its time.
         return None if self._users is None else self._users.tokens.get(hash_token(token))
 
-    async def _find_user(self, headers: Mapping[str, str]) -> Principal | None:
+    async def _find_user(self, headers: Mapping[str, str], address: str) -> Principal | None:
         name, password = _name_and_password(headers)
         if self._users is None or not name:
             return None
@@ -150,6 +153,7 @@ class AccessGate:
         digest = hmac.digest(self._key, text, hashlib.sha256)
         if digest not in self._remembered:
             async with self._checks:
+                self._check_attempts(address)  # others have failed while this one waited
                 # An unknown name takes as long as a wrong password.
                 is_right = await asyncio.to_thread(is_password, password, stored or _NOBODY)
             if not is_right or stored is None:
@@ -199,9 +203,16 @@ def _check_origin(headers: Mapping[str, str]) -> None:
     origin = headers.get("origin")
     is_foreign = site not in {"none", "same-origin"}
     if origin is not None and not is_foreign:
-        is_foreign = urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+        is_foreign = _netloc_of(origin) != headers.get("host", "").lower()
     if is_foreign:
         raise Refused("crossSite", "A page of another site has sent this", status=403, value=origin)
+
+
+def _netloc_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).netloc.lower() or None
+    except ValueError:
+        return None
 
 
 def _host_of(url: str) -> str | None:
