@@ -129,6 +129,21 @@ def test_the_time_of_a_send_is_that_of_the_original(run):
     run(test)
 
 
+def test_fields_in_thousands_of_brackets_are_read(run):
+    async def test(http, queues):
+        http.prefix = "/rest-rsmq"
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        for text, status in (("[]" * 5000, 200), (f"[{'9' * 5000}]", 500)):
+            body = f"vt{text}=60".encode()
+            assert (await http("POST", "/queues/q", body=body, headers=headers)).status == status
+        assert (await queues.get_queue_attributes("q")).vt == 60
+        body = b'{"vt": ' + b"[" * 500 + b"60" + b"]" * 500 + b"}"
+        headers = {"content-type": "application/json"}
+        assert (await http("POST", "/queues/r", body=body, headers=headers)).status == 200
+
+    run(test)
+
+
 def test_head_does_not_receive(run):
     async def test(http, queues):
         http.prefix = "/rest-rsmq"

@@ -24,6 +24,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+\-]{0,126}"
 _MEDIA_TYPE = re.compile(rf" *({_NAME}/{_NAME}) *((?:{_PARAMETER.pattern})*)")
 _IS_JSON = re.compile(r"application/(json|.+\+json)")
 _UTF_16 = {"utf16": "utf-16", "utf16le": "utf-16-le", "utf16be": "utf-16-be"}
+_INDEX = re.compile("0|[1-9][0-9]{0,3}")
 _FIRST = re.compile(r"[ \t\n\r]*(.)")
 _BROKEN_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -169,13 +170,14 @@ def _join(left: Any, right: Any) -> list[Any]:
 
 def _nest(names: list[str], value: Any, max_index: int) -> Any:
     """Return the value within lists, or an object: what is in one does not matter here."""
-    if not names:
-        return value
-    inner = _nest(names[1:], value, max_index)
-    if not names[0]:
-        return inner if isinstance(inner, list) else [inner]
-    is_index = re.fullmatch("0|[1-9][0-9]*", names[0]) and int(names[0]) <= max_index
-    return [inner] if is_index else {}
+    for name in reversed(names):
+        if not name:
+            value = value if isinstance(value, list) else [value]
+        elif _INDEX.fullmatch(name) and int(name) <= max_index:
+            value = [value]
+        else:
+            value = {}
+    return value
 
 
 def _merge(fields: dict[str, Any], name: str, value: Any) -> None:

@@ -83,10 +83,10 @@ _MAX_DIGITS = 25
 
 
 def _to_text(value: Any) -> str:
+    while isinstance(value, list):  # as JavaScript joins it
+        value = value[0] if value else ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):  # as JavaScript joins it
-        return "" if not value or value[0] is None else _to_text(value[0])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if not math.isfinite(value):
