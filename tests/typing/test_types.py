@@ -69,7 +69,10 @@ def test_a_wrong_handler_is_an_error_of_both(tmp_path: Path) -> None:
         "def handle(order: str) -> None: ...\n"
     )
 
-    by_mypy = run("mypy", "--strict", str(program), folder=tmp_path)
+    # With the settings and the cache of scripts/check, which has the types of rsmq.
+    settings = ("--config-file", str(_ROOT / "pyproject.toml"))
+    cache = ("--cache-dir", str(_ROOT / ".mypy_cache"))
+    by_mypy = run("mypy", "--strict", *settings, *cache, str(program), folder=tmp_path)
     by_pyright = run_pyright("--outputjson", str(program), folder=tmp_path)
 
     assert 'expected "Callable[[Order], None]"' in by_mypy.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from hashlib import sha1
 from pathlib import Path
 
@@ -32,6 +33,7 @@ CODES = {
 }
 
 
+@cache
 def text_of(name):
     return (FOLDERS[name] / f"{name}.lua").read_text()
 
@@ -40,6 +42,7 @@ def includes(text):
     return re.findall(r"^ *-- @include (\w+)\.lua$", text, re.MULTILINE)
 
 
+@cache
 def functions_of(fragment):
     return re.findall(r"^local function (\w+)", FRAGMENTS[fragment].read_text(), re.MULTILINE)
 
@@ -155,6 +158,7 @@ def test_a_fragment_includes_exactly_the_fragments_that_it_uses(fragment):
             assert not uses(code, other) or other in reached, other
 
 
+@cache
 def all_fragments(fragment):
     """The fragments that a fragment includes, and those that these include."""
     direct = includes(FRAGMENTS[fragment].read_text())
@@ -180,17 +184,20 @@ def test_a_fragment_defines_functions_only(fragment):
     assert all(not line or line.startswith("--") for line in outside.splitlines())
 
 
+@cache
+def features_of_fragments():
+    """Return the features that use each fragment."""
+    users = {fragment: set() for fragment in FRAGMENTS}
+    for name in SCRIPTS:
+        for included in includes(text_of(name)):
+            for fragment in {included, *all_fragments(included)}:
+                users[fragment].add(FEATURES[name])
+    return users
+
+
 @pytest.mark.parametrize("feature", sorted({*FEATURES.values()}))
 def test_a_fragment_of_one_feature_is_in_its_folder(feature):
-    users = {
-        fragment: {
-            FEATURES[name]
-            for name in SCRIPTS
-            for included in includes(text_of(name))
-            if fragment in {included, *all_fragments(included)}
-        }
-        for fragment in FRAGMENTS
-    }
+    users = features_of_fragments()
     own = {
         each
         for each, path in FRAGMENTS.items()
