@@ -202,29 +202,23 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             ),
             is_waiting=True, needs=[_LOWEST],
         ),
-        measured("schedules: who fires them, kills", 30, "tests/schedules", is_waiting=True),
-        measured("tasks: arguments, workers; FastAPI", 25, "tests/tasks", "tests/asgi"),
-        measured("django: backend, a project", 20, "tests/django", is_waiting=True),
-        measured("jobs: records and results, kills", 20, "tests/jobs", is_waiting=True),
         measured(
-            "transactions: SQLAlchemy, an outbox, kills", 20, "tests/transactions",
-            is_waiting=True, needs=[_PEERS],
+            "features: schedules, tasks, jobs, Django", 110, "tests/schedules", "tests/tasks",
+            "tests/asgi", "tests/jobs", "tests/django", workers=3, is_waiting=True,
+        ),
+        measured(
+            "transactions: SQLAlchemy, an outbox, kills", 30, "tests/transactions",
+            workers=0, is_waiting=True, needs=[_PEERS],
         ),
         measured(
             "web: the API, rest-rsmq, callers; history", 30, "tests/web", "tests/history",
             "--ignore=tests/web/test_failover.py", is_waiting=True,
         ),
         measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
-        measured("doctor: every fault and its repair", 40, "tests/doctor", needs=[_PEERS]),
         measured(
-            "transfer: queues as files, and back", 30, "tests/transfer",
-            is_waiting=True, needs=[_PEERS],
+            "doctor, transfer, pyrsmq, rfq, opentelemetry", 70, "tests/doctor", "tests/transfer",
+            "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
         ),
-        measured(
-            "pyrsmq, rfq: their APIs on our core", 20, "tests/pyrsmq", "tests/compat",
-            needs=[_PEERS],
-        ),
-        measured("opentelemetry: spans of clients and workers", 20, "tests/tracing"),
     ]  # fmt: skip
     if is_measured:
         parts.append(measured("core: unit, measured", 30, "tests/unit"))
