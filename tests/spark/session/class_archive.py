@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from rsmq import RSMQ
 from tests.servers import Server, redis_7
-from tests.spark.session.conftest import ARCHIVE, ENVIRONMENT, ROOT, submit_arguments
+from tests.spark.session.conftest import ARCHIVE, ENVIRONMENT, ROOT, SHORT, submit_arguments
 
 _PROGRAM = "--run"
 
@@ -61,7 +61,7 @@ def main():
     ARCHIVE.unlink(missing_ok=True)
     server = Server(redis_7())
     try:
-        arguments = submit_arguments(f"-XX:ArchiveClassesAtExit={ARCHIVE} -Xlog:cds=off")
+        arguments = submit_arguments(f"{SHORT} -XX:ArchiveClassesAtExit={ARCHIVE} -Xlog:cds=off")
         # The JVM writes the archive after the program has ended, and holds the pipe until then.
         output = subprocess.run(
             [sys.executable, "-m", "tests.spark.session.class_archive", _PROGRAM, server.url],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,13 @@ collect_ignore = [] if SOAK else ["test_kills_at_random.py", "test_soak.py"]
 #: JVM starts without it, in twice the time.
 ARCHIVE = ROOT / ".venv" / "spark-classes.jsa"
 
+#: Options of JVMs of short programs on few processors.
+SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = f"{SHORT} -XX:SharedArchiveFile={ARCHIVE} -Xshare:auto"
+
 
 def submit_arguments(java_options):
-    """Return the arguments of spark-submit: for short programs on few processors."""
-    java_options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {java_options}"
+    """Return the arguments of spark-submit."""
     # On a busy machine Spark's Python starts slowly.
     return (
         f"--driver-java-options '{java_options}' "
@@ -32,10 +34,10 @@ def submit_arguments(java_options):
 
 #: The environment of every JVM of these tests.
 ENVIRONMENT = {
-    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_PYTHON": str(Path(__file__).with_name("python")),
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
-    "PYSPARK_SUBMIT_ARGS": submit_arguments(f"-XX:SharedArchiveFile={ARCHIVE} -Xshare:auto"),
+    "PYSPARK_SUBMIT_ARGS": submit_arguments(JAVA_OPTIONS),
 }
 
 

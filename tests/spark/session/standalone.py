@@ -17,10 +17,9 @@ from pathlib import Path
 import pyspark
 
 from tests.ports import free_port
-from tests.spark.session.conftest import ROOT
+from tests.spark.session.conftest import JAVA_OPTIONS, ROOT, SHORT
 
 SPARK_HOME = Path(pyspark.__file__).parent
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _START_SECONDS = 60
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
 
@@ -54,8 +53,8 @@ def write_settings(folder):
     """Write the settings of spark-submit into a folder, and return its environment variables."""
     folder.mkdir()
     (folder / "spark-defaults.conf").write_text(
-        f"spark.driver.extraJavaOptions {_JAVA_OPTIONS}\n"
-        f"spark.executor.extraJavaOptions {_JAVA_OPTIONS}\n"
+        f"spark.driver.extraJavaOptions {SHORT}\n"
+        f"spark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
         "spark.driver.memory 512m\nspark.executor.memory 512m\n"
         "spark.ui.enabled false\nspark.log.level ERROR\n"
     )
@@ -71,7 +70,7 @@ def run_cluster(folder):
     port = free_port()
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
     }  # fmt: skip
     place = ["--host", "127.0.0.1", "--webui-port", str(free_port())]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.spark.session.conftest import ROOT
+from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -17,7 +18,7 @@ def test_quick_run_measures_the_named_cases(tmp_path):
     program = ROOT / "scripts/bench_spark.py"
     finished = subprocess.run(
         [sys.executable, "-P", program, "--quick", "--only", "5,000", "--output", tmp_path],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=ROOT, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert finished.returncode == 0, finished.stderr[-2000:]

@@ -20,7 +20,7 @@ from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli import run_pipeline
 from rsmq.cli.commands.pipeline import format_rows
 from rsmq.spark import InvalidOption, pipelines
-from tests.spark.session.conftest import ENVIRONMENT
+from tests.spark.session.conftest import ENVIRONMENT, JAVA_OPTIONS
 
 
 @pytest.fixture
@@ -544,7 +544,8 @@ def test_spark_submit_runs_a_job_with_json_output(server, ns, rsmq, raw, tmp_pat
     shown = subprocess.run([bin / "rsmq-pipeline", "--file"], capture_output=True, check=True)
     result = subprocess.run(
         [
-            bin / "spark-submit", "--master", "local[1]", shown.stdout.decode().strip(),
+            bin / "spark-submit", "--master", "local[1]", "--driver-java-options", JAVA_OPTIONS,
+            shown.stdout.decode().strip(),
             "transform", "--url", server.url, "--ns", ns, "--json", "q", "work:upper",
             "--to", "target", "--checkpoint", str(tmp_path / "checkpoint"),
         ],
