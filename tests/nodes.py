@@ -47,11 +47,13 @@ def wait_until(
     Wait until the condition is true, and return its result.
 
     Args:
-        condition: is called every 20 milliseconds; an error of a connection counts as false.
+        condition: is called in pauses that grow from 20 to 50 milliseconds; an error of a
+            connection counts as false.
         seconds: how long to wait before the test fails.
         failure: the text of the failure, or a function that returns it.
     """
     deadline = time.monotonic() + seconds
+    pause = 0.02
     while True:
         value = None
         with suppress(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
@@ -60,7 +62,8 @@ def wait_until(
             return value
         if time.monotonic() > deadline:
             raise AssertionError(failure() if callable(failure) else failure)
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.05)
 
 
 class Node:
