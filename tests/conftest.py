@@ -136,7 +136,7 @@ def cluster_server():
     started.stop()
 
 
-def _run_group(group):
+def run_group(group):
     group.start()
     yield group
     group.stop()
@@ -145,38 +145,38 @@ def _run_group(group):
 @pytest.fixture(scope="session")
 def cluster():
     """A Redis Cluster of 3 masters and 3 replicas. A test that breaks it calls ``heal``."""
-    yield from _run_group(Cluster(redis_7()))
+    yield from run_group(Cluster(redis_7()))
 
 
-def _run_cluster_of(engine):
+def run_cluster_of(engine, **options):
     binary = engine_path(engine)
     if binary is None:
         pytest.skip(f"{engine} is not installed: run scripts/setup")
-    yield from _run_group(Cluster(binary))
+    yield from run_group(Cluster(binary, **options))
 
 
 @pytest.fixture(scope="session")
 def valkey_cluster():
     """The same with Valkey 9.1, if it is installed."""
-    yield from _run_cluster_of("valkey-9.1")
+    yield from run_cluster_of("valkey-9.1")
 
 
 @pytest.fixture(scope="session")
 def valkey_81_cluster():
     """The same with Valkey 8.1, if it is installed."""
-    yield from _run_cluster_of("valkey-8.1")
+    yield from run_cluster_of("valkey-8.1")
 
 
 @pytest.fixture(scope="session")
 def redis_82_cluster():
     """The same with Redis 8.2, if it is installed."""
-    yield from _run_cluster_of("redis-8.2")
+    yield from run_cluster_of("redis-8.2")
 
 
 @pytest.fixture(scope="session")
 def sentinels():
     """A primary, a replica and 3 Sentinels. A test that breaks them calls ``heal``."""
-    yield from _run_group(SentinelGroup(redis_7()))
+    yield from run_group(SentinelGroup(redis_7()))
 
 
 @pytest.fixture

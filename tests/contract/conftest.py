@@ -19,10 +19,12 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
 from tests.blocking import Blocking
-from tests.clusters import slot_of
+from tests.clusters import Cluster, slot_of
+from tests.conftest import run_cluster_of, run_group
 from tests.contract.over_http.adapter import HttpClient
 from tests.contract.over_http.left_out import leaves_out
 from tests.scale import SOAK
+from tests.servers import redis_7
 
 _numbers = itertools.count()
 
@@ -261,6 +263,17 @@ BACKENDS = [
     "http",
     "memory",
 ]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Redis Cluster without replicas: here no server fails, and each one takes time."""
+    yield from run_group(Cluster(redis_7(), replicas=0))
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster():
+    yield from run_cluster_of("valkey-9.1", replicas=0)
 
 
 @pytest.fixture(params=BACKENDS)
