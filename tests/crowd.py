@@ -277,9 +277,11 @@ class Traffic:
         ids: the ids under which each body was received.
         unreplicated: from when to when a server acknowledged what its replica may not have. Redis
             sends a reply before its replica has the change, so a kill may undo these calls.
+        pause_seconds: how long a producer waits between two sends; a test may make it longer.
     """
 
     def __init__(self, queue: str = "q") -> None:
+        self.pause_seconds = 0.002
         self.queue = queue
         self.ledger = Ledger()
         self.calls = Calls()
@@ -316,7 +318,7 @@ class Traffic:
                 else:
                     self.ledger.sent[id] = body
                     self.acknowledged.append((time.monotonic(), id))
-            await client.sleep(0.002)
+            await client.sleep(self.pause_seconds)
         with self.lock:
             self._producing -= 1
 
