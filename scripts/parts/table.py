@@ -137,7 +137,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         # The longest one: it starts as soon as what it needs is there.
         Part(
-            "spark: in Spark, through kills too", 400,
+            "spark: in Spark, through kills too", 500,
             _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
             needs=[_PEERS, _CLASSES],
         ),
@@ -149,23 +149,23 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         # Tests that wait for servers and processes: more of them run at the same time.
         # The first one is early, so that its servers find a machine with little work.
         measured(
-            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
+            "core: clusters, Sentinels", 150, *_GROUPS, "--dist", "worksteal", workers=5,
             is_waiting=True, is_delicate=True,
         ),
         Part(_LOWEST, 20, ["scripts/setup", ".venv-lowest", "redis==6.4.0"], is_waiting=True),
         measured(
-            "worker: kills, zombies, faults", 130, "-m", "slow", "tests/workers",
+            "worker: kills, zombies, faults", 180, "-m", "slow", "tests/workers",
             workers=4, is_waiting=True, needs=[_PEERS],
         ),
-        measured("core: contract", 90, "-m", "not slow", _CONTRACT),
+        measured("core: contract", 130, "-m", "not slow", _CONTRACT),
         measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT),
         measured(
-            "core: faults, properties, cells", 130, "tests/faults", "tests/properties",
+            "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
             workers=4, is_waiting=True,
         ),
         measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
-        measured("worker: in process, on every server", 80, "-m", "not slow", "tests/workers"),
+        measured("worker: in process, on every server", 110, "-m", "not slow", "tests/workers"),
         Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
         Part("packaging: the wheel, on each Python", 60, _tests("tests/packaging", workers=0)),
         Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
@@ -179,7 +179,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             is_waiting=True, needs=[_PEERS],
         ),
         measured(
-            "push: answers, safety, breaker, kills", 40, "tests/push",
+            "push: answers, safety, breaker, kills", 50, "tests/push",
             "--ignore=tests/push/test_servers.py", workers=4, is_waiting=True, needs=[_PEERS],
         ),
         Part(
