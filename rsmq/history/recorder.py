@@ -11,7 +11,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
@@ -24,6 +24,8 @@ _MINUTE_MS = 60_000
 #: All processes wake up within so many seconds after the begin of a minute.
 _SPREAD_SECONDS = 1.0
 _PAUSE_AFTER_ERROR_SECONDS = 5.0
+#: The same if Redis refuses: the user lacks a right, or memory is full.
+_PAUSE_AFTER_REFUSAL_SECONDS = 60.0
 
 
 class HistoryRecorder:
@@ -89,7 +91,8 @@ class HistoryRecorder:
                 if not has_failed:
                     _log.warning("the history is not recorded: %s", error)
                 has_failed = True
-                seconds = _PAUSE_AFTER_ERROR_SECONDS
+                is_refused = isinstance(error, ResponseError)
+                seconds = _PAUSE_AFTER_REFUSAL_SECONDS if is_refused else _PAUSE_AFTER_ERROR_SECONDS
             await asyncio.sleep(seconds)
 
 
