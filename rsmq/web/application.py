@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -29,6 +30,7 @@ from rsmq.web.openapi import make_document
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
 from rsmq.web.service import healthz, metrics_of, readyz_of
+from rsmq.web.stopping import end_waits
 from rsmq.web.table import Client
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ def create_app(
     It has ``/api/v1``, the routes of rest-rsmq under ``/rest-rsmq``, ``/metrics``, ``/healthz`` and
     ``/readyz``. Only the last two answer callers that are not known. ``app.state.rest_rsmq`` is an
     application of rest-rsmq's routes alone, with the same rules, to be served at the root.
+    ``await app.state.end_waits()`` ends the waits of all requests with an answer, for a server that
+    stops.
 
     Args:
         queues: an asyncio client, which stays open, and whose ``retry_deadline`` is how long a
@@ -124,6 +128,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.rest_rsmq = rest_rsmq
+    app.state.end_waits = partial(end_waits, client)
     return app
 
 

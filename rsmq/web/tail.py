@@ -16,7 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -51,6 +51,8 @@ _MAX_AWAY_MS = 600_000
 _GONE = -1
 
 _tails: WeakKeyDictionary[Any, dict[str, QueueTail]] = WeakKeyDictionary()
+#: The clients of servers that stop.
+_stopped: WeakSet[Any] = WeakSet()
 
 
 class _Cell:
@@ -261,6 +263,8 @@ async def follow_queue(
         QueueNotFound: the queue does not exist.
         Refused: too many queues are followed.
     """
+    if queues in _stopped:
+        raise Refused("stopping", "The server stops", status=503, headers={"Retry-After": "1"})
     tails = _tails.setdefault(queues, {})
     tail = tails.get(qname)
     if tail is None:
@@ -279,3 +283,11 @@ async def follow_queue(
             tail.task = asyncio.create_task(tail.read())
             tail.task.add_done_callback(lambda _: tails.pop(qname, None))
     return tail.follow(tail.place_of(last_event))
+
+
+def end_tails(queues: Client) -> None:
+    """End the events of all queues of a client, because its server stops."""
+    _stopped.add(queues)
+    for tail in _tails.get(queues, {}).values():
+        if tail.task is not None:
+            tail.task.cancel()

@@ -13,6 +13,7 @@ import uvicorn
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.connection import WatchedConnection
+from rsmq.web.tail import _tails as tails
 from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.servers import free_port
@@ -79,6 +80,46 @@ def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(s
             assert got < 20
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("cells", [None, 2])
+def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", "a", track=True, delay=60)
+        waits = [
+            http("POST", "/receive", {"queues": ["q"], "wait": 60}),
+            http("POST", "/pop", {"queues": ["q"], "wait": 60}),
+            http("POST", "/queues/q/raw:receive?wait=60"),
+            http("GET", f"/queues/q/jobs/{id}?wait=60"),
+            http("GET", "/queues/q/tail"),
+        ]
+        waiting = [asyncio.ensure_future(each) for each in waits]
+
+        async def is_followed():  # the others may begin to wait later
+            return any(each.task for each in tails.get(queues, {}).values())
+
+        await _until(is_followed)
+        await http.app.state.end_waits()
+        received, popped, raw, job, tail = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        assert received.json == popped.json == {"messages": []}
+        assert raw.status == 204
+        assert (job.status, job.json["state"]) == (200, "waiting")
+        assert tail.content == b"retry: 2000\n\n"
+        late = await http("POST", "/receive", {"queues": ["q"], "wait": 60})
+        assert late.json == {"messages": []}
+        assert (await http("GET", "/queues/q/tail")).status == 503
+
+    async def main():
+        opened = (
+            AsyncCells.from_url(server.url, cells=cells, ns=ns)
+            if cells
+            else AsyncRSMQ.from_url(server.url, ns=ns)
+        )
+        async with opened as queues:
+            await test(Http(create_app(queues, auth=False)), queues)
+
+    asyncio.run(main())
 
 
 def test_connections_that_break_before_a_message_comes_leave_it_visible(server, ns):

@@ -259,13 +259,15 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
             servers.append(_make_server(app.state.rest_rsmq, options))
 
         received: list[signal.Signals] = []
+        ends: list[asyncio.Task[None]] = []
+        loop = asyncio.get_running_loop()
 
         def stop(number: signal.Signals) -> None:
             received.append(number)
             for server in servers:
                 server.should_exit = True
+            ends.append(loop.create_task(app.state.end_waits()))
 
-        loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
                 loop.add_signal_handler(number, stop, number)

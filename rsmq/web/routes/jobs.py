@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from rsmq.errors import JobNotEnded
+from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.web.delivery import while_connected
 from rsmq.web.fields import Field, Shape, between, one_of
@@ -43,7 +43,7 @@ async def _get(call: ApiCall) -> ApiAnswer:
         try:
             [status] = await while_connected(waiting, call.has_left, _forget)
             return ApiAnswer(_show(status))
-        except JobNotEnded:
+        except (JobNotEnded, ClientClosed):  # the second one if the server stops
             pass
     return ApiAnswer(_show(await job.status()))
 

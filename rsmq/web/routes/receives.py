@@ -4,9 +4,10 @@ Operations that receive messages, as JSON.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
-from rsmq.errors import InvalidValue
+from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Shape, between
@@ -50,7 +51,7 @@ async def receive(call: ApiCall, names: list[str], number: int) -> list[Message[
     receiving = _receive_some(call, names, number, wait)
     if not wait:  # the answer comes soon; a client that leaves is seen before it is sent
         return await receiving
-    return await while_connected(receiving, call.has_left, give_back)
+    return await while_connected(_until_stop(receiving), call.has_left, give_back)
 
 
 async def _receive_some(
@@ -75,7 +76,15 @@ async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]
     if not wait:
         popped: list[Message[Any]] = await popping
         return popped
-    return await while_connected(popping, call.has_left, _lose)
+    return await while_connected(_until_stop(popping), call.has_left, _lose)
+
+
+async def _until_stop(receiving: Awaitable[list[Message[Any]]]) -> list[Message[Any]]:
+    """Return what a wait receives; nothing if it ends because the server stops."""
+    try:
+        return await receiving
+    except ClientClosed:
+        return []
 
 
 async def _lose(_: list[Message[Any]]) -> None:
