@@ -121,6 +121,7 @@ PROBLEMS = {
     401: "the caller is not known",
     403: "the caller may not do this, or the server is read-only",
     404: "there is no such thing",
+    405: "a name in the path is not percent-encoded, so it is another path",
     409: "a receipt has expired, or something has other settings",
     413: "a body is too long",
     415: "the body is not JSON",
@@ -152,7 +153,8 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 def _result(fields: tuple[Field, ...] | RawBody) -> dict[str, Any]:
     if isinstance(fields, RawBody):
-        return {fields.media_type: _BYTES}
+        is_text = fields.media_type.startswith("text/")
+        return {fields.media_type: {"schema": {"type": "string"}} if is_text else _BYTES}
     return {"application/json": {"schema": _object(fields)}}
 
 

@@ -29,7 +29,9 @@ class _Web:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.url = self._process.stderr.readline().partition(": ")[0]
+        # Before it, a successor of a killed process may say what it has taken over.
+        lines = iter(self._process.stderr.readline, "")
+        self.url = next(each for each in lines if each.startswith("http")).partition(": ")[0]
 
     def line(self):
         return self._process.stderr.readline().strip()

@@ -70,6 +70,7 @@ def test_each_answer_to_a_request_of_schemathesis_is_in_the_document(
         "--no-color", "--config-file", str(Path(__file__).with_name("schemathesis.toml")),
         "run", str(path), "--checks", "all", "--header", f"Authorization: Bearer {_KEY}",
         "--exclude-path", "/doctor",  # it waits for a second look
+        "--exclude-path", "/queues/{queue}/tail",  # its answer does not end
         "--generation-database", "none", "--warnings", "off",
     ]  # fmt: skip
     if SOAK:
