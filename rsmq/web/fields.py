@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from rsmq.errors import show
+from rsmq.errors import RSMQError, show
 
 
 class Refused(Exception):
@@ -47,6 +47,21 @@ class Refused(Exception):
         self.value = value
         self.hint = hint
         self.headers: dict[str, str] = dict(headers or {})
+
+
+class ItemRefused(Exception):
+    """
+    A message of a batch that is not valid.
+
+    Attributes:
+        index: its place in the batch, from 0.
+        error: what is wrong with it.
+    """
+
+    def __init__(self, index: int, error: Refused | RSMQError) -> None:
+        super().__init__(str(error))
+        self.index = index
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +260,18 @@ def _find(name: str, fields: tuple[Field, ...]) -> Field:
     raise Refused(
         "unknownField",
         f"There is no field {show(name)} here",
-        value=show(name),
+        value=name,
         hint=f"The fields are: {known}." if known else "This call has no fields.",
     )
 
 
 def _wrong_kind(each: Field, value: object) -> Refused:
-    # A body may be in a field by mistake, so the value is not repeated if it is long.
+    is_blank = each.kind is Shape.TIME and isinstance(value, str) and " " in value
     return Refused(
         "invalidFormat",
         f"The field {each.name} is not {each.kind.value.what}",
-        value=show(value) if isinstance(value, str | int | float | bool) else type(value).__name__,
+        value=value,
+        hint="In a query, + is a blank: write %2B, or a time with Z." if is_blank else None,
     )
 
 
@@ -273,6 +289,9 @@ BODY_FIELDS = (
 )
 
 
+_BODY_RULE = "A message has one of body, body_base64 and json."
+
+
 def read_body(values: Mapping[str, Any]) -> str | bytes:
     """
     Return the body of a message.
@@ -281,11 +300,10 @@ def read_body(values: Mapping[str, Any]) -> str | bytes:
         Refused: there is none, or more than one, or the base64 is invalid.
     """
     passed = [each.name for each in BODY_FIELDS if each.name in values]
-    if len(passed) != 1:
-        raise Refused(
-            "messageNotString",
-            f"A message has one of body, body_base64 and json, not {len(passed)} of them",
-        )
+    if not passed:
+        raise Refused("missingParameter", "The message has no body", hint=_BODY_RULE)
+    if len(passed) > 1:
+        raise Refused("invalidFormat", f"The message has {' and '.join(passed)}", hint=_BODY_RULE)
     if passed == ["body"]:
         text: str = values["body"]
         return text

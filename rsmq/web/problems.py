@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -35,7 +35,8 @@ from rsmq.errors import (
 )
 from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import code_of, has_not_run
-from rsmq.web.fields import Refused
+from rsmq.web.fields import ItemRefused, Refused
+from rsmq.web.wording import detail_of, hint_of, short, value_of
 
 _log = get_logger("rsmq.web")
 
@@ -88,6 +89,7 @@ class HttpProblem:
         detail: what is wrong.
         value: the refused value, as a value of JSON; None without one.
         hint: the rule or the remedy.
+        index: the place of the refused message in a batch, from 0.
     """
 
     status: int
@@ -96,6 +98,7 @@ class HttpProblem:
     value: Any = None
     hint: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    index: int | None = None
 
     def content(self) -> bytes:
         """Return the body of the answer."""
@@ -107,9 +110,10 @@ class HttpProblem:
             "detail": self.detail,
             "value": self.value,
             "hint": self.hint,
+            "index": self.index,
         }
         shown = {name: value for name, value in parts.items() if value is not None}
-        return json.dumps(shown, default=str).encode()
+        return json.dumps(shown).encode()
 
 
 def describe(error: Exception, *, may_repeat: bool) -> HttpProblem:
@@ -120,9 +124,13 @@ def describe(error: Exception, *, may_repeat: bool) -> HttpProblem:
         may_repeat: whether a call that may have run can be repeated: it reads, or it changes
             nothing more the second time.
     """
+    if isinstance(error, ItemRefused):
+        problem = describe(error.error, may_repeat=may_repeat)
+        detail = f"Message {error.index} of the batch, from 0: {problem.detail}"
+        return replace(problem, detail=detail, index=error.index)
     if isinstance(error, Refused):
         return HttpProblem(
-            error.status, error.code, str(error), error.value, error.hint, error.headers
+            error.status, error.code, str(error), short(error.value), error.hint, error.headers
         )
     if isinstance(error, RSMQError):
         return _describe_own(error)
@@ -149,13 +157,12 @@ def unavailable() -> Refused:
 
 def _describe_own(error: RSMQError) -> HttpProblem:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), _INTERNAL)
-    value = error.value
     return HttpProblem(
         status,
         error.code,
-        error.summary,
-        value if isinstance(value, str | int | float | bool) else None,
-        error.hint,
+        detail_of(error),
+        value_of(error),
+        hint_of(error),
         {"Retry-After": _RETRY_SECONDS} if status == _UNAVAILABLE else {},
     )
 

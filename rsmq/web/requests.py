@@ -5,10 +5,12 @@ Reads requests: the path, the headers, the body within its limit, and the values
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
+from rsmq.errors import show
 from rsmq.printable import format_count
 from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused, read_object, read_query
@@ -99,7 +101,9 @@ def read_values(
     values = read_query(pairs, route.query)
     if isinstance(route.body, RawBody):
         return values
-    return values | read_object(_parse(body, headers) if body.strip() else {}, route.body)
+    content = _parse(body, headers) if body.strip() else {}
+    # PHP writes an empty object as an empty list.
+    return values | read_object({} if content == [] else content, route.body)
 
 
 def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
@@ -114,20 +118,23 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
         )
     try:
         return json.loads(
-            body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_read_pairs
+            body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_make_object
         )
     except (ValueError, RecursionError):
         # The text of the error would contain a part of the body.
         raise Refused("invalidJson", "The body is not valid JSON", status=400) from None
 
 
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that is there twice: a proxy in front may have checked the other value."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise Refused(
+            "repeatedField", f"The field {show(name)} is there twice", status=400, value=name
+        )
+    return made
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
-
-
-def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that is there twice: a proxy in front may have checked the other value."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError
-    return found

@@ -7,6 +7,7 @@ from rsmq.web.fields import BODY_FIELDS, Shape
 from rsmq.web.routes import TABLE
 from rsmq.web.table import RawBody
 from tests.scale import scaled
+from tests.web.test_errors import has_python
 
 _TEXTS = (
     "q", "other", "", "a" * 161, "ä", "\ud800", "\x00", "q\n", "*", "x" * 32, f"{'x' * 32}.1", "-1",
@@ -76,6 +77,7 @@ def test_no_request_is_an_error_of_the_server(run):
                 assert reply.status < 500, (seed, route.method, path, content, reply.content)
                 if reply.status >= 400:
                     assert reply.headers["content-type"] == "application/problem+json", path
+                    assert not has_python(reply.json), (reply.content, path, content)
                 else:
                     assert reply.status in route.answers, (seed, route.method, path, content)
 

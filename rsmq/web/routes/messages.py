@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rsmq.errors import InvalidFormat
+from rsmq.errors import InvalidFormat, MessageTooLong, RSMQError
+from rsmq.operations.arguments import encode_body
 from rsmq.web.fields import (
     BODY_FIELDS,
     SECONDS,
     Field,
+    ItemRefused,
     Refused,
     Shape,
     between,
@@ -22,7 +24,7 @@ from rsmq.web.fields import (
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, claim
 from rsmq.web.routes.forms import BODIES, CHOICE, QUEUE, choose, choose_one, show_stored
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
-from rsmq.wire.limits import MAX_LABEL
+from rsmq.wire.limits import MAX_LABEL, check_label
 
 _TIMES = (
     Field(
@@ -103,8 +105,7 @@ async def _send(call: ApiCall) -> ApiAnswer:
 async def _send_batch(call: ApiCall) -> ApiAnswer:
     queue, key = call.names[QUEUE], call.headers.get(HEADER)
     options = dict(call.values)
-    read = [read_object(each, _MESSAGE) for each in options.pop("messages")]
-    bodies = [read_body(each) for each in read]
+    read, bodies = _read_batch(options.pop("messages"))
     dedup_ids = [each.get("dedup_id") for each in read]
     unique_keys = [each.get("unique_key") for each in read]
     if key is not None:
@@ -127,15 +128,44 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         dedup_ids = [f"{key}:{number}" for number in range(len(bodies))]
     if key is not None and call.queues.engine.number > 1:
         options["key"] = key  # all in one cell, and the same one again
-    ids = await call.queues.send_messages(
-        queue,
-        bodies,
-        **options,
-        dedup_ids=_or_none(dedup_ids),
-        unique_keys=_or_none(unique_keys),
-        codec=BODIES,
-    )
+    try:
+        ids = await call.queues.send_messages(
+            queue,
+            bodies,
+            **options,
+            dedup_ids=_or_none(dedup_ids),
+            unique_keys=_or_none(unique_keys),
+            codec=BODIES,
+        )
+    except MessageTooLong as error:
+        sizes = [encode_body(each, BODIES)[1] for each in bodies]
+        if error.value not in sizes:
+            raise
+        raise ItemRefused(sizes.index(error.value), error) from None
     return ApiAnswer({"ids": ids}, 201)
+
+
+def _read_batch(contents: list[Any]) -> tuple[list[dict[str, Any]], list[str | bytes]]:
+    """
+    Return the fields of the messages of a batch, and their bodies.
+
+    Raises:
+        ItemRefused: one of them is not valid.
+    """
+    read, bodies = [], []
+    for index, content in enumerate(contents):
+        try:
+            values = read_object(content, _MESSAGE)
+            body = read_body(values)
+            encode_body(body, BODIES)
+            for name in ("dedup_id", "unique_key"):
+                if name in values:
+                    check_label(name, values[name])
+        except (Refused, RSMQError) as error:
+            raise ItemRefused(index, error) from None
+        read.append(values)
+        bodies.append(body)
+    return read, bodies
 
 
 def _or_none(values: list[str | None]) -> list[str | None] | None:
