@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, request_response
@@ -27,6 +28,7 @@ from rsmq.web.access.users import Users, read_users, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.openapi import make_document
+from rsmq.web.problems import MEDIA_TYPE, HttpProblem
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
 from rsmq.web.service import healthz, metrics_of, readyz_of
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PREFIX = "/api/v1"
+_NOT_FOUND = 404
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 #: So an answer comes within a second while Redis refuses connections, or is not there.
@@ -83,7 +86,8 @@ def create_app(
 
     Raises:
         MissingParameter: none of users, key and auth=False is passed.
-        InvalidFormat: an argument or the users file is not valid, or others may read the file.
+        InvalidFormat: several of them are; an argument or the users file is not valid; or others
+            may read the file.
     """
     gate = AccessGate(
         _find_users(users, key, auth=auth),
@@ -126,10 +130,28 @@ def create_app(
             Route("/metrics", gate.guard(request_response(metrics_of(client)))),
         ],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _answer_problem},
     )
     app.state.rest_rsmq = rest_rsmq
     app.state.end_waits = partial(end_waits, client)
     return app
+
+
+async def _answer_problem(request: Request, error: Any) -> Response:
+    """Answer a path that no part of the server has, or not with this method."""
+    is_path = error.status_code == _NOT_FOUND
+    problem = HttpProblem(
+        error.status_code,
+        "notFound" if is_path else "methodNotAllowed",
+        "There is no such path" if is_path else f"This path has no {request.method}",
+        hint=f"The API is at {_prefix_of(request)}." if is_path else None,
+    )
+    return Response(
+        problem.content(),
+        problem.status,
+        {**(error.headers or {}), **_NO_SNIFF, "Cache-Control": "no-store"},
+        MEDIA_TYPE,
+    )
 
 
 def _prefix_of(request: Request) -> str:
@@ -161,9 +183,19 @@ def _find_users(
     users: str | os.PathLike[str] | None, key: str | None, *, auth: bool
 ) -> Users | None:
     if (users is not None) + (key is not None) + (not auth) != 1:
-        raise MissingParameter(
-            "authentication", hint="Pass one of users=FILE, key=TEXT and auth=False."
-        )
+        passed = [
+            name
+            for name, is_passed in (
+                ("users", users is not None),
+                ("key", key is not None),
+                ("auth=False", not auth),
+            )
+            if is_passed
+        ]
+        hint = "Pass one of users=FILE, key=TEXT and auth=False."
+        if passed:
+            raise InvalidFormat("authentication", value=" and ".join(passed), hint=hint)
+        raise MissingParameter("authentication", hint=hint)
     if users is not None:
         return read_users(Path(users))
     if key is None:

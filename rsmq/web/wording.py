@@ -52,7 +52,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"To find the message, call peek_messages from", "To find it, read the messages with"),
 )
 _COMPILED = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
-_DATETIME = re.compile(r"datetime\.datetime\(.*\)$")
+_DATETIME = re.compile(r"datetime\.datetime\(.*$")
 #: A value may be a body by mistake, so it is not repeated if it is long.
 _MAX_SHOWN = 80
 #: Larger ones are out of every range, and long.

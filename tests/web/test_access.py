@@ -27,7 +27,8 @@ _SCOPES = {
         "GET /queues", "GET /queues/{queue}", "GET /queues/{queue}/counts",
         "GET /queues/{queue}/scaling", "GET /schedules", "GET /schedules/{schedule}",
         "GET /subscribers", "GET /webhooks", "GET /workers", "GET /workers/{worker}/held",
-        "GET /queues/{queue}/history", "GET /history",
+        "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
+        "GET /queues/{queue}/subscribers/{subscriber}",
     },
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
@@ -439,9 +440,10 @@ def test_a_key_may_do_everything_and_is_compared_by_its_hash(run):
 
 def test_an_application_without_a_decision_about_callers_is_not_made():
     queues = AsyncRSMQ.from_url("memory://")
-    for options in ({}, {"key": _KEY, "auth": False}):
-        with pytest.raises(MissingParameter, match="auth=False"):
-            create_app(queues, **options)
+    with pytest.raises(MissingParameter, match="auth=False"):
+        create_app(queues)
+    with pytest.raises(InvalidFormat, match="Invalid authentication format: 'key and auth=False'"):
+        create_app(queues, key=_KEY, auth=False)
     with pytest.raises(InvalidFormat, match="16 characters"):
         create_app(queues, key="short")
     with pytest.raises(InvalidFormat, match="trusted_proxies"):

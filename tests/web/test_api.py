@@ -412,3 +412,26 @@ def test_a_key_that_is_empty_in_a_batch_is_refused(run):
         assert await queues.peek_messages("q") == []
 
     run(test)
+
+
+def test_times_are_whole_milliseconds_and_none_is_an_estimate(run):
+    def times(value):
+        if isinstance(value, list):
+            return [each for part in value for each in times(part)]
+        if isinstance(value, dict):
+            own = [(name, each) for name, each in value.items() if name.endswith("_ms")]
+            return own + times(list(value.values()))
+        return []
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a", "b", "c"])
+        found = times((await http("POST", "/receive", {"queues": ["q"]})).json)
+        for path in ("/queues/q", "/queues/q/counts", "/queues/q/messages"):
+            found += times((await http("GET", path)).json)
+        names = {name for name, _ in found}
+        assert {"sent_ms", "visible_at_ms", "oldest_sent_ms", "next_due_ms"} <= names
+        assert "last_received_ms" not in names
+        assert [each for each in found if not isinstance(each[1], int | None)] == []
+
+    run(test)

@@ -123,3 +123,41 @@ def test_a_time_whose_plus_was_not_encoded_gets_the_remedy(run):
         assert (await http("POST", f"{path}%2B00:00", body=b"a")).status == 201
 
     run(test)
+
+
+def test_a_thing_that_is_not_there_is_not_an_empty_answer(run):
+    cases = [
+        ("GET", "/queues/none/jobs", "queueNotFound"),
+        ("DELETE", "/queues/none/messages/" + "a" * 32, "queueNotFound"),
+        ("GET", "/queues/none/messages/" + "a" * 32, "queueNotFound"),
+        ("DELETE", "/queues/q/messages/" + "a" * 32, "messageNotFound"),
+        ("GET", "/workers/nope/held", "workerNotFound"),
+        ("GET", "/subscribers?queue=none", "queueNotFound"),
+        ("GET", "/queues/q/subscribers/none", "subscriberNotFound"),
+        ("GET", "/queues/q/dead-letter-policy", "policyNotFound"),
+        ("GET", "/queues/none/dead-letter-policy", "queueNotFound"),
+        ("POST", "/webhooks:forget", "webhookNotFound"),
+        ("POST", "/webhooks:resume", "webhookNotFound"),
+    ]
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for method, path, code in cases:
+            reply = await http(method, path, {"queue": "q"} if "webhooks" in path else None)
+            assert (reply.status, reply.json.get("code")) == (404, code), path
+        assert (await http("GET", "/subscribers?queue=q")).json == {"subscribers": []}
+
+    run(test)
+
+
+def test_each_path_of_the_server_that_is_not_there_is_a_problem(run):
+    async def test(http, _):
+        for path in ("/", "/foo", "/api/v2/queues", "/api", "/healthz/x"):
+            http.prefix = ""
+            reply = await http("GET", path)
+            assert (reply.status, reply.json["code"]) == (404, "notFound"), path
+            assert reply.headers["content-type"] == "application/problem+json"
+        reply = await http("POST", "/healthz")
+        assert (reply.status, reply.json["code"]) == (405, "methodNotAllowed")
+
+    run(test)

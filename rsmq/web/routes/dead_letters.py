@@ -8,12 +8,19 @@ from typing import Any
 
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.fields import Field, Shape, between
+from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, choose, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: Messages of one request, so that it ends in time; a caller repeats it until none is left.
 _MAX_MESSAGES = 10_000
+
+
+async def _get_policy(call: ApiCall) -> ApiAnswer:
+    attributes = await call.queues.get_queue_attributes(call.names[QUEUE])
+    if attributes.dead_letter_queue is None:
+        raise Refused("policyNotFound", "The queue has no dead-letter policy", status=404)
+    return ApiAnswer({each.name: getattr(attributes, each.name) for each in _POLICY})
 
 
 async def _set_policy(call: ApiCall) -> ApiAnswer:
@@ -58,6 +65,16 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
 
 
+_POLICY = (
+    Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
+    Field(
+        "max_receives",
+        Shape.WHOLE,
+        "How often a message may be received.",
+        required=True,
+        rule=between(1, 1_000_000),
+    ),
+)
 _MAX = Field(
     "max", Shape.WHOLE, "Messages, 1 to 10,000; 1,000 by default.", rule=between(1, _MAX_MESSAGES)
 )
@@ -67,14 +84,12 @@ ROUTES = (
         "PUT", "/queues/{queue}/dead-letter-policy", Scope.MANAGE,
         "Set the policy that moves messages received too often.", _set_policy,
         ("set_dead_letter_policy",),
-        body=(
-            Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
-            Field(
-                "max_receives", Shape.WHOLE, "How often a message may be received.", required=True,
-                rule=between(1, 1_000_000),
-            ),
-        ),
+        body=_POLICY,
         result=(Field("name", Shape.TEXT, "The queue, with all its attributes."),),
+    ),
+    Route(
+        "GET", "/queues/{queue}/dead-letter-policy", Scope.STATS, "Read the policy.", _get_policy,
+        ("get_queue_attributes",), result=_POLICY,
     ),
     Route(
         "DELETE", "/queues/{queue}/dead-letter-policy", Scope.MANAGE, "Remove the policy.",

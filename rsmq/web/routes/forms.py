@@ -68,12 +68,16 @@ def show_message(message: Message[bytes]) -> dict[str, Any]:
         **show_body(message.raw),
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
-        "sent_ms": message.sent_ms,
+        "sent_ms": whole(message.sent_ms),
     }
 
 
 def show_stored(message: StoredMessage[bytes], *, with_body: bool = True) -> dict[str, Any]:
-    """Return a message that was read without receiving it."""
+    """
+    Return a message that was read without receiving it.
+
+    Its last receive is not in it: the client only estimates that, by the vt of the queue.
+    """
     reason = message.reason
     return {
         "queue": message.queue,
@@ -82,13 +86,17 @@ def show_stored(message: StoredMessage[bytes], *, with_body: bool = True) -> dic
         "size": len(message.raw),
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
-        "sent_ms": message.sent_ms,
+        "sent_ms": whole(message.sent_ms),
         "state": message.state,
-        "visible_at_ms": message.visible_at_ms,
-        "last_received_ms": message.last_received_ms,
+        "visible_at_ms": whole(message.visible_at_ms),
         "last_error": message.last_error,
         "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
     }
+
+
+def whole(ms: float | None) -> int | None:
+    """Return a time in whole Unix ms: integers are decoded exactly by any language."""
+    return None if ms is None else int(ms)
 
 
 def show_value(value: Any) -> Any:
@@ -96,10 +104,15 @@ def show_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+def show_fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a record of the model as values of JSON."""
+    values = {each.name: show_value(getattr(record, each.name)) for each in fields(record)}
+    return {name: whole(value) if name.endswith("_ms") else value for name, value in values.items()}
+
+
 def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     """Return a queue."""
-    shown = {each.name: show_value(getattr(attributes, each.name)) for each in fields(attributes)}
-    return {"name": name, **shown}
+    return {"name": name, **show_fields(attributes)}
 
 
 def read_receipts(queues: Client, queue: str, texts: Iterable[str]) -> list[Message[bytes]]:

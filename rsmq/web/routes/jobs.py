@@ -56,6 +56,8 @@ async def _list(call: ApiCall) -> ApiAnswer:
     found = await call.queues.jobs(
         call.names[QUEUE], state=call.values.get("state"), max_jobs=call.values.get("limit", 100)
     )
+    if not found:
+        await call.queues.get_queue_attributes(call.names[QUEUE])  # raises without a queue
     return ApiAnswer({"jobs": list(map(_show, found))})
 
 

@@ -211,11 +211,13 @@ async def _get_body(call: ApiCall) -> ApiAnswer:
 async def _find(call: ApiCall) -> Any:
     found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=BODIES)
     if found is None:
-        raise _gone()
+        raise await _gone(call)
     return found
 
 
-def _gone() -> Refused:
+async def _gone(call: ApiCall) -> Refused:
+    """Return the error of a message that is not there; raises QueueNotFound without its queue."""
+    await call.queues.get_queue_attributes(call.names[QUEUE])
     return Refused("messageNotFound", "There is no such message in the queue", status=404)
 
 
@@ -230,7 +232,7 @@ async def _raise_unchanged(call: ApiCall) -> None:
             status=409,
             hint="Its new receiver decides on it now.",
         )
-    raise _gone()
+    raise await _gone(call)
 
 
 async def _delete(call: ApiCall) -> ApiAnswer:

@@ -4,10 +4,8 @@ Operations on a queue.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
-from rsmq.web.routes.forms import QUEUE, show_attributes, show_value
+from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
@@ -92,7 +90,7 @@ async def _delete(call: ApiCall) -> ApiAnswer:
 
 async def _count(call: ApiCall) -> ApiAnswer:
     counts = await call.queues.count_messages(call.names[QUEUE])
-    return ApiAnswer({each.name: show_value(getattr(counts, each.name)) for each in fields(counts)})
+    return ApiAnswer(show_fields(counts))
 
 
 async def _scaling(call: ApiCall) -> ApiAnswer:
@@ -156,8 +154,8 @@ ROUTES = (
             Field("in_flight", Shape.WHOLE, "Received and hidden."),
             Field("delayed", Shape.WHOLE, "Never received and hidden."),
             Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
-            Field("oldest_sent_ms", Shape.NUMBER, "Unix ms when the oldest one was sent."),
-            Field("due_since_ms", Shape.NUMBER, "Unix ms since when the next one is visible."),
+            Field("oldest_sent_ms", Shape.WHOLE, "Unix ms when the oldest one was sent."),
+            Field("due_since_ms", Shape.WHOLE, "Unix ms since when the next one is visible."),
         ),
     ),
     Route(

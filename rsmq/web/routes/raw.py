@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rsmq.model import Message
 from rsmq.web.fields import Field, Shape
-from rsmq.web.routes.forms import QUEUE, receipt_of
+from rsmq.web.routes.forms import QUEUE, receipt_of, whole
 from rsmq.web.routes.messages import OPTIONS, send_one
 from rsmq.web.routes.receives import VT, WAIT, pop, receive
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
@@ -42,7 +42,7 @@ def _show(found: list[Message[Any]], *, has_receipt: bool) -> ApiAnswer:
     if has_receipt:
         headers["Rsmq-Receipt"] = _quote(receipt_of(message))
     if message.sent_ms is not None:
-        headers["Rsmq-Sent-Ms"] = str(int(message.sent_ms))
+        headers["Rsmq-Sent-Ms"] = str(whole(message.sent_ms))
     return ApiAnswer(message.raw, 200, headers, tuple(found) if has_receipt else ())
 
 

@@ -28,10 +28,27 @@ def _show(subscriber: Subscriber) -> dict[str, Any]:
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
-    found = await AsyncSubscribers(call.queues).list(call.values.get("queue"))
+    queue = call.values.get("queue")
+    found = await AsyncSubscribers(call.queues).list(queue)
+    if queue is not None:
+        call.allow(Scope.STATS, queue)
+        if not found:
+            await call.queues.get_queue_attributes(queue)  # raises without a queue
     return ApiAnswer(
         {"subscribers": [_show(each) for each in found if may(call, Scope.STATS, each.queue)]}
     )
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    found = await AsyncSubscribers(call.queues).list(call.names[QUEUE])
+    for each in found:
+        if each.name == call.names["subscriber"]:
+            return ApiAnswer(_show(each))
+    raise _not_found()
+
+
+def _not_found() -> Refused:
+    return Refused("subscriberNotFound", "There is no such subscriber", status=404)
 
 
 async def _add(call: ApiCall) -> ApiAnswer:
@@ -51,7 +68,7 @@ async def _remove(call: ApiCall) -> ApiAnswer:
     if drop:
         call.allow(Scope.DESTROY, f"{queue}-{name}")
     if not await AsyncSubscribers(call.queues).remove(queue, name, drop=drop):
-        raise Refused("subscriberNotFound", "There is no such subscriber", status=404)
+        raise _not_found()
     return ApiAnswer(status=204)
 
 
@@ -81,15 +98,20 @@ async def _change(call: ApiCall, change: Any) -> ApiAnswer:
     def is_chosen(field: str, target: PushTarget) -> bool:
         return target.queue == queue and (url is None or field == target_field(queue, url))
 
-    def change_chosen(client: Any) -> int:
-        return sum(
+    def change_chosen(client: Any) -> list[bool]:
+        return [
             change(client, field)
             for field, target in list_targets(client)
             if is_chosen(field, target)
-        )
+        ]
 
     by_cell = await in_each_cell(call.queues, change_chosen)
-    return ApiAnswer({"changed": sum(by_cell.values())})
+    changed = [each for of_cell in by_cell.values() for each in of_cell]
+    if not changed:
+        raise Refused(
+            "webhookNotFound", "There is no such target", status=404, hint="GET /webhooks has all."
+        )
+    return ApiAnswer({"changed": sum(changed)})
 
 
 _TARGET = (
@@ -120,6 +142,10 @@ ROUTES = (
             Field("max_retries", Shape.WHOLE, "Retries before a message is a dead letter."),
         ),
         answers={201: "added", 200: "it was there"},
+        result=(Field("own_queue", Shape.TEXT, "The queue with the messages for it."),),
+    ),
+    Route(
+        "GET", "/queues/{queue}/subscribers/{subscriber}", Scope.STATS, "Read a subscriber.", _get,
         result=(Field("own_queue", Shape.TEXT, "The queue with the messages for it."),),
     ),
     Route(

@@ -67,7 +67,14 @@ async def _list_in_flight(call: ApiCall) -> ApiAnswer:
         if may(call, Scope.STATS, queue)
         for id, count in receipts
     ]
+    if not any(by_cell.values()) and not await _has_worker(call, name):
+        raise Refused("workerNotFound", "There is no such worker", status=404, value=name)
     return ApiAnswer({"messages": shown})
+
+
+async def _has_worker(call: ApiCall, name: str) -> bool:
+    by_cell = await in_each_cell(call.queues, read_workers)
+    return any(worker.name == name for _, workers in by_cell.values() for worker in workers)
 
 
 def _examine_alone(client: Any, names: list[str] | None) -> Report | None:
