@@ -183,3 +183,14 @@ def test_a_client_is_called_queues(document):
         rf"(?<![\w.])rsmq\.({methods})\(|\brsmq = R|\bas rsmq:|Worker\(rsmq",
         (ROOT / document).read_text(),
     )
+
+
+def test_pages_that_run_at_the_same_time_have_ports_of_their_own():
+    users = {}
+    for page in PAGES.keys() - WITH_SPARK:
+        for block in read_blocks(page):
+            if block.how != "shown":
+                for port in re.findall(r"\b81\d\d\b", block.code):
+                    users.setdefault(port, set()).add(page)
+
+    assert {port: pages for port, pages in users.items() if len(pages) > 1} == {}
