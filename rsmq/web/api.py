@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import Any
 
+from rsmq.guarded_log import get_logger
 from rsmq.web.access.gate import ADDRESS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
@@ -33,6 +34,11 @@ from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, 
 _READING_METHODS = {"GET", "HEAD"}
 #: The messages of longer bodies may need seconds on their way to Redis.
 _LARGE_BODY_BYTES = 1024 * 1024
+_INTERNAL = 500
+#: Where the path of an entry is in the scope of a request, for the log: without names.
+_ROUTE = "rsmq.route"
+
+_log = get_logger("rsmq.web")
 
 
 class Api:
@@ -54,13 +60,18 @@ class Api:
         except ClientLeft:
             return
         except Exception as error:  # noqa: BLE001 - each error has an answer
-            await send_problem(send, describe(error, may_repeat=may_repeat))
+            problem = describe(error, may_repeat=may_repeat)
+            if problem.status >= _INTERNAL:
+                facts = (scope["method"], scope.get(_ROUTE, "?"), problem.status, problem.code)
+                _log.error("%s %s: %d %s", *facts)
+            await send_problem(send, problem)
         finally:
             departure.end()
 
     async def _answer(self, scope: AsgiScope, receive: Receive, departure: Departure) -> ApiAnswer:
         headers = headers_of(scope)
         route, names = self._router.find(scope["method"], path_of(scope))
+        scope[_ROUTE] = route.path
         principal: Principal = scope[PRINCIPAL]
 
         def allow(needed: Scope, queue: str | None) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.web.access.gate import AccessGate
-from rsmq.web.access.users import Users, read_users, users_of_key
+from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.openapi import make_document
@@ -70,7 +70,7 @@ def create_app(
     Args:
         queues: an asyncio client, which stays open, and whose ``retry_deadline`` is how long a
             request waits for a Redis that is away. Or a URL as for ``AsyncRSMQ.from_url``.
-        users: the path of a users file.
+        users: the path of a users file, which is read again when it has changed.
         key: one key that may do everything, instead of a users file: at least 16 characters.
         auth: False lets everyone who can connect do everything.
         read_only: whether all changes are refused, receives included.
@@ -181,7 +181,7 @@ _MIN_KEY = 16
 
 def _find_users(
     users: str | os.PathLike[str] | None, key: str | None, *, auth: bool
-) -> Users | None:
+) -> Callable[[], Users] | None:
     if (users is not None) + (key is not None) + (not auth) != 1:
         passed = [
             name
@@ -197,9 +197,10 @@ def _find_users(
             raise InvalidFormat("authentication", value=" and ".join(passed), hint=hint)
         raise MissingParameter("authentication", hint=hint)
     if users is not None:
-        return read_users(Path(users))
+        return UsersFile(Path(users)).read
     if key is None:
         return None
     if len(key) < _MIN_KEY:
         raise InvalidFormat("key", hint=f"A key has at least {_MIN_KEY} characters.")
-    return users_of_key(key)
+    of_key = users_of_key(key)
+    return lambda: of_key

@@ -4,6 +4,7 @@ The audit stream: who has changed or removed what, over HTTP.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import parse_fields, plain_command
+from rsmq.transport.retry import code_of
 from rsmq.web.fields import Refused
 from rsmq.web.problems import unavailable
 from rsmq.web.table import READING, Client, Scope
@@ -67,6 +69,7 @@ class AuditEntry:
         self._facts = facts
         self._is_destroying = is_destroying
         self._begin: bytes | None = None
+        self._is_logged = False
 
     async def record(self, call: Coroutine[Any, Any, T], outcome: Callable[[T], str]) -> T:
         """
@@ -95,19 +98,29 @@ class AuditEntry:
         try:
             self._begin = await self._add({**self._facts, "phase": "begin"})
         except redis_errors.ResponseError as error:
+            if code_of(error) == "OOM":
+                # What is destroyed frees memory, so it may run. It is recorded here instead.
+                self._log_facts({**self._facts, "phase": "begin"})
+                return
             if self._is_destroying:
                 raise Refused(
                     "auditNotWritten",
                     "Redis refuses the record of this call, so it has not run",
                     status=503,
-                    hint="The user of Redis needs XADD for NS:x:audit, and Redis needs memory.",
+                    hint="The user of Redis needs XADD for NS:x:audit.",
                     headers={"Retry-After": "1"},
                 ) from error
             _log.warning("a call is not recorded: %s", type(error).__name__)
         except (redis_errors.RedisError, OSError):
             raise unavailable() from None
 
+    def _log_facts(self, facts: Mapping[str, str]) -> None:
+        self._is_logged = True
+        _log.warning("Redis has no memory for a record of a call: %s", json.dumps(facts))
+
     async def _end_call(self, outcome: str) -> None:
+        if self._is_logged:
+            self._log_facts({**self._facts, "phase": "end", "outcome": outcome})
         if self._begin is None:
             return
         facts: dict[str, str | bytes] = {

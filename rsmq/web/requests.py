@@ -19,6 +19,9 @@ from rsmq.web.table import RawBody, Route
 #: The longest body: 16 MiB of messages in base64, and the JSON around them.
 MAX_BODY_BYTES = 24 * 1024 * 1024
 _MAX_QUERY_FIELDS = 100
+_OPTION = "rsmq-"
+#: A webhook may push to a queue of another server: its headers are not options of the send.
+_OF_WEBHOOKS = {"rsmq-queue", "rsmq-receive-count"}
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
@@ -98,12 +101,23 @@ def read_values(
         )
     except ValueError:
         raise Refused("invalidFormat", "The query is not valid", status=400) from None
-    values = read_query(pairs, route.query)
+    values = read_query(pairs + _options_of(route, headers), route.query)
     if isinstance(route.body, RawBody):
         return values
     content = _parse(body, headers) if body.strip() else {}
     # PHP writes an empty object as an empty list.
     return values | read_object({} if content == [] else content, route.body)
+
+
+def _options_of(route: Route, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the fields that a call with raw bodies has in headers, as in ``Rsmq-Delay: 5``."""
+    if route.method != "POST" or not isinstance(route.body, RawBody):
+        return []
+    return [
+        (name.removeprefix(_OPTION).replace("-", "_"), value)
+        for name, value in headers.items()
+        if name.startswith(_OPTION) and name not in _OF_WEBHOOKS
+    ]
 
 
 def _parse(body: bytes, headers: Mapping[str, str]) -> Any:

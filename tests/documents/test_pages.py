@@ -24,6 +24,9 @@ NOT_RUN = {
     ("README.md", "scripts/demo"): "runs for minutes; test_scripts.py runs the demo",
     ("start.md", INSTALL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
+    ("http-examples.md", "triggers:"): "is for KEDA",
+    ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
+    ("http-examples.md", "[Service]"): "is for systemd",
     ("servers.md", "from rsmq import RSMQ"): "needs several servers; test_servers_page.py runs it",
     (
         "servers.md",
@@ -66,7 +69,7 @@ NOT_RUN = {
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 
-LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "yaml"}
+LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "yaml", "nginx", "ini"}
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.

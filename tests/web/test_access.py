@@ -18,6 +18,7 @@ from rsmq.web.access.users import read_users
 from rsmq.web.fields import Refused
 from rsmq.web.routes import TABLE
 from rsmq.web.table import Scope
+from tests.web.asgi import Http
 
 _KEY = "a key of some length"
 
@@ -486,3 +487,43 @@ def test_passwords_and_tokens_are_stored_as_hashes():
     assert not is_password("Sesame", stored)
     assert not is_password("sesame", "scrypt$x$8$1$AA==$AA==")
     assert len(make_token()) > 40
+
+
+def test_a_users_file_that_has_changed_is_read_again_and_an_invalid_one_is_not(tmp_path, caplog):
+    path = _write(tmp_path / "users.toml", _TOKEN_OF.format(name="one", sha256=hash_token("one")))
+
+    async def test():
+        async with AsyncRSMQ.from_url("memory://reload") as queues:
+            http = Http(create_app(queues, users=path))
+
+            async def statuses():
+                return [
+                    (await http("GET", "/queues", headers=_bearer(token))).status
+                    for token in ("one", "two")
+                ]
+
+            assert await statuses() == [200, 401]
+            _write(path, _TOKEN_OF.format(name="two", sha256=hash_token("two")) + "\n")
+            assert await statuses() == [401, 200]
+            _write(path, "[tokens")
+            assert await statuses() == [401, 200]
+            assert await statuses() == [401, 200]
+            path.unlink()
+            assert await statuses() == [401, 200]
+
+    asyncio.run(test())
+    lines = [each.getMessage() for each in caplog.records if each.name == "rsmq.web"]
+    assert len(lines) == 2, lines
+    assert "not TOML" in lines[0]
+
+
+_TOKEN_OF = '[tokens.{name}]\nsha256 = "{sha256}"\nrole = "viewer"\n'
+
+
+def test_a_caller_that_is_not_known_learns_both_ways(run, users):
+    async def test(http, _):
+        reply = await http("GET", "/queues")
+        assert "Basic " in reply.headers["www-authenticate"]
+        assert "Bearer " in reply.headers["www-authenticate"]
+
+    run(test, users=users, auth=True)

@@ -435,3 +435,40 @@ def test_times_are_whole_milliseconds_and_none_is_an_estimate(run):
         assert [each for each in found if not isinstance(each[1], int | None)] == []
 
     run(test)
+
+
+def test_options_of_a_raw_send_are_in_headers_or_in_the_query(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for path, headers in (("?delay=60", {}), ("", {"rsmq-delay": "60"})):
+            assert (
+                await http("POST", f"/queues/q/raw{path}", body=b"a", headers=headers)
+            ).status == 201
+        assert (await queues.count_messages("q")).delayed == 2
+        webhook = {"rsmq-queue": "other", "rsmq-receive-count": "1"}
+        assert (await http("POST", "/queues/q/raw", body=b"a", headers=webhook)).status == 201
+        for path, header, code in (
+            ("", "rsmq-dely", "unknownField"),
+            ("?delay=1", "rsmq-delay", "repeatedField"),
+        ):
+            reply = await http("POST", f"/queues/q/raw{path}", body=b"a", headers={header: "1"})
+            assert reply.json["code"] == code
+        assert (await queues.get_queue_attributes("q")).messages == 3
+
+    run(test)
+
+
+def test_an_answer_that_is_an_error_of_the_server_is_a_line_of_the_log(run, caplog):
+    async def test(http, queues):
+        async def fail(*_, **__):
+            error = RuntimeError("the body")
+            raise error
+
+        queues.get_queue_attributes = fail
+        assert (await http("GET", "/queues/a-secret-name")).status == 500
+        assert (await http("GET", "/queues/a%20b/counts")).status == 422
+
+    run(test)
+    assert "GET /queues/{queue}: 500 internal" in caplog.messages
+    assert "secret" not in caplog.text
+    assert "the body" not in caplog.text

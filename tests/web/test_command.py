@@ -12,8 +12,10 @@ import urllib.request
 
 import pytest
 
+from rsmq.cli.commands.web_user import SCOPES
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import read_users
+from rsmq.web.table import Scope
 from tests.push.conftest import wait_until
 from tests.push.receiver import Receiver
 from tests.servers import free_port
@@ -192,3 +194,14 @@ def test_entries_of_users_and_tokens_make_a_users_file(cli, tmp_path):
     secret = token.stderr.rpartition(" ")[2].strip()
     assert users.tokens[hash_token(secret)].name == "shop"
     assert cli("web-user", "add", "eve").code == 2
+    assert "colon" in cli("web-user", "add", "a:b", stdin=b"sesame\n").error
+    assert set(SCOPES) == {each.value for each in Scope}
+    sensor = cli("web-user", "token", "sensor", "--scope", "send", "--scope", "stats")
+    path.write_bytes(sensor.raw)
+    secret = sensor.stderr.rpartition(" ")[2].strip()
+    found = read_users(path).tokens[hash_token(secret)]
+    assert found.scopes == {Scope.SEND, Scope.STATS}
+    assert cli("web-user", "token", "x", "--scope", "send", "--role", "admin").code == 2
+    shown = cli("web-user", "token", "--help").raw.decode()
+    assert "--scope" in shown
+    assert "--cells" not in shown

@@ -108,6 +108,8 @@ def test_a_crawler_finds_no_404_below_a_prefix(mount):
         statuses = set()
         for path, methods in document["paths"].items():
             for method in methods:
+                if path.endswith("/tail"):  # which ends when its client leaves, not over WSGI
+                    continue
                 found = await http(method.upper(), base + path.format_map(names))
                 assert found.status in {200, 403, 404}, path
                 # Worker and subscriber are not there, and only their own problems say so.

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from redis.exceptions import ResponseError
 
 from rsmq import RSMQ, AsyncCells, AsyncRSMQ
 from rsmq.operations.plain import plain_command
@@ -167,3 +168,20 @@ def test_nothing_is_destroyed_without_a_record_and_other_calls_run(run):
         assert await queues.list_queues() == ["q"]
 
     run(test)
+
+
+def test_a_purge_without_memory_for_its_record_is_recorded_in_the_log(run, monkeypatch, caplog):
+    async def refuse(*_):
+        raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+
+    monkeypatch.setattr("rsmq.web.audit.AuditEntry._add", refuse)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1}
+
+    run(test)
+    begin, end = [each for each in caplog.messages if "no memory for a record" in each]
+    assert '"call": "POST /queues/{queue}:purge", "queue": "q"' in begin
+    assert '"phase": "end", "outcome": "200"' in end

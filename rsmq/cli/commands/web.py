@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Seconds for answers that are being written when the server stops; receives that wait end.
 _GRACE_SECONDS = 2
+#: Seconds for which an idle connection stays open: longer than a proxy keeps it, which is 60 s for
+#: nginx. Otherwise the proxy may send a request while the server closes it, and answer 502.
+_KEEP_ALIVE_SECONDS = 75
 #: Connections that wait to be accepted.
 _BACKLOG = 2048
 #: Open files are allowed up to this number, if the system permits it: each client needs one.
@@ -319,6 +322,7 @@ def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
             ssl_certfile=options["tls_cert"],
             ssl_keyfile=options["tls_key"],
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
     )
 

@@ -30,23 +30,33 @@ web_user = Group(
 )
 
 
+#: Those of rsmq.web.table, which needs an extra.
+SCOPES = ("stats", "peek", "send", "receive", "manage", "destroy", "metrics", "audit")
+
+
 def _rights(function: Any) -> Any:
     role = click.option(
-        "--role", type=click.Choice(["viewer", "operator", "admin"]), default="viewer",
-        show_default=True, help="What the caller may do.",
+        "--role", type=click.Choice(["viewer", "operator", "admin"]),
+        help="What the caller may do; viewer by default.",
+    )  # fmt: skip
+    scopes = click.option(
+        "--scope", "scopes", multiple=True, type=click.Choice(SCOPES),
+        help="What the caller may do, instead of a role; may be repeated.",
     )  # fmt: skip
     queues = click.option(
         "--queue", "queues", multiple=True, metavar="PATTERN",
         help="Only with queues that match this pattern; may be repeated.",
     )  # fmt: skip
-    return role(queues(function))
+    return role(scopes(queues(function)))
 
 
 @web_user.subcommand("add", "rsmq web-user add anna --role viewer --queue 'orders*'")
 @click.argument("name")
 @_rights
 @click.pass_obj
-def add(call: Call, name: str, role: str, queues: tuple[str, ...]) -> None:
+def add(
+    call: Call, name: str, role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
+) -> None:
     """
     Write the entry of a user, with a password that is asked for.
 
@@ -55,46 +65,73 @@ def add(call: Call, name: str, role: str, queues: tuple[str, ...]) -> None:
     """
     from rsmq.web.access.secrets import hash_password  # noqa: PLC0415 - needs an extra
 
+    if ":" in name:
+        raise Failed("The name of a user has no colon", hint="HTTP ends a user's name there.")
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
     if not password:
         raise Failed("The password is empty")
-    _write(call, "users", name, {"password": hash_password(password)}, role, queues)
+    rights = _rights_of(role, scopes, queues)
+    _write(call, "users", name, {"password": hash_password(password)}, rights)
 
 
-@web_user.subcommand("token", "rsmq web-user token shop --role operator --queue orders")
+@web_user.subcommand(
+    "token",
+    "rsmq web-user token shop --role operator --queue orders",
+    "rsmq web-user token sensor --scope send --queue 'readings*'",
+)
 @click.argument("name")
 @_rights
 @click.pass_obj
-def token(call: Call, name: str, role: str, queues: tuple[str, ...]) -> None:
+def token(
+    call: Call, name: str, role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
+) -> None:
     """
     Make a token, and write its entry. The token itself is shown once, on the standard error.
     """
     from rsmq.web.access.secrets import hash_token, make_token  # noqa: PLC0415 - as above
 
     made = make_token()
-    _write(call, "tokens", name, {"sha256": hash_token(made)}, role, queues, token=made)
+    rights = _rights_of(role, scopes, queues)
+    _write(call, "tokens", name, {"sha256": hash_token(made)}, rights, token=made)
     call.out.note(f"The token, which is shown once: {made}")
 
 
-def _write(  # noqa: PLR0917 - the parts of an entry
+def _rights_of(
+    role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
+) -> dict[str, Any]:
+    if role and scopes:
+        raise Failed("Pass one of --role and --scope")
+    rights: dict[str, Any] = {"scopes": scopes} if scopes else {"role": role or "viewer"}
+    return {**rights, **({"queues": queues} if queues else {})}
+
+
+def _write(
     call: Call,
     section: str,
     name: str,
     secret: dict[str, str],
-    role: str,
-    queues: tuple[str, ...],
+    rights: dict[str, Any],
     **shown: str,
 ) -> None:
     import json  # noqa: PLC0415 - only here
 
     # A string of JSON without characters beyond ASCII is one of TOML.
     lines = [f"[{section}.{json.dumps(name)}]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in {**secret, "role": role}.items()]
-    if queues:
-        lines.append(f"queues = {json.dumps(queues)}")
-    call.out.result(
-        {"section": section, "name": name, "role": role, **secret, **shown}, [*lines, ""]
-    )
+    lines += [f"{key} = {json.dumps(value)}" for key, value in {**secret, **rights}.items()]
+    call.out.result({"section": section, "name": name, **rights, **secret, **shown}, [*lines, ""])
+
+
+_OF_REDIS = {"url", "ns", "cells", "profile", "any_names", "realtime"}
+
+
+def _hide_options_of_redis() -> None:
+    for each in (web_user, add, token):
+        for option in each.params:
+            if isinstance(option, click.Option) and option.name in _OF_REDIS:
+                option.hidden = True
+
+
+_hide_options_of_redis()  # they are accepted, and have no meaning here

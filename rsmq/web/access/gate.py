@@ -37,6 +37,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _MAX_REMEMBERED = 1000
 #: Passwords are checked one after the other, so that attempts don't take all processors.
 _MAX_CHECKS = 1
+_CHALLENGES = 'Basic realm="rsmq", charset="UTF-8", Bearer realm="rsmq"'
 
 
 class AccessGate:
@@ -44,7 +45,7 @@ class AccessGate:
 
     def __init__(
         self,
-        users: Users | None,
+        users: Callable[[], Users] | None,
         *,
         allow_hosts: tuple[str, ...] | None,
         trusted_proxies: Iterable[str] = (),
@@ -54,7 +55,7 @@ class AccessGate:
         Make the rules.
 
         Args:
-            users: those who may call; None lets everyone do everything.
+            users: returns those who may call now; None lets everyone do everything.
             allow_hosts: the names in Host, without ports; None allows any.
             trusted_proxies: networks whose requests name the address of the client, and the user.
             user_header: the name of the header with the user.
@@ -62,7 +63,7 @@ class AccessGate:
         Raises:
             InvalidFormat: a network is not valid.
         """
-        self._users = users
+        self._read_users = users
         self._hosts = None if allow_hosts is None else {each.lower() for each in allow_hosts}
         self._proxies = TrustedProxies(trusted_proxies)
         self._user_header = user_header and user_header.lower()
@@ -88,16 +89,17 @@ class AccessGate:
         """
         self._check_host(headers)
         _check_origin(headers)
-        if self._users is None:
+        if self._read_users is None:
             return EVERYONE
-        if (found := self._find_proxied(headers, peer)) is not None:
+        users = self._read_users()
+        if (found := self._find_proxied(users, headers, peer)) is not None:
             return found
         # A token can't be guessed, so it is not locked out with the passwords of its address.
-        if (found := self._find_token(headers)) is not None:
+        if (found := _find_token(users, headers)) is not None:
             return found
         address = self.address_of(headers, peer)
         self._check_attempts(address)
-        if (found := await self._find_user(headers, address)) is None:
+        if (found := await self._find_user(users, headers, address)) is None:
             if "authorization" in headers:
                 self._attempts.note_failure(address)
             raise Refused(
@@ -105,7 +107,7 @@ class AccessGate:
                 "The caller is not known",
                 status=401,
                 hint="Send Authorization: Bearer TOKEN, or a user and a password.",
-                headers={"WWW-Authenticate": 'Basic realm="rsmq", charset="UTF-8"'},
+                headers={"WWW-Authenticate": _CHALLENGES},
             )
         return found
 
@@ -131,24 +133,21 @@ class AccessGate:
                 hint="Add it with --allow-host.",
             )
 
-    def _find_proxied(self, headers: Mapping[str, str], peer: Any) -> Principal | None:
+    def _find_proxied(
+        self, users: Users, headers: Mapping[str, str], peer: Any
+    ) -> Principal | None:
         is_proxy = peer is not None and peer[0] in self._proxies
-        if self._user_header is None or self._users is None or not is_proxy:
+        if self._user_header is None or not is_proxy:
             return None
-        return self._users.principals.get(headers.get(self._user_header, ""))
+        return users.principals.get(headers.get(self._user_header, ""))
 
-    def _find_token(self, headers: Mapping[str, str]) -> Principal | None:
-        # curl -u :TOKEN, and -u NAME:TOKEN, for programs that know user and password only.
-        kind, _, value = headers.get("authorization", "").partition(" ")
-        token = value.strip() if kind.lower() == "bearer" else _name_and_password(headers)[1]
-        # A look-up by the hash tells nothing about the token by its time.
-        return None if self._users is None else self._users.tokens.get(hash_token(token))
-
-    async def _find_user(self, headers: Mapping[str, str], address: str) -> Principal | None:
+    async def _find_user(
+        self, users: Users, headers: Mapping[str, str], address: str
+    ) -> Principal | None:
         name, password = _name_and_password(headers)
-        if self._users is None or not name:
+        if not name:
             return None
-        stored = self._users.passwords.get(name)
+        stored = users.passwords.get(name)
         text = f"{name}\0{stored}\0{password}".encode(errors="surrogatepass")
         digest = hmac.digest(self._key, text, hashlib.sha256)
         if digest not in self._remembered:
@@ -161,7 +160,15 @@ class AccessGate:
             if len(self._remembered) >= _MAX_REMEMBERED:
                 self._remembered.clear()
             self._remembered[digest] = None
-        return self._users.principals[name]
+        return users.principals[name]
+
+
+def _find_token(users: Users, headers: Mapping[str, str]) -> Principal | None:
+    # curl -u :TOKEN, and -u NAME:TOKEN, for programs that know user and password only.
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    token = value.strip() if kind.lower() == "bearer" else _name_and_password(headers)[1]
+    # A look-up by the hash tells nothing about the token by its time.
+    return users.tokens.get(hash_token(token))
 
 
 def _name_and_password(headers: Mapping[str, str]) -> tuple[str, str]:

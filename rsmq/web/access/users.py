@@ -22,8 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from rsmq.errors import InvalidFormat
+from rsmq.guarded_log import get_logger
 from rsmq.web.access.principals import ROLES, Principal, scopes_of
 from rsmq.web.access.secrets import hash_token, is_hash
+
+_log = get_logger("rsmq.web")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,41 @@ class Users:
     passwords: Mapping[str, str] = field(default_factory=dict)
     principals: Mapping[str, Principal] = field(default_factory=dict)
     tokens: Mapping[str, Principal] = field(default_factory=dict)
+
+
+class UsersFile:
+    """The users of a file, which is read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Read the file.
+
+        Raises:
+            InvalidFormat: it is not valid, or others may read it.
+        """
+        self._path = path
+        self._stamp = _stamp_of(path)
+        self._users = read_users(path)
+
+    def read(self) -> Users:
+        """Return the users; those of before if the file has become invalid, which is logged."""
+        stamp = _stamp_of(self._path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._users = read_users(self._path)
+            except InvalidFormat as error:
+                _log.error("the users file has changed, and its users stay as before: %s", error)
+        return self._users
+
+
+def _stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what differs after a change of a file; it is empty without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def users_of_key(key: str) -> Users:
