@@ -107,6 +107,8 @@ def test_a_crawler_finds_no_404_below_a_prefix(mount):
         assert base == f"{start}/api/v1"
         statuses = set()
         for path, methods in document["paths"].items():
+            if path.endswith("/tail") and isinstance(http, _Wsgi):
+                continue  # it has no end, and a2wsgi does not notice that its client leaves
             for method in methods:
                 if path.endswith("/tail"):  # which ends when its client leaves, not over WSGI
                     continue
