@@ -25,6 +25,7 @@ _ITEM = re.compile(r"^(?P<before>No |Invalid |)(?P<item>.+?)(?P<after> supplied|
 
 #: Words about Python, and those for a caller in any language.
 _WORDS: tuple[tuple[str, str], ...] = (
+    (r"^Invalid (\w+) format: None$", r"There is no \1"),
     (r": True$", ": true"),
     (r": False$", ": false"),
     (r"create_queue\(.*\)", "PUT of its address"),

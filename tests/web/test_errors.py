@@ -44,6 +44,7 @@ def test_errors_have_the_names_of_the_fields_and_no_words_of_python(run):
         ("PATCH", "/queues/q", {"expired": "dead-letter"}, "PUT of its dead-letter-policy"),
         ("PUT", "/schedules/s", {"queue": "q", "every": 9, "body": "a", "tick_field": "t"}, "json"),
         ("GET", "/queues/q/jobs/" + "0" * 32, None, "track"),
+        ("PUT", "/schedules/s", {"queue": "q"}, "There is no cron Pass either cron or every"),
     ]  # fmt: skip
 
     async def test(http, queues):
