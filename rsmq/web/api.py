@@ -5,12 +5,12 @@ The API as an ASGI application: finds the entry, calls its handler, and sends th
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
 from rsmq.guarded_log import get_logger
-from rsmq.web.access.gate import ADDRESS, PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import ADDRESS, HEADERS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
 from rsmq.web.audit import AuditEntry, facts_of, is_audited
@@ -20,13 +20,14 @@ from rsmq.web.delivery import (
     check_presence,
     release,
     release_if_unread,
+    send_whole,
     while_connected,
 )
 from rsmq.web.fields import Refused
 from rsmq.web.idempotency import HEADER
 from rsmq.web.patience import PatientClient
 from rsmq.web.problems import describe
-from rsmq.web.requests import MAX_BODY_BYTES, headers_of, path_of, read_bytes, read_values
+from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
@@ -69,7 +70,7 @@ class Api:
             departure.end()
 
     async def _answer(self, scope: AsgiScope, receive: Receive, departure: Departure) -> ApiAnswer:
-        headers = headers_of(scope)
+        headers: Mapping[str, str] = scope[HEADERS]
         route, names = self._router.find(scope["method"], path_of(scope))
         scope[_ROUTE] = route.path
         principal: Principal = scope[PRINCIPAL]
@@ -102,32 +103,27 @@ class Api:
         self, scope: AsgiScope, send: Send, answer: ApiAnswer, departure: Departure
     ) -> None:
         content = _encode(answer)
-        headers = {
-            "Content-Type": "application/json",
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            **answer.headers,
-        }
+        headers = dict(_HEADERS)
+        for name, value in answer.headers.items():
+            headers[name.encode("latin-1")] = value.encode("latin-1")
         has_body = answer.status != _NO_CONTENT
         if has_body and answer.stream is None:
-            headers["Content-Length"] = str(len(content))
+            headers[b"Content-Length"] = b"%d" % len(content)
         elif not has_body:
-            del headers["Content-Type"]
+            del headers[b"Content-Type"]
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+            "headers": list(headers.items()),
         }
         is_shown = has_body and scope["method"] != "HEAD"
         if answer.stream is not None and is_shown:
             await send(start)
             await _send_stream(send, answer.stream, departure)
             return
-        end = {"type": "http.response.body", "body": content if is_shown else b""}
         await check_presence(self._queues, answer.messages, departure)
         try:
-            await send(start)
-            await send(end)
+            await send_whole(scope, send, start, content if is_shown else b"")
         except OSError:
             # The server says that the connection is gone, so nothing was handed to it.
             with suppress(OSError):
@@ -153,6 +149,11 @@ async def _nothing_to_give_back(_: None) -> None:
 
 
 _NO_CONTENT = 204
+_HEADERS = {
+    b"Content-Type": b"application/json",
+    b"Cache-Control": b"no-store",
+    b"X-Content-Type-Options": b"nosniff",
+}
 
 
 def _encode(answer: ApiAnswer) -> bytes:

@@ -37,6 +37,34 @@ _SIOCOUTQ = 0x5411
 _CLOSED = getattr(select, "POLLRDHUP", 0)
 
 
+class _JoiningTransport:
+    """A transport that may join what is written: each write to a socket takes a system call."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held: list[bytes] = []
+        self.write: Callable[[bytes], None] = transport.write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def hold(self) -> None:
+        """Keep what is written until the release."""
+        self.write = self._held.append
+
+    def release(self) -> None:
+        """Write what was kept, at once."""
+        self.write = self._transport.write
+        if self._held:
+            self._transport.write(b"".join(self._held))
+            self._held.clear()
+
+    def close(self) -> None:
+        """Close the transport after what was written."""
+        self.release()
+        self._transport.close()
+
+
 class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """
     A connection, which is in the scope of its requests as ``rsmq.connection``.
@@ -54,7 +82,8 @@ class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Put this connection into the scope of its requests."""
-        super().connection_made(transport)
+        self._joining: Any = _JoiningTransport(transport)
+        super().connection_made(self._joining)
         app = self.app
 
         async def call(scope: Any, receive: Any, send: Any) -> None:
@@ -63,6 +92,13 @@ class WatchedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             await app(scope, receive, send)
 
         self.app = call
+
+    def __enter__(self) -> None:
+        """Begin an answer whose parts are written together at the exit."""
+        self._joining.hold()
+
+    def __exit__(self, *_: object) -> None:
+        self._joining.release()
 
     def eof_received(self) -> None:
         """Look whether the client has closed before bytes of the answer have arrived."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
@@ -137,6 +137,19 @@ async def check_presence(queues: Client, messages: Any, departure: Departure) ->
         raise
     await release(queues, messages)
     raise ClientLeft
+
+
+async def send_whole(
+    scope: Mapping[str, Any],
+    send: Callable[[Any], Awaitable[None]],
+    start: Mapping[str, Any],
+    body: bytes,
+) -> None:
+    """Send an answer whose body is one piece; in one packet if the server has such connections."""
+    joined: AbstractContextManager[Any] = scope.get(CONNECTION) or nullcontext()
+    with joined:
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
 
 
 async def release(queues: Client, messages: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -28,8 +29,12 @@ def path_of(scope: Mapping[str, Any]) -> str:
     """Return the path below the mount, percent-encoded."""
     raw = scope.get("raw_path")
     path: str = raw.decode("latin-1") if raw else quote(scope["path"], safe="/:")
-    prefix = quote(scope.get("root_path", ""), safe="/:").rstrip("/")
-    return path.partition("?")[0].removeprefix(prefix)
+    return path.partition("?")[0].removeprefix(_quote_prefix(scope.get("root_path", "")))
+
+
+@lru_cache(16)
+def _quote_prefix(root_path: str) -> str:
+    return quote(root_path, safe="/:").rstrip("/")
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -92,21 +97,27 @@ def read_values(
     Raises:
         Refused: the query or the body is not valid.
     """
+    pairs = _parse_query(scope["query_string"]) + _options_of(route, headers)
+    values = read_query(pairs, route.query)
+    if isinstance(route.body, RawBody):
+        return values
+    content = _parse(body, headers) if body.strip() else {}
+    # PHP writes an empty object as an empty list.
+    return values | read_object({} if content == [] else content, route.body)
+
+
+def _parse_query(query: bytes) -> list[tuple[str, str]]:
+    if not query:
+        return []
     try:
-        pairs = parse_qsl(
-            scope["query_string"].decode("latin-1"),
+        return parse_qsl(
+            query.decode("latin-1"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=_MAX_QUERY_FIELDS,
         )
     except ValueError:
         raise Refused("invalidFormat", "The query is not valid", status=400) from None
-    values = read_query(pairs + _options_of(route, headers), route.query)
-    if isinstance(route.body, RawBody):
-        return values
-    content = _parse(body, headers) if body.strip() else {}
-    # PHP writes an empty object as an empty list.
-    return values | read_object({} if content == [] else content, route.body)
 
 
 def _options_of(route: Route, headers: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -131,9 +142,7 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
             hint="Send Content-Type: application/json; with curl: --json.",
         )
     try:
-        return json.loads(
-            body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_make_object
-        )
+        return _DECODER.decode(body.decode())
     except (ValueError, RecursionError):
         # The text of the error would contain a part of the body.
         raise Refused("invalidJson", "The body is not valid JSON", status=400) from None
@@ -152,3 +161,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+#: With these options, json.loads would make a decoder each time.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_make_object)

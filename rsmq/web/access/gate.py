@@ -27,8 +27,10 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Where the gate stores the caller in the scope of a request, and the address of the client.
+#: Where the gate stores the caller in the scope of a request, the headers by names in lower case,
+#: and the address of the client.
 PRINCIPAL = "rsmq.principal"
+HEADERS = "rsmq.headers"
 ADDRESS = "rsmq.address"
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -136,8 +138,7 @@ class AccessGate:
     def _find_proxied(
         self, users: Users, headers: Mapping[str, str], peer: Any
     ) -> Principal | None:
-        is_proxy = peer is not None and peer[0] in self._proxies
-        if self._user_header is None or not is_proxy:
+        if self._user_header is None or peer is None or peer[0] not in self._proxies:
             return None
         return users.principals.get(headers.get(self._user_header, ""))
 
@@ -196,6 +197,7 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers, peer = headers_of(scope), scope.get("client")
+            scope[HEADERS] = headers
             scope[PRINCIPAL] = await self._gate.admit(headers, peer)
             scope[ADDRESS] = self._gate.address_of(headers, peer)
         except Refused as error:

@@ -15,15 +15,22 @@ import re
 from collections.abc import Mapping
 
 from rsmq.errors import RSMQError
-from rsmq.web.access.gate import ADDRESS, PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import ADDRESS, HEADERS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
-from rsmq.web.delivery import ClientLeft, Departure, check_presence, release, release_if_unread
+from rsmq.web.delivery import (
+    ClientLeft,
+    Departure,
+    check_presence,
+    release,
+    release_if_unread,
+    send_whole,
+)
 from rsmq.web.fields import Refused
 from rsmq.web.patience import PatientClient
 from rsmq.web.problems import describe
-from rsmq.web.requests import headers_of, path_of, read_bytes
+from rsmq.web.requests import path_of, read_bytes
 from rsmq.web.rest_rsmq.bodies import (
     MAX_BODY_BYTES,
     Page,
@@ -65,7 +72,7 @@ class RestRsmq:
     async def _answer(
         self, scope: AsgiScope, receive: Receive, send: Send, departure: Departure
     ) -> None:
-        method, headers = scope["method"], headers_of(scope)
+        method, headers = scope["method"], scope[HEADERS]
         handlers, parts = _find(scope)
         found = handlers.get("GET" if method == "HEAD" else method)
         principal: Principal = scope[PRINCIPAL]
@@ -192,8 +199,7 @@ async def _send_answer(
         "status": status,
         "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
     }
-    await send(start)
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    await send_whole(scope, send, start, b"" if scope["method"] == "HEAD" else body)
 
 
 def _is_fresh(asked: Mapping[str, str], etag: str) -> bool:
