@@ -26,7 +26,8 @@ REQUEST_ID = "request_id"
 TRACE_LINE = "rsmq-trace:1 "
 
 _TRACE_LINE = TRACE_LINE.encode()
-_ENVELOPE = {"headers", "body"}
+#: The names of the fields of an envelope.
+ENVELOPE_FIELDS = {"headers", "body"}
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _current: ContextVar[Mapping[str, str]] = ContextVar("rsmq_headers", default=_NONE)
@@ -80,7 +81,9 @@ def read_headers(raw: bytes) -> dict[str, str]:
     if traced is not None:
         return traced
     parsed = _parse_with_headers(raw)
-    if parsed is None or not (parsed.keys() == _ENVELOPE or isinstance(parsed.get("task"), str)):
+    if parsed is None or not (
+        parsed.keys() == ENVELOPE_FIELDS or isinstance(parsed.get("task"), str)
+    ):
         return {}
     return text_headers(parsed["headers"])
 
@@ -88,7 +91,7 @@ def read_headers(raw: bytes) -> dict[str, str]:
 def split_envelope(raw: bytes) -> tuple[dict[str, str], Any] | None:
     """Return the headers and the body of an envelope; None if it is not one."""
     parsed = _parse_with_headers(raw)
-    if parsed is None or parsed.keys() != _ENVELOPE:
+    if parsed is None or parsed.keys() != ENVELOPE_FIELDS:
         return None
     return text_headers(parsed["headers"]), parsed["body"]
 

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from rsmq.guarded_log import get_logger
+from rsmq.search.json_path import JsonPath
 from rsmq.web.access.gate import ADDRESS, HEADERS, PRINCIPAL, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
@@ -45,9 +46,17 @@ _log = get_logger("rsmq.web")
 class Api:
     """The operations of a table, on a client."""
 
-    def __init__(self, queues: Client, table: Iterable[Route], *, read_only: bool) -> None:
+    def __init__(
+        self,
+        queues: Client,
+        table: Iterable[Route],
+        *,
+        read_only: bool,
+        redact: tuple[JsonPath, ...] = (),
+    ) -> None:
         self._queues = queues
         self._patient = PatientClient(queues)
+        self._redact = redact
         self._router = PathRouter(table)
         self._read_only = read_only
 
@@ -90,7 +99,8 @@ class Api:
         raw = body if isinstance(route.body, RawBody) else b""
         is_long = route.is_long or len(body) > _LARGE_BODY_BYTES
         queues = await self._patient.client() if is_long else self._queues
-        call = ApiCall(queues, names, values, raw, headers, allow, departure.wait)
+        redaction = principal.redaction(self._redact)
+        call = ApiCall(queues, names, values, raw, headers, allow, departure.wait, redaction)
         if not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
         facts = facts_of(

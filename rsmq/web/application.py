@@ -23,6 +23,7 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
+from rsmq.search.json_path import parse_path
 from rsmq.web.access.gate import AccessGate
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
@@ -58,6 +59,7 @@ def create_app(
     trusted_proxies: Iterable[str] = (),
     user_header: str | None = None,
     record: bool = False,
+    redact: Iterable[str] = (),
 ) -> Starlette:
     """
     Return an ASGI application with the HTTP API, for a server such as uvicorn, or for a mount.
@@ -84,6 +86,9 @@ def create_app(
             and the shutdown of its lifespan. Servers don't run that of a mounted application: put
             ``HistoryRecorder(queues)`` of ``rsmq.history`` into the lifespan of the outer one. Of
             any number of processes, one records each minute. A read-only server never does.
+        redact: JSON paths such as ``customer.email``: who reads messages without receiving them
+            does not see the values there, and no body that is not JSON. Entries of the users file
+            may add paths, or see all.
 
     Raises:
         MissingParameter: none of users, key and auth=False is passed.
@@ -96,6 +101,7 @@ def create_app(
         trusted_proxies=trusted_proxies,
         user_header=user_header,
     )
+    paths = tuple(map(parse_path, redact))
     is_own = isinstance(queues, str)
     client: Client = _open(queues)
     rest_rsmq = gate.guard(RestRsmq(client, read_only=read_only))
@@ -120,7 +126,7 @@ def create_app(
         page = make_page(TABLE, __version__, _prefix_of(request))
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
 
-    api = gate.guard(Api(client, TABLE, read_only=read_only))
+    api = gate.guard(Api(client, TABLE, read_only=read_only, redact=paths))
     app = _Application(
         routes=[
             Route(PREFIX + _DOCUMENT, gate.guard(request_response(openapi))),

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from rsmq.aio import AsyncRSMQ
 from rsmq.cells.cells import AsyncCells
 from rsmq.model import Message
+from rsmq.search.redaction import Redaction
 from rsmq.web.fields import Field
 
 Client: TypeAlias = AsyncRSMQ[Any] | AsyncCells
@@ -73,6 +74,7 @@ class ApiCall:
         allow: raises Forbidden unless the caller has a scope for a queue, for what the table can't
             know: queues that a body names, and changes without a receipt.
         has_left: returns when the client has left.
+        redaction: what of bodies the caller does not see when it reads messages.
     """
 
     queues: Client
@@ -82,6 +84,7 @@ class ApiCall:
     headers: Mapping[str, str]
     allow: Callable[[Scope, str], None]
     has_left: Callable[[], Awaitable[None]]
+    redaction: Redaction
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

@@ -24,9 +24,11 @@ from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
+from rsmq.search.redaction import Redaction
+from rsmq.web.bodies import BODIES
 from rsmq.web.fields import Refused
 from rsmq.web.operations import message_states
-from rsmq.web.routes.forms import BODIES, show_body, show_stored
+from rsmq.web.routes.forms import show_stored
 from rsmq.web.table import Client
 
 _log = get_logger("rsmq.web")
@@ -50,7 +52,8 @@ _MAX_QUEUES = 50
 _MAX_AWAY_MS = 600_000
 _GONE = -1
 
-_tails: WeakKeyDictionary[Any, dict[str, QueueTail]] = WeakKeyDictionary()
+#: By the queue, and by what its clients do not see of bodies.
+_tails: WeakKeyDictionary[Any, dict[tuple[str, Redaction], QueueTail]] = WeakKeyDictionary()
 #: The clients of servers that stop.
 _stopped: WeakSet[Any] = WeakSet()
 
@@ -79,8 +82,9 @@ class QueueTail:
         name: differs from that of each other reader, of other processes too.
     """
 
-    def __init__(self, queues: Client, qname: str) -> None:
+    def __init__(self, queues: Client, qname: str, redaction: Redaction) -> None:
         self._clients = 0
+        self._redaction = redaction
         self.name = secrets.token_hex(4)
         self._queues = queues
         self._qname = qname
@@ -222,29 +226,15 @@ class QueueTail:
             self._add("received", {**shown, "receive_count": count})
 
     def _show(self, cell: _Cell, message: StoredMessage[bytes]) -> dict[str, Any]:
-        cut = _cut(message.raw)
         return {
-            **show_stored(message, with_body=False),
+            **show_stored(message, self._redaction, max_bytes=MAX_BODY_BYTES),
             "id": self._queues.engine.show_id(cell.number, message.id),
-            **show_body(cut),
-            "is_cut": len(cut) < len(message.raw),
         }
 
     def _add(self, event: str, data: dict[str, Any]) -> None:
         now_ms = min((cell.follower.now_ms for cell in self._cells), default=0)
         self._events.append(_encode(event, data, f"{now_ms}.{self.name}.{self._next}"))
         self._next += 1
-
-
-def _cut(raw: bytes) -> bytes:
-    """Return the begin of a body; text is not cut within a character."""
-    cut = raw[:MAX_BODY_BYTES]
-    try:
-        cut.decode()
-    except UnicodeDecodeError as error:
-        if len(cut) < len(raw) and error.start > len(cut) - 4:
-            return cut[: error.start]
-    return cut
 
 
 def _encode(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
@@ -254,7 +244,7 @@ def _encode(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
 
 
 async def follow_queue(
-    queues: Client, qname: str, last_event: tuple[int, str, int] | None
+    queues: Client, qname: str, last_event: tuple[int, str, int] | None, redaction: Redaction
 ) -> AsyncGenerator[bytes]:
     """
     Return the events of a queue, from those on that a client has not got yet.
@@ -266,7 +256,8 @@ async def follow_queue(
     if queues in _stopped:
         raise Refused("stopping", "The server stops", status=503, headers={"Retry-After": "1"})
     tails = _tails.setdefault(queues, {})
-    tail = tails.get(qname)
+    key = (qname, redaction)
+    tail = tails.get(key)
     if tail is None:
         if len(tails) >= _MAX_QUEUES:
             raise Refused(
@@ -276,12 +267,12 @@ async def follow_queue(
                 hint="Try again when others have ended.",
                 headers={"Retry-After": "30"},
             )
-        new = QueueTail(queues, qname)
+        new = QueueTail(queues, qname, redaction)
         await new.start(None if last_event is None else last_event[0])
-        tail = tails.setdefault(qname, new)
+        tail = tails.setdefault(key, new)
         if tail is new:  # no other client has been faster
             tail.task = asyncio.create_task(tail.read())
-            tail.task.add_done_callback(lambda _: tails.pop(qname, None))
+            tail.task.add_done_callback(lambda _: tails.pop(key, None))
     return tail.follow(tail.place_of(last_event))
 
 

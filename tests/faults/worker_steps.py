@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rsmq import TEXT
+from rsmq.search.operations import SearchPosition, search_step
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
     Identity,
@@ -405,6 +407,11 @@ def check_unregister(state, result, stored):
     assert state.worker.name.encode() not in stored.fields("x:workers")
 
 
+def _search(client, state):
+    keys = client.namespace.queue(state.queue.name)
+    return search_step(keys, SearchPosition(), codec=TEXT, state="retrying")
+
+
 #: The reads of a message that waits for a retry, each with its call and its check.
 RETRYING = (
     (
@@ -416,6 +423,11 @@ RETRYING = (
         "peek",
         lambda c, s: c.peek_messages(s.queue.name, state="retrying"),
         lambda _state, result, _stored: check_error(*result),
+    ),
+    (
+        "search",
+        lambda c, s: c.run(_search(c, s)),
+        lambda _state, result, _stored: check_error(*(each.message for each in result.candidates)),
     ),
     (
         "count",

@@ -8,6 +8,7 @@ import pytest
 
 from rsmq import AsyncCells
 from rsmq.operations.plain import plain_command
+from rsmq.search.redaction import Redaction
 from rsmq.web import create_app, tail
 from tests.web.asgi import Http
 
@@ -85,7 +86,7 @@ def test_a_message_is_shown_when_it_is_sent_received_and_removed_and_nothing_cha
             while shown["body"] == "before":  # sent in the millisecond of the start
                 kind, shown, event_id = await events.next()
             assert (kind, shown["id"], shown["body"]) == ("message", id, "a")
-            assert (shown["is_cut"], shown["size"], shown["state"]) == (False, 1, "visible")
+            assert (shown["truncated"], shown["size"], shown["state"]) == (False, 1, "visible")
             assert event_id
             assert await _stored(queues) == before
             got = [await queues.receive_message("q") for _ in range(2)]
@@ -98,6 +99,17 @@ def test_a_message_is_shown_when_it_is_sent_received_and_removed_and_nothing_cha
     run(test)
 
 
+def test_values_of_bodies_are_redacted(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        async with following(http) as events:
+            await queues.send_message("q", '{"email": "anna@example.org", "a": 1}')
+            shown = (await events.next())[1]
+            assert (shown["body"], shown["redacted"]) == ('{"email":"[redacted]","a":1}', True)
+
+    run(test, redact=["email"])
+
+
 def test_a_long_body_is_cut_and_says_so(run):
     async def test(http, queues):
         await queues.create_queue("q")
@@ -105,7 +117,7 @@ def test_a_long_body_is_cut_and_says_so(run):
             await queues.send_message("q", "a" + "é" * 5000)
             shown = (await events.next())[1]
             assert shown["body"] == "a" + "é" * 2047
-            assert (shown["is_cut"], shown["size"]) == (True, 10_001)
+            assert (shown["truncated"], shown["size"]) == (True, 10_001)
 
     run(test)
 
@@ -164,7 +176,7 @@ def test_a_slow_client_misses_events_and_needs_no_memory(run, monkeypatch):
     async def test(http, queues):
         await queues.create_queue("q")
         async with following(http):
-            reader = tail._tails[queues]["q"]
+            reader = tail._tails[queues]["q", Redaction()]
             slow = reader.follow(reader.place_of(None))
             assert (await anext(slow)).startswith(b"retry")
             await queues.send_messages("q", [str(each) for each in range(20)])

@@ -84,6 +84,11 @@ _SIGNALS = tuple(
 )
 @click.option("--read-only", is_flag=True, help="Refuse all changes, receives included.")
 @click.option(
+    "--redact", multiple=True, metavar="PATH",
+    help="Don't show the values at this path of JSON bodies, such as customer.email, to who reads "
+    "messages without receiving them; repeatable.",
+)  # fmt: skip
+@click.option(
     "--allow-host",
     multiple=True,
     metavar="NAME",
@@ -164,6 +169,7 @@ def web(call: Call, /, **options: Any) -> None:
                 allow_hosts=names or None,
                 trusted_proxies=options["trusted_proxy"],
                 user_header=options["user_header"],
+                redact=options["redact"],
             )
             async with _recording(queues, options):
                 await _serve(call, app, options, key)

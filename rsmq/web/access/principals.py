@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from rsmq.search.json_path import JsonPath
+from rsmq.search.redaction import Redaction
 from rsmq.web.fields import Refused
 from rsmq.web.table import READING, Scope
 
@@ -32,11 +34,18 @@ class Principal:
         name: of the user or the token.
         scopes: what it may do.
         patterns: with the queues whose names match one of these patterns of the shell.
+        redact: the paths of values in bodies that it does not see, beside those of the server; None
+            sees all.
     """
 
     name: str
     scopes: frozenset[Scope]
     patterns: tuple[str, ...] = ("*",)
+    redact: tuple[JsonPath, ...] | None = ()
+
+    def redaction(self, of_server: tuple[JsonPath, ...]) -> Redaction:
+        """Return what of bodies it does not see, with the paths of the server."""
+        return Redaction() if self.redact is None else Redaction((*of_server, *self.redact))
 
     def check(self, scope: Scope, queue: str | None, *, read_only: bool) -> None:
         """

@@ -5,6 +5,7 @@ The users file: users with passwords, and tokens of programs.
     password = "scrypt$..."
     role = "operator"                  # viewer, operator or admin
     queues = ["orders*"]               # all by default
+    redact = ["customer.email"]        # values in bodies that it does not see; false sees all
 
     [tokens.shop]
     sha256 = "..."
@@ -23,6 +24,7 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.guarded_log import get_logger
+from rsmq.search.json_path import JsonPath, parse_path
 from rsmq.web.access.principals import ROLES, Principal, scopes_of
 from rsmq.web.access.secrets import hash_token, is_hash
 
@@ -114,13 +116,15 @@ _FORM = (
     "A user has password and role, a token sha256 and role or scopes; queues is a list of patterns."
 )
 _SHA256_DIGITS = 64
+#: The names in an entry beside its secret.
+_RIGHTS = ("role", "scopes", "queues", "redact")
 
 
 def _make_users(content: Mapping[str, Any]) -> Users:
     _check_names(content, {"users", "tokens"}, "the file")
     passwords, principals, tokens = {}, {}, {}
     for name, entry in content.get("users", {}).items():
-        _check_names(entry, {"password", "role", "scopes", "queues"}, name)
+        _check_names(entry, {"password", *_RIGHTS}, name)
         # A user behind a trusted proxy needs no password.
         if "password" in entry:
             if not is_hash(entry["password"]):
@@ -128,7 +132,7 @@ def _make_users(content: Mapping[str, Any]) -> Users:
             passwords[name] = entry["password"]
         principals[name] = _make_principal(name, entry)
     for name, entry in content.get("tokens", {}).items():
-        _check_names(entry, {"sha256", "role", "scopes", "queues"}, name)
+        _check_names(entry, {"sha256", *_RIGHTS}, name)
         digest = entry["sha256"].lower()
         if len(digest) != _SHA256_DIGITS:
             raise ValueError(f"sha256 of {name} has not {_SHA256_DIGITS} digits")
@@ -151,4 +155,12 @@ def _make_principal(name: str, entry: Mapping[str, Any]) -> Principal:
     patterns = entry.get("queues", ["*"])
     if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
         raise TypeError(f"queues of {name} is not a list of texts")
-    return Principal(name, scopes, tuple(patterns))
+    return Principal(name, scopes, tuple(patterns), _read_redact(name, entry.get("redact", [])))
+
+
+def _read_redact(name: str, value: object) -> tuple[JsonPath, ...] | None:
+    if value is False:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"redact of {name} is not false or a list of paths")
+    return tuple(map(parse_path, value))

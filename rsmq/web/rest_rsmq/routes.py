@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq.web.bodies import BODIES
 from rsmq.web.rest_rsmq.values import (
     NodeError,
     check_id,
@@ -17,7 +18,6 @@ from rsmq.web.rest_rsmq.values import (
     read_size,
     require_seconds,
 )
-from rsmq.web.routes.forms import BODIES
 from rsmq.web.table import Client, Scope
 from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 

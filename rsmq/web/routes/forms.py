@@ -12,9 +12,10 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
+from rsmq.search.redaction import Redaction
+from rsmq.web.bodies import BODIES, cut_body, show_body
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.table import ApiCall, Client, Scope
 
@@ -23,35 +24,6 @@ QUEUE = "queue"
 
 #: Other clients may store ids of any characters.
 _RECEIPT = re.compile(r"(.+)\.([1-9][0-9]{0,18})", re.DOTALL)
-
-
-class HttpBodies:
-    """A codec whose bodies are text or bytes, and which keeps the stored bytes."""
-
-    def encode(self, body: str | bytes) -> str | bytes:
-        if isinstance(body, str):
-            return body
-        try:
-            return body.decode()  # so its size is measured as Node does it
-        except UnicodeDecodeError:
-            return body
-
-    def decode(self, raw: bytes) -> bytes:
-        return raw
-
-    def __repr__(self) -> str:
-        return "the bodies of HTTP"
-
-
-BODIES: Codec[str | bytes, bytes] = HttpBodies()
-
-
-def show_body(raw: bytes) -> dict[str, Any]:
-    """Return the field that has a body: text if it is UTF-8, else base64."""
-    try:
-        return {"body": raw.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(raw).decode()}
 
 
 def receipt_of(message: Message[bytes]) -> str:
@@ -72,24 +44,39 @@ def show_message(message: Message[bytes]) -> dict[str, Any]:
     }
 
 
-def show_stored(message: StoredMessage[bytes], *, with_body: bool = True) -> dict[str, Any]:
+def show_stored(
+    message: StoredMessage[bytes],
+    redaction: Redaction,
+    *,
+    size: int | None = None,
+    max_bytes: int | None = None,
+) -> dict[str, Any]:
     """
-    Return a message that was read without receiving it.
+    Return a message that was read without receiving it, as its reader may see it.
 
     Its last receive is not in it: the client only estimates that, by the vt of the queue.
+
+    Args:
+        size: the bytes of the body, if the message has only a part of it.
+        max_bytes: the bytes of the body that are shown; None is all.
     """
-    reason = message.reason
+    raw, reason = redaction.body(message.raw), redaction.reason(message.reason)
+    size = len(message.raw) if size is None else size
+    is_cut = raw is not None and (size > len(message.raw) or len(raw) > (max_bytes or size))
+    shown = cut_body(raw, max_bytes or size) if raw is not None and is_cut else raw
     return {
         "queue": message.queue,
         "id": message.id,
-        **(show_body(message.raw) if with_body else {}),
-        "size": len(message.raw),
+        **show_body(shown),
+        "redacted": raw != message.raw,
+        "truncated": is_cut,
+        "size": size,
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
         "sent_ms": whole(message.sent_ms),
         "state": message.state,
         "visible_at_ms": whole(message.visible_at_ms),
-        "last_error": message.last_error,
+        "last_error": redaction.failure(message.last_error),
         "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
     }
 
@@ -97,6 +84,12 @@ def show_stored(message: StoredMessage[bytes], *, with_body: bool = True) -> dic
 def whole(ms: float | None) -> int | None:
     """Return a time in whole Unix ms: integers are decoded exactly by any language."""
     return None if ms is None else int(ms)
+
+
+async def message_gone(call: ApiCall) -> Refused:
+    """Return the error of a message that is not there; raises QueueNotFound without its queue."""
+    await call.queues.get_queue_attributes(call.names[QUEUE])
+    return Refused("messageNotFound", "There is no such message in the queue", status=404)
 
 
 def show_value(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.status import JobState, JobStatus
+from rsmq.search.redaction import MARK, Redaction
 from rsmq.web.delivery import while_connected
 from rsmq.web.fields import Field, Shape, between, one_of
 from rsmq.web.routes.forms import QUEUE, show_value
@@ -17,8 +18,11 @@ from rsmq.web.routes.receives import check_wait
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
-def _show(status: JobStatus[Any]) -> dict[str, Any]:
+def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
     raw = status.raw_result
+    progress = None if status.progress is None else asdict(status.progress)
+    if progress and redaction and progress["text"]:
+        progress["text"] = MARK  # which may quote the body
     return {
         "queue": status.queue,
         "id": status.id,
@@ -28,10 +32,10 @@ def _show(status: JobStatus[Any]) -> dict[str, Any]:
         "worker": status.worker,
         "begun_at": show_value(status.begun_at),
         "ended_at": show_value(status.ended_at),
-        "error": status.error,
-        "progress": None if status.progress is None else asdict(status.progress),
+        "error": redaction.failure(status.error),
+        "progress": progress,
         "is_cancelling": status.is_cancelling,
-        "result": None if raw is None else json.loads(raw),
+        "result": None if raw is None else redaction.value(json.loads(raw)),
     }
 
 
@@ -42,10 +46,10 @@ async def _get(call: ApiCall) -> ApiAnswer:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
         try:
             [status] = await while_connected(waiting, call.has_left, _forget)
-            return ApiAnswer(_show(status))
+            return ApiAnswer(_show(status, call.redaction))
         except (JobNotEnded, ClientClosed):  # the second one if the server stops
             pass
-    return ApiAnswer(_show(await job.status()))
+    return ApiAnswer(_show(await job.status(), call.redaction))
 
 
 async def _forget(_: object) -> None:
@@ -58,7 +62,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     )
     if not found:
         await call.queues.get_queue_attributes(call.names[QUEUE])  # raises without a queue
-    return ApiAnswer({"jobs": list(map(_show, found))})
+    return ApiAnswer({"jobs": [_show(each, call.redaction) for each in found]})
 
 
 async def _cancel(call: ApiCall) -> ApiAnswer:

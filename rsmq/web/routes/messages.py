@@ -1,5 +1,5 @@
 """
-Operations that send, read and change messages.
+Operations that send and change messages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat, MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
+from rsmq.web.bodies import BODIES
 from rsmq.web.fields import (
     BODY_FIELDS,
     SECONDS,
@@ -17,13 +18,12 @@ from rsmq.web.fields import (
     Refused,
     Shape,
     between,
-    one_of,
     read_body,
     read_object,
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, claim
-from rsmq.web.routes.forms import BODIES, CHOICE, QUEUE, choose, choose_one, show_stored
-from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
+from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
 
 _TIMES = (
@@ -181,46 +181,6 @@ async def _publish(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"ids": ids}, 201)
 
 
-async def _peek(call: ApiCall) -> ApiAnswer:
-    found = await call.queues.peek_messages(
-        call.names[QUEUE],
-        call.values.get("start", 0),
-        call.values.get("limit", 10),
-        state=call.values.get("state"),
-        codec=BODIES,
-    )
-    return ApiAnswer({"messages": [show_stored(each) for each in found]})
-
-
-async def _get(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer(show_stored(await _find(call)))
-
-
-async def _get_body(call: ApiCall) -> ApiAnswer:
-    found = await _find(call)
-    return ApiAnswer(
-        found.raw,
-        headers={
-            "Content-Type": "application/octet-stream",
-            "Content-Disposition": "attachment",
-            "Content-Security-Policy": "sandbox; default-src 'none'",
-        },
-    )
-
-
-async def _find(call: ApiCall) -> Any:
-    found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=BODIES)
-    if found is None:
-        raise await _gone(call)
-    return found
-
-
-async def _gone(call: ApiCall) -> Refused:
-    """Return the error of a message that is not there; raises QueueNotFound without its queue."""
-    await call.queues.get_queue_attributes(call.names[QUEUE])
-    return Refused("messageNotFound", "There is no such message in the queue", status=404)
-
-
 async def _raise_unchanged(call: ApiCall) -> None:
     """Raise the reason why a message was not changed: it is gone, or its receipt has expired."""
     if "receipt" in call.values and await call.queues.get_message(
@@ -232,7 +192,7 @@ async def _raise_unchanged(call: ApiCall) -> None:
             status=409,
             hint="Its new receiver decides on it now.",
         )
-    raise await _gone(call)
+    raise await message_gone(call)
 
 
 async def _delete(call: ApiCall) -> ApiAnswer:
@@ -290,33 +250,6 @@ ROUTES = (
         _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES, *_LIMITS),
         answers={201: "sent"},
         result=(Field("ids", Shape.OBJECT, "The id in each queue."),),
-    ),
-    Route(
-        "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
-        _peek, ("peek_messages",),
-        query=(
-            Field(
-                "start", Shape.WHOLE, "The position of the first; -1 is the last message.",
-                rule=between(-(10**9), 10**9),
-            ),
-            Field(
-                "limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default.",
-                rule=between(1, 10_000),
-            ),
-            Field(
-                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
-                rule=one_of("visible", "in_flight", "retrying", "delayed"),
-            ),
-        ),
-        result=(Field("messages", Shape.OBJECTS, "In the order in which they become visible."),),
-    ),
-    Route(
-        "GET", "/queues/{queue}/messages/{id}", Scope.PEEK, "Read a message.", _get,
-        ("get_message",), result=(_ID, *BODY_FIELDS[:2], Field("state", Shape.TEXT, "Its state.")),
-    ),
-    Route(
-        "GET", "/queues/{queue}/messages/{id}/body", Scope.PEEK, "Read the bytes of a body.",
-        _get_body, ("get_message",), result=RawBody(),
     ),
     Route(
         "DELETE", "/queues/{queue}/messages/{id}", Scope.RECEIVE, "Delete a message.", _delete,

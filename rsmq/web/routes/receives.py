@@ -9,9 +9,10 @@ from typing import Any
 
 from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
+from rsmq.web.bodies import BODIES
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Shape, between
-from rsmq.web.routes.forms import BODIES, QUEUE, show_message
+from rsmq.web.routes.forms import QUEUE, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _MAX_WAIT_SECONDS = 60

@@ -9,8 +9,9 @@ from typing import Any
 
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.web.access.principals import ALL_QUEUES
+from rsmq.web.bodies import BODIES, show_body
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
-from rsmq.web.routes.forms import BODIES, may, show_body, show_value
+from rsmq.web.routes.forms import may, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _DEFINITION = (
@@ -26,7 +27,7 @@ def _show(call: ApiCall, schedule: StoredSchedule) -> dict[str, Any]:
         each: getattr(definition, each, None) if definition else None for each in _DEFINITION
     }
     if definition and may(call, Scope.PEEK, definition.queue):
-        shown |= show_body(definition.body)
+        shown |= show_body(call.redaction.body(definition.body))
     state = {
         each.name: show_value(getattr(schedule, each.name))
         for each in fields(schedule)

@@ -260,16 +260,25 @@ class HttpClient:
         return shown and self._stored(shown, codec)
 
     async def peek_messages(self, qname, start=0, count=10, *, state=None, codec=None):
-        query = urlencode(_fields(start=start, limit=count, state=state))
-        shown = await self.call("GET", f"{_queue(qname)}/messages?{query}")
-        return [self._stored(each, codec) for each in shown["messages"]]
+        found, fields = [], _fields(start=start, state=state)
+        while True:
+            query = urlencode({**fields, "limit": count - len(found)})
+            shown = await self.call("GET", f"{_queue(qname)}/messages?{query}")
+            for each in shown["messages"]:
+                if each["truncated"]:
+                    id = _quote(each["id"])
+                    each.update(await self.call("GET", f"{_queue(qname)}/messages/{id}"))
+                found.append(self._stored(each, codec))
+            fields["cursor"] = shown["cursor"]
+            if len(found) >= count or shown["cursor"] is None:
+                return found
 
     def _stored(self, shown, codec):
         raw = _raw(shown)
         values = {
             name: value
             for name, value in shown.items()
-            if name not in {"body", "body_base64", "size", "reason"}
+            if name not in {"body", "body_base64", "size", "reason", "redacted", "truncated"}
         }
         assert shown["size"] == len(raw)
         reason = shown["reason"] and DeadLetterReason(**shown["reason"])

@@ -1,0 +1,147 @@
+"""
+JSON paths, such as ``customer.email``: names of members, with dots between them.
+
+A path goes through a list into each of its elements, so ``items.price`` is the price of every item;
+a number is also the position of one element. ``*`` is any member. A name with other characters than
+letters, digits, ``_`` and ``-`` is a string of JSON: ``"first name".x``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+from rsmq.errors import InvalidFormat
+from rsmq.headers import split_trace_line
+
+
+class Wildcard(Enum):
+    """The part of a path that is any member."""
+
+    ANY = "*"
+
+
+ANY: Literal[Wildcard.ANY] = Wildcard.ANY
+JsonPath: TypeAlias = tuple[str | Literal[Wildcard.ANY], ...]
+
+#: A string of JSON, which may contain any character.
+QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_NAME = re.compile(r"[\w-]+")
+_MAX_PARTS = 32
+
+
+class NotJson(Exception):
+    """A body is not JSON."""
+
+
+def read_path(text: str, at: int = 0) -> tuple[JsonPath, int]:
+    """
+    Return the path that begins at a position of a text, and the position behind it.
+
+    Raises:
+        SyntaxError: there is none; ``offset`` is the position of the fault.
+    """
+    parts: list[str | Literal[Wildcard.ANY]] = []
+    while True:
+        if text[at : at + 1] == ANY.value:
+            parts.append(ANY)
+            at += 1
+        elif name := _NAME.match(text, at):
+            parts.append(name[0])
+            at = name.end()
+        else:
+            part, at = read_quoted(text, at, "a name, a string in quotes, or *")
+            parts.append(part)
+        if len(parts) > _MAX_PARTS:
+            raise fault(at, f"A path has at most {_MAX_PARTS} names")
+        if text[at : at + 1] != ".":
+            return tuple(parts), at
+        at += 1
+
+
+def read_quoted(text: str, at: int, expected: str) -> tuple[str, int]:
+    """Return the string of JSON at a position, and the position behind it; raises SyntaxError."""
+    quoted = QUOTED.match(text, at)
+    if quoted is None:
+        is_open = text[at : at + 1] == '"'
+        raise fault(at, "The quotes are not closed" if is_open else f"Here is {expected}")
+    try:
+        value: str = json.loads(quoted[0])
+        value.encode()
+    except ValueError:
+        raise fault(at, "It is not a string of JSON") from None
+    return value, quoted.end()
+
+
+def fault(at: int, text: str) -> SyntaxError:
+    """Return the error of a fault at a position, counted from 0."""
+    error = SyntaxError(text)
+    error.offset = at
+    return error
+
+
+def parse_path(text: str) -> JsonPath:
+    """
+    Return a path.
+
+    Raises:
+        InvalidFormat: it is not one.
+    """
+    try:
+        path, end = read_path(text)
+        if end != len(text):
+            raise fault(end, "Here is a dot or the end of the path")
+    except SyntaxError as error:
+        hint = f"At character {(error.offset or 0) + 1}: {error.msg}. As in customer.email."
+        raise InvalidFormat("JSON path", value=text, hint=hint) from None
+    if path[0] == "json" and not text.startswith('"'):
+        # Else a path that was copied from a filter would name nothing.
+        hint = 'A path has no json. before it. If there is a member json, quote it: "json".x.'
+        raise InvalidFormat("JSON path", value=text, hint=hint)
+    return path
+
+
+def parse_json(raw: bytes) -> Any:
+    """
+    Return the value of a body that is JSON, also behind the line of a ``TracedCodec``.
+
+    Raises:
+        NotJson: it is not JSON in UTF-8, or too deep.
+    """
+    try:
+        return json.loads(split_trace_line(raw)[1].decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise NotJson from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def find_values(value: Any, path: JsonPath) -> Iterator[Any]:
+    """Yield the values at a path; of a list at its end, its elements too."""
+    if not path:
+        yield value
+        if isinstance(value, list):
+            for each in value:
+                yield from find_values(each, ())
+        return
+    part, rest = path[0], path[1:]
+    if isinstance(value, list):
+        for at, each in enumerate(value):
+            if part is ANY or part == str(at):
+                yield from find_values(each, rest)
+            yield from find_values(each, path)
+    elif isinstance(value, dict):
+        for each in members_at(value, part):
+            yield from find_values(value[each], rest)
+
+
+def members_at(value: dict[str, Any], part: object) -> list[str]:
+    """Return the names of the members of an object that a part of a path names."""
+    if part is ANY:
+        return list(value)
+    return [part] if isinstance(part, str) and part in value else []

@@ -1,0 +1,152 @@
+"""
+A step of a search in the messages of a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.codecs import Codec
+from rsmq.lua.load import loader_of
+from rsmq.model import State, StoredMessage
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.replies import parse_stored_message
+from rsmq.search.message_filter import Term
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import decode_name, encode_name
+
+load = loader_of("search")
+
+#: Ids that a step looks at.
+STEP = 200
+_MAX_STEP_BYTES = 1024 * 1024
+_VALUES_PER_MESSAGE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPosition:
+    """
+    A position in a search.
+
+    Attributes:
+        score: of the last id that was looked at; '' before the first step.
+        id: that id, as it is stored.
+        rank: where the first step begins, unless it looks for a hidden state.
+        skip: messages of a hidden state that are still to be skipped.
+    """
+
+    score: str = ""
+    id: str = ""
+    rank: int = 0
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCandidate:
+    """
+    A message that may fit.
+
+    Attributes:
+        message: as it is stored; its body may be cut.
+        size: the bytes of the body.
+        sent_us: Unix microseconds of the send; None if its id contains no time.
+        position: behind this message.
+    """
+
+    message: StoredMessage[Any]
+    size: int
+    sent_us: int | None
+    position: SearchPosition
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStep:
+    """
+    The result of a step.
+
+    Attributes:
+        scanned: the number of ids that were looked at.
+        position: where the next step begins; None at the end of the queue.
+    """
+
+    candidates: list[SearchCandidate]
+    scanned: int
+    position: SearchPosition | None
+
+
+def search_step(
+    keys: QueueKeys,
+    position: SearchPosition,
+    *,
+    codec: Codec,
+    state: State | None = None,
+    count: int = STEP,
+    most: int = STEP,
+    cut: int | None = None,
+    terms: Sequence[Term] = (),
+) -> Operation[SearchStep]:
+    """
+    Return a step of a search.
+
+    Args:
+        state: only messages in this state.
+        count: the messages to return at most.
+        most: the ids to look at, at most 1,000.
+        cut: the bytes of each body to return; None is all.
+        terms: the conditions that are compared on the server, beside those of json.
+    """
+
+    def parse(reply: Any) -> SearchStep:
+        score, last, skip, now, vt, scanned, values, reasons, errors = reply
+        candidates = []
+        for number, at in enumerate(range(0, len(values), _VALUES_PER_MESSAGE)):
+            raw_id, raw, size, rc, first, place = values[at : at + _VALUES_PER_MESSAGE]
+            reason = reasons[number] if reasons else None
+            id = decode_name(raw_id)
+            stored = (raw, rc or None, first or None, place, now, vt, reason, errors[number])
+            message = parse_stored_message(keys.name, id, codec, stored)
+            if message is not None:
+                behind = SearchPosition(place.decode(), id)
+                us = parse_sent_us(id, int(now))
+                candidates.append(SearchCandidate(message, size, us, behind))
+        end = None
+        if score is not None:
+            end = SearchPosition(score.decode(), decode_name(last), skip=skip)
+        return SearchStep(candidates, scanned, end)
+
+    return Operation(
+        load("search_messages"),
+        (keys.hash, keys.zset),
+        (
+            position.score.encode(),
+            encode_name(position.id),
+            digits(position.rank),
+            (state or "").encode(),
+            digits(position.skip),
+            digits(count),
+            digits(most),
+            digits(_MAX_STEP_BYTES),
+            b"" if cut is None else digits(cut),
+            *(part for term in terms for part in _encode(term)),
+        ),
+        parse,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def _encode(term: Term) -> tuple[bytes, ...]:
+    if term.field == "json":
+        return ()
+    value = term.value
+    if term.field == "id":
+        value = encode_name(value)
+    return (
+        term.field.encode(),
+        term.operator.encode(),
+        value if isinstance(value, bytes) else digits(value),
+    )

@@ -1,0 +1,52 @@
+"""
+The bodies of messages in requests and answers.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from rsmq.codecs import Codec
+
+
+class HttpBodies:
+    """A codec whose bodies are text or bytes, and which keeps the stored bytes."""
+
+    def encode(self, body: str | bytes) -> str | bytes:
+        if isinstance(body, str):
+            return body
+        try:
+            return body.decode()  # so its size is measured as Node does it
+        except UnicodeDecodeError:
+            return body
+
+    def decode(self, raw: bytes) -> bytes:
+        return raw
+
+    def __repr__(self) -> str:
+        return "the bodies of HTTP"
+
+
+BODIES: Codec[str | bytes, bytes] = HttpBodies()
+
+
+def show_body(raw: bytes | None) -> dict[str, Any]:
+    """Return the field that has a body: text if it is UTF-8, else base64; None is withheld."""
+    if raw is None:
+        return {"body": None}
+    try:
+        return {"body": raw.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(raw).decode()}
+
+
+def cut_body(raw: bytes, number: int) -> bytes:
+    """Return the begin of a body, without the part of a character at its end."""
+    cut = raw[:number]
+    try:
+        cut.decode()
+    except UnicodeDecodeError as error:
+        if error.end == len(cut) and error.reason == "unexpected end of data":
+            return cut[: error.start]
+    return cut

@@ -1,0 +1,194 @@
+"""
+Operations that read messages without receiving them: lists, searches, single messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from rsmq.errors import InvalidFormat
+from rsmq.model import State
+from rsmq.search.message_filter import MessageFilter, parse_filter
+from rsmq.search.operations import SearchCandidate, SearchPosition
+from rsmq.web.bodies import BODIES
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of
+from rsmq.web.routes.forms import (
+    QUEUE,
+    bad_cursor,
+    make_cursor,
+    message_gone,
+    read_cursor,
+    show_stored,
+)
+from rsmq.web.search import BODY_BYTES, MessagePage, MessageQuery, read_first, read_page
+from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
+from rsmq.wire.limits import MAX_BATCH, check_whole_number
+from rsmq.wire.names import is_encodable
+
+_MAX_START = 10**9
+_SCORE = re.compile(r"-?(?:[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|inf)")
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    query = _read_query(call)
+    cells = call.queues.engine.number
+    start = check_whole_number(
+        "start",
+        call.values.get("start", 0),
+        *((-_MAX_START, _MAX_START) if cells == 1 else (0, MAX_BATCH)),
+    )
+    if cells > 1 and not query.filter.terms:
+        return await _list_of_cells(call, query, start)
+    if cells > 1 and start:
+        raise Refused("invalidFormat", "A filter has no start in a set of cells")
+    if start < 0:
+        start = max(0, start + await _count(call, query.state))
+    is_hidden = query.state not in {None, "visible"}
+    position = SearchPosition(skip=start) if is_hidden else SearchPosition(rank=start)
+    cell = 0
+    if "cursor" in call.values:
+        cell, position = _read_position(call.values["cursor"], cells)
+    page = await read_page(call.queues, query, cell, position)
+    cursor = None
+    if page.next is not None:
+        cell, at = page.next
+        cursor = make_cursor(cell, at.score, at.id, at.skip)
+    return _answer(query, page, cursor)
+
+
+async def _list_of_cells(call: ApiCall, query: MessageQuery, start: int) -> ApiAnswer:
+    """Answer with messages in the order of all cells, which are read as far as they are shown."""
+    if "cursor" in call.values:
+        match read_cursor(call.values["cursor"]):
+            case [int(start)] if 0 <= start <= MAX_BATCH:
+                pass
+            case _:
+                raise bad_cursor(call.values["cursor"])
+    last = check_whole_number("start + limit", start + query.limit, 1, MAX_BATCH)
+    found, scanned = await read_first(call.queues, query, last)
+    page = MessagePage(found[start:last], scanned, None)
+    has_more = len(found) > last or (len(found) == last and last < MAX_BATCH)
+    return _answer(query, page, make_cursor(last) if has_more else None)
+
+
+def _read_query(call: ApiCall) -> MessageQuery:
+    state: Any = call.values.get("state")
+    if state is not None and state not in get_args(State):
+        hint = f"It is one of {', '.join(get_args(State))}."
+        raise InvalidFormat("state", value=state, hint=hint)
+    text = call.values.get("filter")
+    return MessageQuery(
+        call.names[QUEUE],
+        state,
+        MessageFilter() if text is None else parse_filter(text),
+        check_whole_number("limit", call.values.get("limit", 10), 1, MAX_BATCH),
+        call.redaction,
+    )
+
+
+async def _count(call: ApiCall, state: State | None) -> int:
+    """Return the number of messages that positions from the end refer to."""
+    name = call.names[QUEUE]
+    if state is None or state == "visible":
+        counts = await call.queues.get_queue_attributes(name)
+        return counts.messages if state is None else counts.visible_messages
+    return int(getattr(await call.queues.count_messages(name), state))
+
+
+def _read_position(cursor: str, cells: int) -> tuple[int, SearchPosition]:
+    match read_cursor(cursor):
+        case [int(cell), str(score), str(id), int(skip)] if (
+            0 <= cell < cells
+            and (not score or _SCORE.fullmatch(score))
+            and is_encodable(id)
+            and 0 <= skip <= _MAX_START
+        ):
+            return cell, SearchPosition(score, id, skip=skip)
+    raise bad_cursor(cursor)
+
+
+def _answer(query: MessageQuery, page: MessagePage, cursor: str | None) -> ApiAnswer:
+    def show(each: SearchCandidate) -> dict[str, Any]:
+        return show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
+
+    messages = list(map(show, page.found))
+    return ApiAnswer({"messages": messages, "scanned": page.scanned, "cursor": cursor})
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer(show_stored(await _find(call), call.redaction))
+
+
+async def _get_body(call: ApiCall) -> ApiAnswer:
+    found = await _find(call)
+    raw = call.redaction.body(found.raw)
+    if raw is None:
+        raise Refused(
+            "redacted",
+            "The body is withheld",
+            status=403,
+            hint="Values in bodies are redacted for this caller, and this one is not JSON.",
+        )
+    return ApiAnswer(
+        raw,
+        headers={
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": "attachment",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            **({} if raw == found.raw else {"Rsmq-Redacted": "true"}),
+        },
+    )
+
+
+async def _find(call: ApiCall) -> Any:
+    found = await call.queues.get_message(call.names[QUEUE], call.names["id"], codec=BODIES)
+    if found is None:
+        raise await message_gone(call)
+    return found
+
+
+ROUTES = (
+    Route(
+        "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
+        _list, ("peek_messages",),
+        query=(
+            Field(
+                "start", Shape.WHOLE,
+                "The position of the first one of the first page; -1 is the last message.",
+                rule=between(-_MAX_START, _MAX_START),
+            ),
+            Field(
+                "limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default.",
+                rule=between(1, MAX_BATCH),
+            ),
+            Field(
+                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+                rule=one_of(*get_args(State)),
+            ),
+            Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
+            Field("cursor", Shape.TEXT, "The cursor of the page before."),
+        ),
+        result=(
+            Field("messages", Shape.OBJECTS, "In the order in which they become visible, with the "
+            "first 4,096 bytes of each body; truncated says whether there are more."),
+            Field("scanned", Shape.WHOLE, "The messages that were looked at."),
+            Field("cursor", Shape.TEXT, "For the next page; null after the last. A page may have "
+            "fewer messages than limit: a search ends after two seconds."),
+        ),
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}", Scope.PEEK, "Read a message.", _get,
+        ("get_message",),
+        result=(
+            Field("id", Shape.TEXT, "The id of the message."),
+            *BODY_FIELDS[:2],
+            Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
+            Field("state", Shape.TEXT, "Its state."),
+        ),
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}/body", Scope.PEEK, "Read the bytes of a body.",
+        _get_body, ("get_message",), result=RawBody(),
+    ),
+)  # fmt: skip

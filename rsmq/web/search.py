@@ -1,0 +1,199 @@
+"""
+Reads messages for lists: pages of a queue, and searches within a budget of Redis's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from rsmq.model import State
+from rsmq.search.message_filter import FilteredMessage, MessageFilter, Term
+from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
+from rsmq.search.redaction import Redaction
+from rsmq.web.bodies import BODIES
+from rsmq.web.table import Client
+from rsmq.wire.keys import QueueKeys
+
+#: Bytes of a body in a list.
+BODY_BYTES = 4096
+#: Seconds after which a search answers with what it has found so far.
+MAX_SECONDS = 2.0
+#: A search waits so many times as long as its step took: it uses a tenth of Redis's time.
+_PAUSE = 9
+
+#: The searches of an event loop take turns, so that all of them share the tenth.
+_turns: WeakKeyDictionary[AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """
+    Which messages to read.
+
+    Attributes:
+        state: only those in this state.
+        filter: only those that fit; without terms all.
+        limit: at most so many.
+        redaction: of the caller; the filter looks at bodies as the caller sees them.
+    """
+
+    queue: str
+    state: State | None
+    filter: MessageFilter
+    limit: int
+    redaction: Redaction
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it may have to look at many messages that it does not return."""
+        return bool(self.filter.terms) or self.state not in {None, "visible"}
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """
+    The messages that were found.
+
+    Attributes:
+        scanned: the number of ids that were looked at.
+        cell: where the next page begins, and its position there; None after the last page.
+    """
+
+    found: list[SearchCandidate]
+    scanned: int
+    next: tuple[int, SearchPosition] | None
+
+
+async def read_page(
+    queues: Client, query: MessageQuery, cell: int, position: SearchPosition
+) -> MessagePage:
+    """
+    Return the messages behind a position, of a cell and those after it.
+
+    A search ends early, after two seconds.
+
+    Raises:
+        QueueNotFound: the queue does not exist.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + MAX_SECONDS
+    found: list[SearchCandidate] = []
+    scanned = 0
+    next_place: tuple[int, SearchPosition] | None = (cell, position)
+    while (
+        next_place is not None and len(found) < query.limit and (not scanned or loop.time() < end)
+    ):
+        cell, position = next_place
+        terms = _terms_of_cell(queues, query.filter, cell)
+        if terms is None:
+            behind = None
+        else:
+            wanted = query.limit - len(found)
+            client: Any = await queues.engine.client(cell)
+            step = await _run(client, query, position, terms, wanted)
+            scanned += step.scanned
+            shown = [_with_cell(queues, cell, each) for each in step.candidates]
+            fitting = [each for each in shown if _fits(query, each)][:wanted]
+            found += fitting
+            is_cut = len(fitting) == wanted and fitting[-1] is not shown[-1]
+            behind = fitting[-1].position if is_cut else step.position
+        if behind is not None:
+            next_place = (cell, behind)
+        else:
+            next_place = (cell + 1, SearchPosition()) if cell + 1 < queues.engine.number else None
+    return MessagePage(found, scanned, next_place)
+
+
+async def read_first(
+    queues: Client, query: MessageQuery, number: int
+) -> tuple[list[SearchCandidate], int]:
+    """Return the first messages of a set of cells, and how many ids were looked at."""
+    engine: Any = queues.engine
+
+    async def of_cell(client: Any) -> tuple[list[SearchCandidate], int]:
+        found: list[SearchCandidate] = []
+        scanned = 0
+        position: SearchPosition | None = SearchPosition()
+        while position is not None and len(found) < number:
+            step = await _run(client, query, position, [], number - len(found))
+            found += step.candidates
+            scanned += step.scanned
+            position = step.position
+        return found, scanned
+
+    by_cell: dict[int, tuple[list[SearchCandidate], int]] = await engine.by_cell(of_cell)
+    all_found = [
+        (each.message.visible_at_ms, each.message.id, cell, _with_cell(queues, cell, each))
+        for cell, (found, _) in by_cell.items()
+        for each in found
+    ]
+    all_found.sort(key=lambda each: each[:3])
+    return [each[3] for each in all_found], sum(scanned for _, scanned in by_cell.values())
+
+
+async def _run(
+    client: Any, query: MessageQuery, position: SearchPosition, terms: list[Term], wanted: int
+) -> SearchStep:
+    # What the server does not compare needs whole bodies.
+    is_plain = not query.redaction and all(term.field != "json" for term in terms)
+    of_server = [term for term in terms if not query.redaction or term.field != "body"]
+    keys: QueueKeys = client.namespace.queue(query.queue)
+    step = search_step(
+        keys,
+        position,
+        codec=BODIES,
+        state=query.state,
+        count=min(wanted, STEP) if is_plain else STEP,
+        most=STEP if query.is_search else min(wanted, STEP),
+        cut=BODY_BYTES if is_plain else None,
+        terms=of_server,
+    )
+    if not query.is_search:
+        result: SearchStep = await client.run(step)
+        return result
+    loop = asyncio.get_running_loop()
+    async with _turns.setdefault(loop, asyncio.Lock()):
+        begun = loop.time()
+        result = await client.run(step)
+        await asyncio.sleep(_PAUSE * (loop.time() - begun))
+    return result
+
+
+def _terms_of_cell(queues: Client, filter: MessageFilter, cell: int) -> list[Term] | None:
+    """Return the terms for the ids as a cell stores them; None if none of its ids fits."""
+    prefix = queues.engine.show_id(cell, "")
+    terms = []
+    for term in filter.terms:
+        if term.field != "id" or not prefix:
+            terms.append(term)
+        elif term.value.startswith(prefix):
+            terms.append(replace(term, value=term.value.removeprefix(prefix)))
+        elif not prefix.startswith(term.value):
+            return None
+    return terms
+
+
+def _with_cell(queues: Client, cell: int, candidate: SearchCandidate) -> SearchCandidate:
+    if queues.engine.number == 1:
+        return candidate
+    id = queues.engine.show_id(cell, candidate.message.id)
+    return replace(candidate, message=replace(candidate.message, id=id))
+
+
+def _fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
+    message, filter = candidate.message, query.filter
+    raw = query.redaction.body(message.raw)
+    if raw is None:
+        # No text and no value is found in a body that is withheld.
+        if any(term.field in {"body", "json"} for term in filter.terms):
+            return False
+        raw = b""
+    elif len(message.raw) < candidate.size:
+        # The server has compared the whole body, of which there is only a part here.
+        filter = MessageFilter(tuple(term for term in filter.terms if term.field != "body"))
+    facts = FilteredMessage(message.id, raw, message.receive_count, candidate.sent_us)
+    return filter.fits(facts)

@@ -1,0 +1,127 @@
+"""The language of filters: what fits, and where the fault of a bad filter is."""
+
+import re
+
+import pytest
+
+from rsmq.errors import InvalidFormat
+from rsmq.search.json_path import parse_path
+from rsmq.search.message_filter import FilteredMessage, parse_filter
+from rsmq.search.redaction import Redaction
+
+
+def _fits(text, body=b"", *, id="a" * 32, count=0, sent_us=None):
+    return parse_filter(text).fits(FilteredMessage(id, body, count, sent_us))
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("", b""),
+        ("id:aaa", b""),
+        ('body:"red shoes"', b"two red shoes"),
+        ("body:a\u00e4", "xa\u00e4".encode()),
+        (r'body:"\u00e4\""', '\u00e4"'.encode()),
+        ("json.a:5", b'{"a": 5.0}'),
+        ("json.a:5", b'{"a": "5"}'),
+        ('json.a:"5"', b'{"a": "5"}'),
+        ("json.a:null", b'{"a": null}'),
+        ("json.a:true", b'{"a": true}'),
+        ("json.a.b:x", b'{"a": {"b": "x"}}'),
+        ("json.a.b:x", b'[{"a": [{"b": "y"}, {"b": "x"}]}]'),
+        ("json.tags:x", b'{"tags": ["y", "x"]}'),
+        ("json.a.1:x", b'{"a": ["y", "x"]}'),
+        ("json.*.b:x", b'{"a": {"b": "x"}}'),
+        ("json.a.*:x", b'{"a": ["x"]}'),
+        ('json."a.b"."\u00e4":x', '{"a.b": {"\u00e4": "x"}}'.encode()),
+        ("json.a>=3", b'{"a": 3}'),
+        ("json.a<3  json.a>1", b'{"a": 2.5}'),
+        ("json.a:x", b'rsmq-trace:1 {"traceparent": "t"}\n{"a": "x"}'),
+        ("rc>=3", b""), ("rc:3", b""), ("rc<4", b""), ("rc<=3", b""), ("rc>2", b""),
+        ("sent<2026-10-25T01:30:00Z", b""),
+        ("sent<=1700000000000 sent>=1700000000000", b""),
+        ("sent>2023-11-14T22:13:19.999999Z", b""),
+    ],
+)  # fmt: skip
+def test_a_message_fits(text, body):
+    assert _fits(text, body, count=3, sent_us=1_700_000_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("id:aaA", b""),
+        ("body:Red", b"red"),
+        ('json.a:"5"', b'{"a": 5}'),
+        ("json.a:1", b'{"a": true}'),
+        ("json.a:x", b"a:x"),
+        ("json.a:x", b'{"b": "x"}'),
+        ("json.a:x", b'{"a": {"x": 1}}'),
+        ("json.a>=3", b'{"a": "3"}'),
+        ("json.a:x", b'{"a": "x", "b": NaN}'),
+        ("json.a:x", b"[" * 100_000),
+        ("json.a:x", b'{"a": "x"} \xff'),
+        ("rc:3", b""),
+        ("body:a body:b", b"a"),
+        ("sent<2026-10-25T01:30:00Z", b""),
+    ],
+)
+def test_a_message_does_not_fit(text, body):
+    assert not _fits(text, body, count=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("word", 1), ("body:", 6), ("rc>=x", 5), ("rc=3", 3), ("id<x", 3), ("sent:1", 5),
+        ("sent<yesterday", 6), ("sent<2026-10-25T01:30:00", 6), ("json:x", 5), ("json.:x", 6),
+        ("json.a b:x", 7), ('body:"x', 6), ('body:"x"y', 9), ('body:x "y"', 8), ("json.a<x", 8),
+        (r'body:"\ud800"', 6), (r'body:"\x"', 6), ("rc>=1 rc>=-1", 11), ("json.a..b:x", 8),
+        ("json." + ".".join("a" * 40) + ":x", 71), ("rc>1 " * 21, 101), ("a" * 2001, 2001),
+        ("body:\ud800", 6),
+    ],
+)  # fmt: skip
+def test_the_fault_of_a_filter_has_its_position(text, position):
+    with pytest.raises(InvalidFormat) as raised:
+        parse_filter(text)
+    assert re.match(r"At character (\d+): ", raised.value.hint)[1] == str(position)
+
+
+@pytest.mark.parametrize("text", ["", "a..b", "$.a", "a[0]", "json.a", "a b", '"a', "a."])
+def test_a_bad_path_is_refused(text):
+    with pytest.raises(InvalidFormat):
+        parse_path(text)
+
+
+@pytest.mark.parametrize(
+    ("paths", "body", "shown"),
+    [
+        (["a"], b'{"a": 1,  "b": 2}', b'{"a":"[redacted]","b":2}'),
+        (["a"], b'{"b":  2}', b'{"b":  2}'),
+        (["a.b"], b'{"a": [{"b": 1}, {"c": 2}]}', b'{"a":[{"b":"[redacted]"},{"c":2}]}'),
+        (["*.b", "c"], b'{"a": {"b": {"x": 1}}}', b'{"a":{"b":"[redacted]"}}'),
+        (["a.*"], b'{"a": [1, 2]}', b'{"a":["[redacted]","[redacted]"]}'),
+        (["a"], b'{"a": 1, "b": [1, 2], "b": 2}', b'{"a":"[redacted]","b":2}'),
+        (["a.b"], b'{"a": {"b": 1}, "a": 2}', b'{"a":2}'),
+        (["a"], b'{"headers": {}, "body": {"a": 1}}', b'{"headers":{},"body":{"a":"[redacted]"}}'),
+        (["a"], b'{"headers": {}, "body": "{a}"}', b'{"headers":{},"body":"[redacted]"}'),
+        (["a"], b'rsmq-trace:1 {}\n{"a": 1}', b'rsmq-trace:1 {}\n{"a":"[redacted]"}'),
+        (["a"], b"7", b"7"),
+        (["a"], b"text", None),
+        (["a"], b'"{\\"a\\": 1}"', None),
+        (["a"], b"\x81\xa1a\x01", None),
+        (["a"], b'{"b": NaN}', None),
+        (["a"], b'{"a":' * 5000 + b"1" + b"}" * 5000, None),
+        ([], b"text", b"text"),
+    ],
+)
+def test_values_at_paths_are_replaced_and_other_bodies_are_withheld(paths, body, shown):
+    assert Redaction(tuple(map(parse_path, paths))).body(body) == shown
+
+
+def test_of_exceptions_only_the_type_is_shown():
+    redaction = Redaction((parse_path("a"),))
+    assert redaction.failure("shop.Refused: anna@example.org") == "shop.Refused: [redacted]"
+    assert redaction.failure("anna is refused: really") == "[redacted]"
+    assert redaction.failure(None) is None
+    assert Redaction().failure("ValueError: x") == "ValueError: x"
