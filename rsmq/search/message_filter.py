@@ -119,7 +119,7 @@ def _is_number(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageFilter:
+class SearchFilter:
     """Conditions that a message must all meet; without one, each message fits."""
 
     terms: tuple[Term, ...] = ()
@@ -136,7 +136,7 @@ class MessageFilter:
         return all(term.fits(message, document) for term in self.terms)
 
 
-def parse_filter(text: str) -> MessageFilter:
+def parse_filter(text: str) -> SearchFilter:
     """
     Return a filter.
 
@@ -159,7 +159,7 @@ def parse_filter(text: str) -> MessageFilter:
     except SyntaxError as error:
         hint = f"At character {(error.offset or 0) + 1}: {error.msg}."
         raise InvalidFormat("filter", value=text, hint=hint) from None
-    return MessageFilter(tuple(terms))
+    return SearchFilter(tuple(terms))
 
 
 def _read_term(text: str, at: int) -> tuple[Term, int]:

@@ -106,7 +106,8 @@ class Api:
         facts = facts_of(
             principal.name, scope[ADDRESS], f"{route.method} {route.path}", names, values
         )
-        entry = AuditEntry(self._queues, facts, is_destroying=route.scope is Scope.DESTROY)
+        must_be_there = route.scope in {Scope.DESTROY, Scope.REPAIR}
+        entry = AuditEntry(self._queues, facts, is_destroying=must_be_there)
         return await entry.record(route.handler(call), lambda answer: str(answer.status))
 
     async def _send(

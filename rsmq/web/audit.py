@@ -26,6 +26,8 @@ MAX_ENTRIES = 10_000
 
 T = TypeVar("T")
 
+_RECORDED = {Scope.MANAGE, Scope.DESTROY, Scope.REPAIR}
+
 _log = get_logger("rsmq.web")
 
 
@@ -33,12 +35,13 @@ def is_audited(
     scope: Scope, method: str, names: Mapping[str, str], values: Mapping[str, Any]
 ) -> bool:
     """
-    Return whether a call is recorded: it manages or destroys, or changes messages without receipts.
+    Return whether a call is recorded: it manages, destroys or repairs, or changes messages without
+    receipts.
     """
     if scope in READING or method == "GET":
         return False
     without_receipt = "ids" in values or ("id" in names and "receipt" not in values)
-    return scope in {Scope.MANAGE, Scope.DESTROY} or without_receipt
+    return scope in _RECORDED or without_receipt
 
 
 def facts_of(

@@ -11,7 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rsmq.model import State
-from rsmq.search.message_filter import FilteredMessage, MessageFilter, Term
+from rsmq.operations.operation import Operation
+from rsmq.search.message_filter import FilteredMessage, SearchFilter, Term
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
@@ -25,8 +26,34 @@ MAX_SECONDS = 2.0
 #: A search waits so many times as long as its step took: it uses a tenth of Redis's time.
 _PAUSE = 9
 
-#: The searches of an event loop take turns, so that all of them share the tenth.
-_turns: WeakKeyDictionary[AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+class _Turns:
+    """
+    The turns of the searches of an event loop, so that all of them share the tenth.
+
+    Attributes:
+        free_at: when the next step may run, by the clock of the loop.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self.free_at = 0.0
+
+    async def run(self, client: Any, step: Operation[SearchStep]) -> SearchStep:
+        """Run a step when it is its turn."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            await asyncio.sleep(self.free_at - loop.time())
+            begun = loop.time()
+            try:
+                result: SearchStep = await client.run(step)
+            finally:
+                now = loop.time()
+                self.free_at = now + min(_PAUSE * (now - begun), MAX_SECONDS)
+        return result
+
+
+_turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +70,7 @@ class MessageQuery:
 
     queue: str
     state: State | None
-    filter: MessageFilter
+    filter: SearchFilter
     limit: int
     redaction: Redaction
 
@@ -94,7 +121,7 @@ async def read_page(
         else:
             wanted = query.limit - len(found)
             client: Any = await queues.engine.client(cell)
-            step = await _run(client, query, position, terms, wanted)
+            step = await _run(client, query, position, terms, wanted, is_paced=query.is_search)
             scanned += step.scanned
             shown = [_with_cell(queues, cell, each) for each in step.candidates]
             fitting = [each for each in shown if _fits(query, each)][:wanted]
@@ -119,7 +146,8 @@ async def read_first(
         scanned = 0
         position: SearchPosition | None = SearchPosition()
         while position is not None and len(found) < number:
-            step = await _run(client, query, position, [], number - len(found))
+            # Not paced: it has no end but that of its work, as a peek of the client.
+            step = await _run(client, query, position, [], number - len(found), is_paced=False)
             found += step.candidates
             scanned += step.scanned
             position = step.position
@@ -136,7 +164,13 @@ async def read_first(
 
 
 async def _run(
-    client: Any, query: MessageQuery, position: SearchPosition, terms: list[Term], wanted: int
+    client: Any,
+    query: MessageQuery,
+    position: SearchPosition,
+    terms: list[Term],
+    wanted: int,
+    *,
+    is_paced: bool,
 ) -> SearchStep:
     # What the server does not compare needs whole bodies.
     is_plain = not query.redaction and all(term.field != "json" for term in terms)
@@ -152,18 +186,13 @@ async def _run(
         cut=BODY_BYTES if is_plain else None,
         terms=of_server,
     )
-    if not query.is_search:
-        result: SearchStep = await client.run(step)
-        return result
-    loop = asyncio.get_running_loop()
-    async with _turns.setdefault(loop, asyncio.Lock()):
-        begun = loop.time()
-        result = await client.run(step)
-        await asyncio.sleep(_PAUSE * (loop.time() - begun))
+    if is_paced:
+        return await _turns.setdefault(asyncio.get_running_loop(), _Turns()).run(client, step)
+    result: SearchStep = await client.run(step)
     return result
 
 
-def _terms_of_cell(queues: Client, filter: MessageFilter, cell: int) -> list[Term] | None:
+def _terms_of_cell(queues: Client, filter: SearchFilter, cell: int) -> list[Term] | None:
     """Return the terms for the ids as a cell stores them; None if none of its ids fits."""
     prefix = queues.engine.show_id(cell, "")
     terms = []
@@ -194,6 +223,6 @@ def _fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
         raw = b""
     elif len(message.raw) < candidate.size:
         # The server has compared the whole body, of which there is only a part here.
-        filter = MessageFilter(tuple(term for term in filter.terms if term.field != "body"))
+        filter = SearchFilter(tuple(term for term in filter.terms if term.field != "body"))
     facts = FilteredMessage(message.id, raw, message.receive_count, candidate.sent_us)
     return filter.fits(facts)

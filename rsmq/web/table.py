@@ -27,6 +27,7 @@ class Scope(Enum):
     RECEIVE = "receive"  # and delete, extend and release by receipt
     MANAGE = "manage"  # attributes, pauses, schedules, messages without a receipt
     DESTROY = "destroy"  # delete queues, purge them
+    REPAIR = "repair"  # faults that the doctor finds
     METRICS = "metrics"
     AUDIT = "audit"  # who has changed what
 

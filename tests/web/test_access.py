@@ -60,6 +60,7 @@ _SCOPES = {
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
     },
     "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
+    "repair": {"POST /doctor:repair"},
     "metrics": set(),
     "audit": {"GET /audit"},
 }  # fmt: skip
@@ -71,6 +72,7 @@ _BODIES = {
     "/receive": {"queues": ["own"]},
     "/pop": {"queues": ["own"]},
     "/queues/{queue}/raw": None,
+    "/doctor:repair": {"queue": "own"},
 }
 
 

@@ -201,7 +201,7 @@ def test_random_filters_find_what_a_simple_search_finds(run, monkeypatch):
     seed = random.randrange(2**32)
 
     async def test(http, queues):
-        await check_random_filters(http, queues, messages=100, filters=scaled(20, 400), seed=seed)
+        await check_random_filters(http, queues, messages=100, filters=scaled(12, 400), seed=seed)
 
     run(test)
 

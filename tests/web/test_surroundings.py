@@ -11,6 +11,7 @@ from rsmq.push.breaker import Breaker, TargetState
 from rsmq.push.shared_breaker import encode
 from rsmq.push.targets import target_field
 from rsmq.web import create_app
+from rsmq.web.access.secrets import hash_token
 from rsmq.worker import Worker
 from tests.web.asgi import Http
 
@@ -185,3 +186,69 @@ def test_a_purge_without_memory_for_its_record_is_recorded_in_the_log(run, monke
     begin, end = [each for each in caplog.messages if "no memory for a record" in each]
     assert '"call": "POST /queues/{queue}:purge", "queue": "q"' in begin
     assert '"phase": "end", "outcome": "200"' in end
+
+
+@pytest.mark.parametrize("cells", [None, 2])
+def test_a_repair_shows_first_what_it_would_do_and_then_does_it(server, ns, cells):
+    async def test():
+        client = (
+            AsyncCells.from_url(server.url, cells=cells, ns=ns)
+            if cells
+            else AsyncRSMQ.from_url(server.url, ns=ns)
+        )
+        async with client as queues:
+            http = Http(create_app(queues, auth=False))
+            await queues.create_queue("q")
+            keys = queues.cells[0].namespace.queue("q")
+            await _raw(queues.cells[0], "EXPIRE", keys.hash, 1000)
+            for content in ({"queue": "q"}, {"queue": "q", "fix": False, "dry_run": False}):
+                shown = (await http("POST", "/doctor:repair", content)).json
+                assert shown["repairs"] == []
+                assert await _raw(queues.cells[0], "TTL", keys.hash) > 0
+            assert shown["chosen"] == []
+            done = (await http("POST", "/doctor:repair", {"queue": "q", "dry_run": False})).json
+            assert [each["code"] for each in done["chosen"]] == ["expiring"]
+            assert [(each["code"], each["error"]) for each in done["repairs"]] == [
+                ("expiring", None)
+            ]
+            assert await _raw(queues.cells[0], "TTL", keys.hash) == -1
+            assert [each["code"] for each in done["left"]] == []
+            entries = (await http("GET", "/audit?limit=2")).json["entries"]
+            assert {each["call"] for each in entries} == {"POST /doctor:repair"}
+            assert {each["queue"] for each in entries} == {"q"}
+
+    asyncio.run(test())
+
+
+def test_a_repair_that_may_remove_bodies_needs_a_choice_and_the_right_to_destroy(
+    server, ns, tmp_path
+):
+    users = tmp_path / "users.toml"
+    users.write_text(
+        "".join(
+            f'[tokens.{name}]\nsha256 = "{hash_token(name)}"\nscopes = {scopes}\n'
+            for name, scopes in {"repairs": ["repair"], "all": ["repair", "destroy"]}.items()
+        )
+    )
+    users.chmod(0o600)
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http = Http(create_app(queues, users=users))
+            await queues.create_queue("q")
+            keys = queues.namespace.queue("q")
+            await _raw(queues, "HSET", keys.hash, "a" * 32, "body", "vt", "30000")
+            content = {"queue": "q", "dry_run": False, "also": ["milliseconds"]}
+            refused = await http("POST", "/doctor:repair", content, headers=_token("repairs"))
+            assert (refused.status, await _raw(queues, "HGET", keys.hash, "vt")) == (403, b"30000")
+            bad = {**content, "also": ["all"]}
+            reply = await http("POST", "/doctor:repair", bad, headers=_token("all"))
+            assert (reply.status, reply.json["code"]) == (422, "invalidFormat")
+            every = await http("POST", "/doctor:repair", {}, headers=_token("repairs"))
+            assert every.status == 200
+
+    asyncio.run(test())
+
+
+def _token(name):
+    return {"authorization": f"Bearer {name}"}

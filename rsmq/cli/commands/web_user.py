@@ -31,7 +31,9 @@ web_user = Group(
 
 
 #: Those of rsmq.web.table, which needs an extra.
-SCOPES = ("stats", "peek", "send", "receive", "manage", "destroy", "metrics", "audit")
+SCOPES = (
+    "stats", "peek", "send", "receive", "manage", "destroy", "repair", "metrics", "audit",
+)  # fmt: skip
 
 
 def _rights(function: Any) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rsmq.web.routes import (
     dead_letters,
+    doctor,
     history,
     jobs,
     message_list,
@@ -35,5 +36,6 @@ TABLE: tuple[Route, ...] = (
     *history.ROUTES,
     *schedules.ROUTES,
     *subscribers.ROUTES,
+    *doctor.ROUTES,
     *surroundings.ROUTES,
 )

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import State
-from rsmq.search.message_filter import MessageFilter, parse_filter
+from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
 from rsmq.web.bodies import BODIES
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of
@@ -81,7 +81,7 @@ def _read_query(call: ApiCall) -> MessageQuery:
     return MessageQuery(
         call.names[QUEUE],
         state,
-        MessageFilter() if text is None else parse_filter(text),
+        SearchFilter() if text is None else parse_filter(text),
         check_whole_number("limit", call.values.get("limit", 10), 1, MAX_BATCH),
         call.redaction,
     )

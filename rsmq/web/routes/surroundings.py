@@ -1,27 +1,22 @@
 """
-What runs beside the queues: their workers, and their faults.
+What runs beside the queues: their workers, and the audit stream.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 from typing import Any
 
-from rsmq.doctor.examination import examine
-from rsmq.doctor.finding import Finding, Report
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
-from rsmq.web.blocking import in_each_cell, in_thread
+from rsmq.web.blocking import in_each_cell
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.worker.operations import list_in_flight
 from rsmq.worker.registry import WorkerInfo, read_workers
 
-#: There is one examination at a time: it reads every message.
-_EXAMINING = threading.Lock()
 _MAX_ENTRIES = 1000
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
@@ -77,47 +72,6 @@ async def _has_worker(call: ApiCall, name: str) -> bool:
     return any(worker.name == name for _, workers in by_cell.values() for worker in workers)
 
 
-def _examine_alone(client: Any, names: list[str] | None) -> Report | None:
-    """Return a report; None while another thread makes one."""
-    if not _EXAMINING.acquire(blocking=False):
-        return None
-    try:
-        return examine(client, names)
-    finally:
-        _EXAMINING.release()
-
-
-async def _examine(call: ApiCall) -> ApiAnswer:
-    sees_all = may(call, Scope.PEEK, ALL_QUEUES)
-    if "queue" in call.values:
-        call.allow(Scope.PEEK, call.values["queue"])
-        names = [call.values["queue"]]
-    elif sees_all:
-        names = None
-    else:
-        listed = await call.queues.list_queues()
-        names = [name for name in listed if may(call, Scope.PEEK, name)]
-    if names == []:
-        return ApiAnswer({"queues": 0, "messages": 0, "findings": []})
-    report = await in_thread(call.queues, lambda client: _examine_alone(client, names))
-    if report is None:
-        raise Refused(
-            "busy",
-            "Another examination runs",
-            status=429,
-            hint="There is one at a time.",
-            headers={"Retry-After": "5"},
-        )
-    shown = [each for each in report.findings if sees_all or each.queue is not None]
-    return ApiAnswer(
-        {
-            "queues": report.queues,
-            "messages": report.messages,
-            "findings": list(map(Finding.as_dict, shown)),
-        }
-    )
-
-
 async def _read_audit(call: ApiCall) -> ApiAnswer:
     limit, before = call.values.get("limit", 100), call.values.get("before")
     if not 1 <= limit <= _MAX_ENTRIES:
@@ -139,16 +93,6 @@ ROUTES = (
         "GET", "/workers/{worker}/held", Scope.STATS,
         "List the messages that a worker has in flight.", _list_in_flight,
         result=(Field("messages", Shape.OBJECTS, "Their queues, ids and receive counts."),),
-    ),
-    Route(
-        "GET", "/doctor", Scope.PEEK, "Find faults of the queues, and change nothing.", _examine,
-        query=(Field("queue", Shape.TEXT, "Only this queue; all by default."),),
-        may_store=True,  # it tries commands in forms that change nothing
-        result=(
-            Field("queues", Shape.WHOLE, "Examined queues."),
-            Field("messages", Shape.WHOLE, "Messages in them."),
-            Field("findings", Shape.OBJECTS, "As rsmq doctor --json has them."),
-        ),
     ),
     Route(
         "GET", "/audit", Scope.AUDIT, "Read who has changed or removed what, the last first.",
