@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -215,25 +216,36 @@ class HandDriven:
 
     def __init__(self, env, rsmq):
         self.env, self.rsmq = env, rsmq
-        self.identity, self.keys = Identity(rsmq.namespace, "w", "token"), rsmq.namespace.queue("q")
+        self.identity = Identity(rsmq.namespace, "w", "token")
         self.run = burst.Burst(None, stops_at_error=False)
-        id = rsmq.send_message("q", "x")
-        self.message = SimpleNamespace(queue="q", id=id, receive_count=0)
+        self.send("q")
         self.receive()
         self.reply()
 
+    def send(self, queue="other"):
+        self.next = SimpleNamespace(
+            queue=queue, id=self.rsmq.send_message(queue, "x"), receive_count=0
+        )
+
     def receive(self):
-        self.env.advance_time("q", 500)
-        request = ReceiveRequest(self.keys, 30_000, 1, 0, 1)
+        """Receive what was sent last, or is to be tried again."""
+        self.message = self.next
+        keys = self.rsmq.namespace.queue(self.message.queue)
+        self.env.advance_time(self.message.queue, 500)
+        request = ReceiveRequest(keys, 30_000, 1, 0, 1)
         self.rsmq.run(receive_for_worker(self.identity, [request], 1))
         self.message.receive_count += 1
 
     def reply(self):
-        self.run.after_receive("q", [self.message])
+        self.run.after_receive(self.message.queue, [self.message])
 
     def settle(self, action, item):
-        group = Settlement(self.keys, action, self.message.receive_count, [item])
+        keys = self.rsmq.namespace.queue(self.message.queue)
+        group = Settlement(keys, action, self.message.receive_count, [item])
         assert self.rsmq.run(settle_messages(self.identity, [group])) == b"1"
+
+    def delete(self):
+        self.settle("delete", self.message.id)
 
     def retry(self):
         self.run.before_retry(self.message, 500, Retry())
@@ -244,57 +256,68 @@ class HandDriven:
         self.settle("defer", (self.message.id, 500_000, 1))
 
     def is_done(self):
-        return self.run.is_done(self.rsmq, "w", ["q"])
+        return self.run.is_done(self.rsmq, "w", ["other", "q"])
 
 
-@pytest.mark.parametrize("hides", ["retry", "defer"])
+_CHECKS = ("_describe_in_flight", "_describe_due", "_describe_in_flight")
+
+
 @pytest.mark.parametrize(
-    ("before", "after_first_check", "after_second_check"),
+    "steps",
     [
-        (["hides"], [], ["receive"]),
-        (["hides"], [], ["receive", "reply"]),
-        ([], ["hides"], ["receive"]),
-        ([], ["hides"], ["receive", "reply"]),
+        ["retry", "receive"],
+        ["defer", "receive", "reply"],
+        ["send", "delete"],  # a task that is followed by another one
+        ["send", "delete", "receive"],
+        ["send", "delete", "receive", "reply"],
     ],
+    ids=" ".join,
 )
-def test_a_message_that_is_received_again_between_two_checks_is_waited_for(
-    env, rsmq, monkeypatch, hides, before, after_first_check, after_second_check
+def test_a_run_never_ends_while_a_message_is_there_whatever_happens_between_its_checks(
+    env, rsmq, monkeypatch, steps
 ):
-    """The checks are not of one moment: before the last one the message is in flight again."""
-    env.create_queues("q")
+    """The checks are not of one moment. Each step is made before, between or after them."""
+    places = itertools.combinations_with_replacement(range(len(_CHECKS) + 1), len(steps))
+    for at in places:
+        env.create_queues("q", "other")
+        driven = HandDriven(env, rsmq)
+        made = [0]
+
+        def make(place, at=at, driven=driven):
+            for step, step_place in zip(steps, at, strict=True):
+                if step_place == place:
+                    getattr(driven, step)()
+
+        def follow(original, made=made, make=make):
+            def check_and_make_steps(clients, name):
+                found = original(clients, name)
+                if name != "other":  # after that of the last queue
+                    made[0] += 1
+                    make(made[0])
+                return found
+
+            return check_and_make_steps
+
+        make(0)
+        with monkeypatch.context() as patch:
+            for check in set(_CHECKS):
+                patch.setattr(burst, check, follow(getattr(burst, check)))
+            assert not driven.is_done(), at
+        rsmq.delete_queue("q")
+        rsmq.delete_queue("other")
+        env.raw.delete(f"{env.ns}:x:held:w")
+
+
+def test_a_run_ends_when_the_last_message_is_deleted(env, rsmq):
+    env.create_queues("q", "other")
     driven = HandDriven(env, rsmq)
-
-    def make(steps):
-        for step in steps:
-            getattr(driven, hides if step == "hides" else step)()
-
-    def follow(check, steps):
-        original = getattr(burst, check)
-
-        def check_and_make_steps(*args):
-            found = original(*args)
-            make(steps)
-            return found
-
-        return check_and_make_steps
-
-    make(before)
-    with monkeypatch.context() as patch:
-        patch.setattr(burst, "_describe_due", follow("_describe_due", after_first_check))
-        patch.setattr(
-            burst, "_describe_in_flight", follow("_describe_in_flight", after_second_check)
-        )
-        assert not driven.is_done()
-
-    assert driven.message.receive_count == 2
     assert not driven.is_done(), "it is in flight"
-    driven.reply()
-    driven.settle("delete", driven.message.id)
+    driven.delete()
     assert driven.is_done()
 
 
 def test_a_message_that_another_consumer_has_received_is_not_waited_for(env, rsmq):
-    env.create_queues("q")
+    env.create_queues("q", "other")
     driven = HandDriven(env, rsmq)
     driven.retry()
     assert not driven.is_done()

@@ -46,10 +46,12 @@ class Burst(Middleware):
         self._deadline = None if timeout is None else time.monotonic() + timeout
         #: Scheduled retries: receive count by queue and id.
         self._retries: dict[tuple[str, str], int] = {}
-        #: How often a retry was scheduled.
+        #: How often a retry was scheduled, and messages were received.
         self._scheduled = 0
+        self._receives = 0
 
     def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
+        self._receives += 1
         for message in messages:
             self._retries.pop((queue, message.id), None)
 
@@ -91,10 +93,14 @@ class Burst(Middleware):
         """
         clients = rsmq.cells
         scheduled, was_waiting = self._scheduled, bool(self._retries)
+        receives = self._receives
         try:
-            # In this order: a message that is received after the first check is seen by the second.
+            # First what is in flight, whose handler may send messages to a queue that was read
+            # before. Then a message that is received after the second check is seen by the third,
+            # or its handler has ended meanwhile: then it was received since the first.
             rest = (
-                "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
+                _describe_in_flight(clients, name)
+                or "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
                 or _describe_in_flight(clients, name)
                 or self._describe_retries(rsmq, queues)
             )
@@ -103,6 +109,8 @@ class Burst(Middleware):
         if not rest and (was_waiting or scheduled != self._scheduled):
             # The worker may have received the message between two checks, so that no check saw it.
             rest = "a message waited for its next attempt"
+        if not rest and receives != self._receives:
+            rest = "a message was received"
         if rest and self._deadline is not None and time.monotonic() > self._deadline:
             raise NotEmptyInTime(self._timeout, rest)
         return not rest
