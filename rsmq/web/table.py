@@ -31,6 +31,9 @@ class Scope(Enum):
     METRICS = "metrics"
     AUDIT = "audit"  # who has changed what
 
+    #: That of Enum is written in Python, and each request looks for its scope in five sets.
+    __hash__ = object.__hash__
+
 
 #: The scopes of calls that change nothing.
 READING = frozenset({Scope.STATS, Scope.PEEK, Scope.METRICS, Scope.AUDIT})

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -224,6 +225,7 @@ def _netloc_of(url: str) -> str | None:
         return None
 
 
+@lru_cache(128)
 def _host_of(url: str) -> str | None:
     try:
         return urlsplit(url).hostname

@@ -57,10 +57,11 @@ class Principal:
         """
         if read_only and scope not in READING:
             raise read_only_error()
-        if queue == ALL_QUEUES:
-            has_queue = ALL_QUEUES in self.patterns
+        if queue is None or ALL_QUEUES in self.patterns:
+            has_queue = True
         else:
-            has_queue = queue is None or any(fnmatchcase(queue, each) for each in self.patterns)
+            is_one = queue != ALL_QUEUES
+            has_queue = is_one and any(fnmatchcase(queue, each) for each in self.patterns)
         if scope not in self.scopes or not has_queue:
             raise Refused(
                 "forbidden",
