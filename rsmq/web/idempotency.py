@@ -5,43 +5,100 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
 from rsmq.web.fields import Refused
-from rsmq.web.operations import claim_key
+from rsmq.web.operations import claim_key, release_key
 from rsmq.web.table import Client
 from rsmq.wire.cells import cell_of_key
+from rsmq.wire.limits import MAX_SECONDS
 
 HEADER = "idempotency-key"
 
-#: Seconds for which a key is remembered.
+#: Seconds for which a key is remembered, unless the send has a ``dedup_window``.
 WINDOW_SECONDS = 3600
 #: The digest outlives the dedup_id, which is stored after it.
-_DIGEST_SECONDS = WINDOW_SECONDS + 600
+_LONGER_SECONDS = 600
+
+T = TypeVar("T")
 
 
-async def claim(queues: Client, qname: str, key: str, *parts: bytes) -> None:
-    """
-    Claim a key for what will be sent to a queue.
+class KeyClaim:
+    """The claim of an ``Idempotency-Key`` for one send."""
 
-    Args:
-        parts: what is sent, and its options.
+    def __init__(
+        self, queues: Client, qname: str, key: str, dedup_id: str, parts: Iterable[bytes]
+    ) -> None:
+        """
+        Make it.
 
-    Raises:
-        Refused: the key was used for something else.
-        InvalidFormat: the key does not have 1 to 128 characters.
-        QueueNotFound: the queue does not exist.
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    number = queues.engine.number
-    client: Any = await queues.engine.client(cell_of_key(key, number) if number > 1 else 0)
-    claiming = claim_key(client.namespace, qname, key, digest.hexdigest(), _DIGEST_SECONDS)
-    if not await client.run(claiming):
-        raise Refused(
-            "idempotencyKeyReused",
-            "This Idempotency-Key was used for another message",
-            hint="Use a new key for each message, and the same key only to repeat its send.",
-        )
+        Args:
+            dedup_id: that of the message, or of the first one.
+            parts: what is sent, and its options.
+        """
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+        self._queues = queues
+        self._qname, self._key, self._dedup_id = qname, key, dedup_id
+        self._digest = digest.hexdigest()
+
+    async def send(self, window: float, sending: Coroutine[Any, Any, T]) -> T:
+        """
+        Claim the key, and then send; a send that is refused leaves the key free.
+
+        Args:
+            window: seconds for which the dedup_id is remembered.
+
+        Raises:
+            Refused: the key was used for something else.
+            InvalidFormat: the key does not have 1 to 128 characters.
+            QueueNotFound: the queue does not exist.
+            The errors of the send.
+        """
+        try:
+            await self._claim(window)
+        except BaseException:
+            sending.close()
+            raise
+        try:
+            return await sending
+        except RSMQError:
+            client = await self._client()
+            with suppress(RSMQError, RedisError, OSError):
+                await client.run(
+                    release_key(
+                        client.namespace, self._qname, self._key, self._digest, self._dedup_id
+                    )
+                )
+            raise
+
+    async def _claim(self, window: float) -> None:
+        client = await self._client()
+        # A window that is not valid is refused by the send.
+        seconds = min(max(window, 0), MAX_SECONDS) + _LONGER_SECONDS
+        if not await client.run(
+            claim_key(client.namespace, self._qname, self._key, self._digest, seconds)
+        ):
+            raise Refused(
+                "idempotencyKeyReused",
+                "This Idempotency-Key was used for another message",
+                hint="Use a new key for each message, and the same key only to repeat its send.",
+            )
+
+    async def _client(self) -> Any:
+        engine = self._queues.engine
+        cell = cell_of_key(self._key, engine.number) if engine.number > 1 else 0
+        return await engine.client(cell)
+
+
+def batch_dedup_ids(key: str, number: int) -> list[str]:
+    """Return the dedup_ids of a batch, which no other Idempotency-Key has."""
+    name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    return [f"http-batch:{name}:{each}" for each in range(number)]

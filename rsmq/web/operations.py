@@ -5,6 +5,7 @@ The operations of HTTP that the clients do not have.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,20 +21,38 @@ load = loader_of("web")
 
 
 def claim_key(
-    namespace: Namespace, qname: str, key: str, digest: str, seconds: int
+    namespace: Namespace, qname: str, key: str, digest: str, seconds: float
 ) -> Operation[bool]:
     """Store the digest of a key for some seconds; the result is whether no other one is there."""
     keys = namespace.queue(qname)
-    # Longer than any dedup_id may be, so it is none.
-    name = "http:" + hashlib.sha512(check_label("Idempotency-Key", key)).hexdigest()
     return Operation(
         load("claim_key"),
         (keys.hash, keys.dedup),
-        (name.encode(), digest.encode(), digits(seconds * 1000)),
+        (_record_of(key), digest.encode(), digits(math.ceil(seconds * 1000))),
         bool,
         RetryClass.ALWAYS,
         (keys.name,),
     )
+
+
+def release_key(
+    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str
+) -> Operation[bool]:
+    """Forget the digest of a key, unless something was sent with this dedup_id."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("release_key"),
+        (keys.hash, keys.dedup),
+        (_record_of(key), digest.encode(), encode_name(dedup_id)),
+        bool,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def _record_of(key: str) -> bytes:
+    # Longer than any dedup_id may be, so it is none.
+    return b"http:" + hashlib.sha512(check_label("Idempotency-Key", key)).hexdigest().encode()
 
 
 def sort_values(

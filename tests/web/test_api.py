@@ -168,6 +168,91 @@ def test_a_batch_with_an_idempotency_key_is_stored_once(run):
     run(test)
 
 
+def _key(text):
+    return {"idempotency-key": text}
+
+
+def test_keys_of_batches_are_not_those_of_single_messages(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        single, batch = "/queues/q/messages", "/queues/q/messages:batch"
+        two = {"messages": [{"body": "b0"}, {"body": "b1"}]}
+        assert (await http("POST", single, {"body": "first"}, headers=_key("k:0"))).status == 201
+        assert (await http("POST", batch, two, headers=_key("k"))).status == 201
+        assert (await http("POST", single, {"body": "last"}, headers=_key("k:1"))).status == 201
+        bodies = sorted(each.body for each in await queues.peek_messages("q"))
+        assert bodies == ["b0", "b1", "first", "last"]
+        reused = await http("POST", single, {"body": "x"}, headers=_key("k"))
+        assert (reused.status, reused.json["code"]) == (422, "idempotencyKeyReused")
+
+    run(test)
+
+
+@pytest.mark.parametrize("window", [None, 1, 9_999_999])
+def test_a_key_is_remembered_for_longer_than_what_was_sent_with_it(run, window):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        content = {"body": "a"} | ({} if window is None else {"dedup_window": window})
+
+        async def ends():
+            found = await _raw(queues, "HGETALL", "rsmq:q:x:dedup")
+            records = (
+                found
+                if isinstance(found, dict)
+                else dict(zip(found[::2], found[1::2], strict=True))
+            )
+            return {
+                "digest" if name.startswith(b"http:") else "message": int(value.split(b":")[0])
+                for name, value in records.items()
+                if name
+            }
+
+        for _ in range(3):
+            sent = await http("POST", "/queues/q/messages", content, headers=_key("k"))
+            assert sent.status == 201
+            found = await ends()
+            assert found["digest"] - found["message"] > 500_000
+            # Its time has ended, and that of the digest has not.
+            before = (await _raw(queues, "HGET", "rsmq:q:x:dedup", "k")).partition(b":")[2]
+            await _raw(queues, "HSET", "rsmq:q:x:dedup", "k", b"1:" + before)
+        other = await http("POST", "/queues/q/messages", {"body": "b"}, headers=_key("k"))
+        assert other.status == 422
+        assert await _raw(queues, "ZCARD", "rsmq:q") == 3
+
+    run(test)
+
+
+def test_a_send_that_is_refused_leaves_its_key_free(run):
+    async def test(http, queues):
+        await queues.create_queue("q", maxsize=1024)
+        refused = [
+            ({"body": "x" * 2000}, 413),
+            ({"body": "a", "delay": -5}, 422),
+            ({"body": "a", "dedup_window": 10**12}, 422),
+            ({"body": "a", "unique_key": "x" * 200}, 422),
+        ]
+        for number, (content, status) in enumerate(refused):
+            headers = _key(f"k{number}")
+            reply = await http("POST", "/queues/q/messages", content, headers=headers)
+            assert reply.status == status
+            batch = {"messages": [content, {"body": "b"}], "delay": -1}
+            reply = await http("POST", "/queues/q/messages:batch", batch, headers=headers)
+            assert reply.status in {413, 422}
+            assert "Reused" not in reply.json["code"]
+            sent = await http("POST", "/queues/q/messages", {"body": "a"}, headers=headers)
+            assert sent.status == 201
+        # A repetition that is refused does not free the key of what was sent.
+        await queues.set_queue_attributes("q", maxsize=2048)
+        long = {"body": "y" * 2000}
+        assert (await http("POST", "/queues/q/messages", long, headers=_key("l"))).status == 201
+        await queues.set_queue_attributes("q", maxsize=1024)
+        assert (await http("POST", "/queues/q/messages", long, headers=_key("l"))).status == 413
+        other = await http("POST", "/queues/q/messages", {"body": "a"}, headers=_key("l"))
+        assert other.json["code"] == "idempotencyKeyReused"
+
+    run(test)
+
+
 def test_dead_letters_are_swept_and_redriven(run):
     async def test(http, queues):
         await queues.create_queue("q")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rsmq.errors import InvalidFormat, MessageTooLong, RSMQError
+from rsmq.errors import MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
 from rsmq.web.bodies import BODIES
 from rsmq.web.fields import (
@@ -21,7 +21,7 @@ from rsmq.web.fields import (
     read_body,
     read_object,
 )
-from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, claim
+from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
@@ -86,10 +86,15 @@ async def send_one(call: ApiCall, body: str | bytes, options: dict[str, Any]) ->
     if key is not None:
         if "dedup_id" in options:
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
-        raw = body.encode(errors="surrogatepass") if isinstance(body, str) else body
-        await claim(call.queues, queue, key, raw, _digestible(options))
-        options = {"dedup_window": WINDOW_SECONDS, **options, "dedup_id": key}
+        claim = KeyClaim(call.queues, queue, key, key, [_raw(body), _digestible(options)])
+        window = options.setdefault("dedup_window", WINDOW_SECONDS)
+        sending = call.queues.send_message(queue, body, **options, dedup_id=key, codec=BODIES)
+        return await claim.send(window, sending)
     return await call.queues.send_message(queue, body, **options, codec=BODIES)
+
+
+def _raw(body: str | bytes) -> bytes:
+    return body.encode(errors="surrogatepass") if isinstance(body, str) else body
 
 
 def _digestible(options: dict[str, Any]) -> bytes:
@@ -108,35 +113,28 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
     read, bodies = _read_batch(options.pop("messages"))
     dedup_ids = [each.get("dedup_id") for each in read]
     unique_keys = [each.get("unique_key") for each in read]
+    claim, window = None, options.get("dedup_window", WINDOW_SECONDS)
     if key is not None:
         if any(each is not None for each in dedup_ids):
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
-        longest = MAX_LABEL - len(f":{len(bodies)}")
-        if len(key) > longest:
-            raise InvalidFormat(
-                "Idempotency-Key",
-                value=key,
-                hint=f"For this batch it has 1 to {longest} characters.",
-            )
-        parts = (
-            each.encode(errors="surrogatepass") if isinstance(each, str) else each
-            for each in bodies
-        )
-        options_of_all = {**call.values, "messages": unique_keys}
-        await claim(call.queues, queue, key, *parts, _digestible(options_of_all))
-        options = {"dedup_window": WINDOW_SECONDS, **options}
-        dedup_ids = [f"{key}:{number}" for number in range(len(bodies))]
-    if key is not None and call.queues.engine.number > 1:
-        options["key"] = key  # all in one cell, and the same one again
+        facts = _digestible({**call.values, "messages": unique_keys})
+        dedup_ids = [*batch_dedup_ids(key, len(bodies))]
+        parts = [*map(_raw, bodies), facts]
+        first = dedup_ids[0] if dedup_ids else None
+        claim = KeyClaim(call.queues, queue, key, first or key, parts)
+        options["dedup_window"] = window
+        if call.queues.engine.number > 1:
+            options["key"] = key  # all in one cell, and the same one again
+    sending = call.queues.send_messages(
+        queue,
+        bodies,
+        **options,
+        dedup_ids=_or_none(dedup_ids),
+        unique_keys=_or_none(unique_keys),
+        codec=BODIES,
+    )
     try:
-        ids = await call.queues.send_messages(
-            queue,
-            bodies,
-            **options,
-            dedup_ids=_or_none(dedup_ids),
-            unique_keys=_or_none(unique_keys),
-            codec=BODIES,
-        )
+        ids = await (sending if claim is None else claim.send(window, sending))
     except MessageTooLong as error:
         sizes = [encode_body(each, BODIES)[1] for each in bodies]
         if error.value not in sizes:

@@ -4,9 +4,10 @@
 -- KEYS[2] dedup    hash        records by dedup_id, and those of digests by longer names
 -- ARGV[1] name     string      the name of the record, longer than any dedup_id
 -- ARGV[2] digest   string      the digest
--- ARGV[3] window   integer     ms for which it is remembered
+-- ARGV[3] window   integer     ms for which it is remembered, longer than the dedup_id of the send
 --
--- returns 1 if it is the first digest of this name within the window, or the same one, else 0
+-- returns 1 if it is the first digest of this name within the window, or the same one, which is then remembered for
+--         the window from now, as the dedup_id may be; else 0
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -23,8 +24,8 @@ end
 local created = stored[4]
 local now = server_time_ms()
 local before = sent_before(dedup, name, created, now)
-if before then
-  return before == digest and 1 or 0
+if before and before ~= digest then
+  return 0
 end
 local records = {[name] = digest}
 forget(dedup, records, 1, now, window)
