@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -149,6 +149,7 @@ class QueueTail:
     async def _pieces(self, place: int) -> AsyncGenerator[bytes]:
         ends_at = time.monotonic() + _MAX_SECONDS
         yield b"retry: 2000\n\n"
+        beats_at = time.monotonic() + HEARTBEAT_SECONDS
         while time.monotonic() < ends_at:
             first = self._next - len(self._events)
             if place < first:
@@ -161,11 +162,13 @@ class QueueTail:
             elif self._has_ended:
                 return
             else:
-                try:
-                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                # Each poll wakes the clients, also one without events.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(beats_at - time.monotonic()):
                         await self._changed.wait()
-                except TimeoutError:
+                if time.monotonic() >= beats_at:
                     yield b":\n\n"
+                    beats_at = time.monotonic() + HEARTBEAT_SECONDS
 
     def _is_needed(self) -> bool:
         return self._clients > 0 or time.monotonic() - self._idle_since < LINGER_SECONDS
