@@ -82,10 +82,15 @@ class KeyClaim:
     async def _claim(self, window: float) -> None:
         client = await self._client()
         # A window that is not valid is refused by the send.
-        seconds = min(max(window, 0), MAX_SECONDS) + _LONGER_SECONDS
-        if not await client.run(
-            claim_key(client.namespace, self._qname, self._key, self._digest, seconds)
-        ):
+        claiming = claim_key(
+            client.namespace,
+            self._qname,
+            self._key,
+            self._digest,
+            self._dedup_id,
+            seconds=min(max(window, 0), MAX_SECONDS) + _LONGER_SECONDS,
+        )
+        if not await client.run(claiming):
             raise Refused(
                 "idempotencyKeyReused",
                 "This Idempotency-Key was used for another message",

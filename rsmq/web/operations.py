@@ -21,14 +21,24 @@ load = loader_of("web")
 
 
 def claim_key(
-    namespace: Namespace, qname: str, key: str, digest: str, seconds: float
+    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str, *, seconds: float
 ) -> Operation[bool]:
-    """Store the digest of a key for some seconds; the result is whether no other one is there."""
+    """
+    Store the digest of a key for some seconds; the result is whether no other one is there.
+
+    Args:
+        dedup_id: that of the send, or of its first message.
+    """
     keys = namespace.queue(qname)
     return Operation(
         load("claim_key"),
         (keys.hash, keys.dedup),
-        (_record_of(key), digest.encode(), digits(math.ceil(seconds * 1000))),
+        (
+            _record_of(key),
+            digest.encode(),
+            digits(math.ceil(seconds * 1000)),
+            encode_name(dedup_id),
+        ),
         bool,
         RetryClass.ALWAYS,
         (keys.name,),

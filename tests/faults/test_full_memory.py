@@ -51,7 +51,7 @@ UNCHANGING = {
     "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
-    "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000]),
+    "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),
     "claim_name": ([HELD], ["token", 99_000]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),
@@ -106,6 +106,7 @@ UNCHANGING = {
     "record_quarantine_run": (["rsmq:q:x:alone"], [NO_ID, 1, 99_000]),
     "recover_messages": ([H, Z], [0, "", 9, "rsmq", NO_ID, 1]),
     "redrive_messages": (["{empty}:Q", "{empty}", H, Z], ["", "", 9]),
+    "release_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", "key"]),
     "release_lease": ([LEASES], ["lease", "other"]),
     "release_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, "query", "holder", ""]),
     "release_messages": ([H, Z], [*NO_RECEIPT, ""]),
@@ -123,6 +124,7 @@ UNCHANGING = {
     "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
     "restore_totals": ([H], [0, 0, ""]),
     "unlock_keys": (["rsmq:q:x:locks"], [NO_ID, 1, "key"]),
+    "search_messages": ([H, Z], ["", "", 0, "", 0, 9, 9, 9, 9]),
     "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
     "stage_messages":
         ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
@@ -212,6 +214,9 @@ def test_a_call_that_changes_nothing_passes_when_memory_is_full(raw, rsmq, name)
         call(raw, "decide_write", *UNCHANGING["decide_write"], id)
     if name == "change_push_target":
         raw.hset("rsmq:x:push", "target", "state")
+    if name == "claim_key":  # the message that it is repeated for
+        created = raw.hget(H, "created").decode()
+        raw.hset("rsmq:q:x:dedup", "key", f"{10**15}:{created}:{id}")
     call(raw, name, *UNCHANGING[name], id)
     before = raw.execute_command("DEBUG", "DIGEST")
     fill(raw)

@@ -22,7 +22,7 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     import uvicorn
     from starlette.applications import Starlette
@@ -272,20 +272,18 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
     host = options["host"]
     with contextlib.ExitStack() as sockets:
         listeners = [sockets.enter_context(_listen(host, options["port"]))]
-        servers = [_make_server(app, options)]
+        servers = [_make_server(app, options, app.state.end_waits)]
         if options["rest_rsmq_port"] is not None:
             listeners.append(sockets.enter_context(_listen(host, options["rest_rsmq_port"])))
-            servers.append(_make_server(app.state.rest_rsmq, options))
+            servers.append(_make_server(app.state.rest_rsmq, options, app.state.end_waits))
 
         received: list[signal.Signals] = []
-        ends: list[asyncio.Task[None]] = []
         loop = asyncio.get_running_loop()
 
         def stop(number: signal.Signals) -> None:
             received.append(number)
             for server in servers:
                 server.should_exit = True
-            ends.append(loop.create_task(app.state.end_waits()))
 
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
@@ -293,7 +291,7 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
         scheme = "https" if options["tls_cert"] else "http"
         name = f"[{host}]" if ":" in host else host
         ports = [listener.getsockname()[1] for listener in listeners]
-        _note(call, f"{scheme}://{name}:{ports[0]}{options['root_path']}/api/v1: Ctrl-C ends it")
+        _note(call, f"{scheme}://{name}:{ports[0]}/api/v1: Ctrl-C ends it")
         if len(ports) > 1:
             _note(call, f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
         if key is not None:
@@ -315,7 +313,9 @@ def _note(call: Call, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
+def _make_server(
+    app: Any, options: dict[str, Any], end_waits: Callable[[], Coroutine[Any, Any, None]]
+) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - needs an extra
 
     from rsmq.web.connection import WatchedConnection  # noqa: PLC0415 - as above
@@ -324,6 +324,12 @@ def _make_server(app: Any, options: dict[str, Any]) -> uvicorn.Server:
         def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
             """Leave signals alone: those of one server would not stop the other."""
             return contextlib.nullcontext()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """End the waits when each connection is to be closed with its answer, not before."""
+            ending = asyncio.create_task(end_waits())
+            await super().shutdown(sockets)
+            await ending
 
     return _Server(
         uvicorn.Config(

@@ -5,6 +5,7 @@
 -- ARGV[1] name     string      the name of the record, longer than any dedup_id
 -- ARGV[2] digest   string      the digest
 -- ARGV[3] window   integer     ms for which it is remembered, longer than the dedup_id of the send
+-- ARGV[4] dedup_id string      a dedup_id of the send
 --
 -- returns 1 if it is the first digest of this name within the window, or the same one, which is then remembered for
 --         the window from now, as the dedup_id may be; else 0
@@ -15,7 +16,7 @@
 -- @include dedup.lua
 
 local hash, dedup = KEYS[1], KEYS[2]
-local name, digest, window = ARGV[1], ARGV[2], ARGV[3]
+local name, digest, window, dedup_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local stored = queue(hash, 'created')
 if not stored then
@@ -26,6 +27,9 @@ local now = server_time_ms()
 local before = sent_before(dedup, name, created, now)
 if before and before ~= digest then
   return 0
+end
+if before and sent_before(dedup, dedup_id, created, now + 60000) then -- the send stores nothing
+  return 1
 end
 local records = {[name] = digest}
 forget(dedup, records, 1, now, window)
