@@ -270,7 +270,7 @@ def _wrong_kind(each: Field, value: object) -> Refused:
     return Refused(
         "invalidFormat",
         f"The field {each.name} is not {each.kind.value.what}",
-        value=value,
+        value=None if each.name in _WITH_BODIES else value,
         hint="In a query, + is a blank: write %2B, or a time with Z." if is_blank else None,
     )
 
@@ -289,6 +289,8 @@ BODY_FIELDS = (
 )
 
 
+#: The fields whose values no problem contains.
+_WITH_BODIES = {"messages", *(each.name for each in BODY_FIELDS)}
 _BODY_RULE = "A message has one of body, body_base64 and json."
 
 

@@ -79,6 +79,21 @@ def test_a_refused_value_is_as_it_was_sent(run):
     run(test)
 
 
+def test_a_problem_does_not_contain_a_body(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for bad in ({"body": 123456}, {"body_base64": 123456}, {"body_base64": "123456"}):
+            alone = await http("POST", "/queues/q/messages", bad)
+            batch = await http("POST", "/queues/q/messages:batch", {"messages": [bad]})
+            for reply in (alone, batch):
+                assert reply.status == 422, bad
+                assert b"123456" not in reply.content
+        reply = await http("POST", "/queues/q/messages:batch", {"messages": "123456"})
+        assert (reply.status, "value" in reply.json) == (422, False)
+
+    run(test)
+
+
 def test_a_message_of_a_batch_that_is_not_valid_is_named_by_its_index(run):
     async def test(http, queues):
         await queues.create_queue("q")
