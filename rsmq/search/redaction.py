@@ -1,24 +1,25 @@
 """
 Redaction: what a caller sees of a body, if values at some paths are not for it.
 
-A body that can't be searched for the paths is not shown at all: bytes, text that is not JSON, and
-a string of JSON. In an envelope (``EnvelopeCodec``) the paths hold for the envelope and for its
-body.
+A body that can't be searched for the paths is not shown at all: bytes, text, and JSON that is no
+object or list. In an envelope (``EnvelopeCodec``) the paths hold for the envelope and for its body,
+also in an envelope within it; before a body, for the line of a ``TracedCodec``.
 """
 
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rsmq.headers import ENVELOPE_FIELDS, split_trace_line
+from rsmq.headers import ENVELOPE_FIELDS, TRACE_LINE, split_trace_line
 from rsmq.model import DeadLetterReason
 from rsmq.search.json_path import ANY, JsonPath, members_at
 
 #: What is shown in place of a value.
 MARK = "[redacted]"
+#: A body with more envelopes around it is not shown.
+_MAX_ENVELOPES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,18 @@ class Redaction:
         """Return the body as the caller sees it; None if it is withheld."""
         if not self.paths:
             return raw
-        before = raw[: len(raw) - len(split_trace_line(raw)[1])]
+        body = split_trace_line(raw)[1]
+        line = raw[: len(raw) - len(body)]
+        try:
+            if line:
+                begin = TRACE_LINE.encode()
+                line = begin + self._rewrite(line.removeprefix(begin).removesuffix(b"\n")) + b"\n"
+            return line + self._rewrite(body)
+        except (ValueError, RecursionError):
+            return None
+
+    def _rewrite(self, raw: bytes) -> bytes:
+        """Return JSON as the caller sees it; raises ValueError or RecursionError if withheld."""
         repeated: list[str] = []
 
         def make(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -45,33 +57,42 @@ class Redaction:
                 repeated.append("")
             return made
 
-        try:
-            text = raw[len(before) :].decode()
-            value = json.loads(text, object_pairs_hook=make, parse_constant=_refuse)
-            if isinstance(value, str):
-                return None
-            redacted = self.value(value)
-            if redacted == value and not repeated:
-                return raw
-            return before + json.dumps(redacted, separators=(",", ":")).encode()
-        except (ValueError, RecursionError):
-            return None
+        value = json.loads(
+            raw.decode(),
+            object_pairs_hook=make,
+            parse_constant=_refuse,
+            parse_float=_Number,
+            parse_int=_Number,
+        )
+        redacted = self._redact(value)
+        if redacted is MARK:
+            raise ValueError("no names")
+        return raw if redacted == value and not repeated else _write(redacted).encode()
 
-    def value(self, value: Any) -> Any:
-        """Return a value of JSON with the values at the paths replaced; raises RecursionError."""
-        if not self.paths:
+    def result(self, raw: bytes | None) -> Any:
+        """Return the result of a job, a value of JSON, as the caller sees it; None without one."""
+        value = None if raw is None else json.loads(raw)
+        if not self.paths or value is None:
             return value
-        value = deepcopy(value)
-        is_envelope = (
+        try:
+            return self._redact(value)
+        except RecursionError:
+            return MARK
+
+    def _redact(self, value: Any, envelopes: int = _MAX_ENVELOPES) -> Any:
+        """Return a value with those at the paths replaced; itself too, if it has no names."""
+        if not isinstance(value, dict | list):
+            return MARK
+        if (
             isinstance(value, dict)
             and value.keys() == ENVELOPE_FIELDS
             and isinstance(value["headers"], dict)
-        )
+        ):
+            # First, because a path may replace what makes its body an envelope.
+            body = self._redact(value["body"], envelopes - 1) if envelopes else MARK
+            value = {**value, "body": body}
         for path in self.paths:
             value = _redact(value, path)
-            if is_envelope and isinstance(value, dict):
-                body = value["body"]
-                value["body"] = MARK if isinstance(body, str) else _redact(body, path)
         return value
 
     def failure(self, text: str | None) -> str | None:
@@ -99,17 +120,34 @@ def _refuse(name: str) -> Any:
     raise ValueError(name)
 
 
+class _Number(str):
+    """A number of JSON as it is written, which a float may not keep."""
+
+    __slots__ = ()
+
+
+def _write(value: Any) -> str:
+    """Return JSON, with the numbers as they were."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name)}:{_write(value[name])}" for name in value)
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_write, value))}]"
+    return value if isinstance(value, _Number) else json.dumps(value)
+
+
 def _redact(value: Any, path: JsonPath) -> Any:
     """Return a value with those at a path replaced, as ``find_values`` finds them."""
     if not path:
         return MARK
     part, rest = path[0], path[1:]
     if isinstance(value, list):
+        redacted = []
         for at, each in enumerate(value):
             within = _redact(each, path)
             is_named = part is ANY or part == str(at)
-            value[at] = _redact(within, rest) if is_named else within
-    elif isinstance(value, dict):
-        for name in members_at(value, part):
-            value[name] = _redact(value[name], rest)
+            redacted.append(_redact(within, rest) if is_named else within)
+        return redacted
+    if isinstance(value, dict):
+        return {**value, **{name: _redact(value[name], rest) for name in members_at(value, part)}}
     return value

@@ -41,8 +41,8 @@ def show_body(raw: bytes | None) -> dict[str, Any]:
         return {"body_base64": base64.b64encode(raw).decode()}
 
 
-def cut_body(raw: bytes, number: int) -> bytes:
-    """Return the begin of a body, without the part of a character at its end."""
+def cut_body(raw: bytes, number: int | None) -> bytes:
+    """Return at most so many bytes of a body, without the part of a character at their end."""
     cut = raw[:number]
     try:
         cut.decode()

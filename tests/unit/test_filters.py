@@ -1,5 +1,6 @@
 """The language of filters: what fits, and where the fault of a bad filter is."""
 
+import json
 import re
 
 import pytest
@@ -93,6 +94,13 @@ def test_a_bad_path_is_refused(text):
         parse_path(text)
 
 
+def _wrapped(body, number):
+    return b'{"headers":{},"body":' * number + body + b"}" * number
+
+
+_MARKED_HEADERS = _wrapped(b'{"headers":"[redacted]"}', 2).replace(b"{}", b'"[redacted]"')
+
+
 @pytest.mark.parametrize(
     ("paths", "body", "shown"),
     [
@@ -106,7 +114,21 @@ def test_a_bad_path_is_refused(text):
         (["a"], b'{"headers": {}, "body": {"a": 1}}', b'{"headers":{},"body":{"a":"[redacted]"}}'),
         (["a"], b'{"headers": {}, "body": "{a}"}', b'{"headers":{},"body":"[redacted]"}'),
         (["a"], b'rsmq-trace:1 {}\n{"a": 1}', b'rsmq-trace:1 {}\n{"a":"[redacted]"}'),
-        (["a"], b"7", b"7"),
+        (["b"], b'rsmq-trace:1 {"a": 1}\n{"b": 1}', b'rsmq-trace:1 {"a": 1}\n{"b":"[redacted]"}'),
+        (["a"], b'rsmq-trace:1 {"a": 1}\n{"b": 1}', b'rsmq-trace:1 {"a":"[redacted]"}\n{"b": 1}'),
+        (["a"], b'rsmq-trace:1 {"a": NaN}\n{"b": 1}', None),
+        (["b"], b'{"a": {"b": "\xc3\xa9"}}', b'{"a": {"b": "\xc3\xa9"}}'),
+        (
+            ["a"],
+            b'{"a": 1, "b": [1.10, 1e400, -0, 12345678901234567890.123, true, null, "\xc3\xa9"]}',
+            b'{"a":"[redacted]","b":[1.10,1e400,-0,12345678901234567890.123,true,null,"\\u00e9"]}',
+        ),
+        (["a"], b'{"headers": {}, "body": 7}', b'{"headers":{},"body":"[redacted]"}'),
+        (["a"], _wrapped(b'{"a": 1}', 8), _wrapped(b'{"a":"[redacted]"}', 8)),
+        (["a"], _wrapped(b'{"b": 1}', 9), _wrapped(b'"[redacted]"', 9)),
+        (["headers"], _wrapped(b'{"headers": 1}', 2), _MARKED_HEADERS),
+        (["a"], b"7", None),
+        (["a"], b"true", None),
         (["a"], b"text", None),
         (["a"], b'"{\\"a\\": 1}"', None),
         (["a"], b"\x81\xa1a\x01", None),
@@ -117,6 +139,22 @@ def test_a_bad_path_is_refused(text):
 )
 def test_values_at_paths_are_replaced_and_other_bodies_are_withheld(paths, body, shown):
     assert Redaction(tuple(map(parse_path, paths))).body(body) == shown
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (b'{"a": 1, "b": 1}', {"a": "[redacted]", "b": 1}),
+        (b"[{}]", [{}]),
+        (b'"anna@example.org"', "[redacted]"),
+        (b"7", "[redacted]"),
+        (b"null", None),
+        (None, None),
+    ],
+)
+def test_values_at_paths_of_a_result_are_replaced_and_a_result_without_names_is(result, shown):
+    assert Redaction((parse_path("a"),)).result(result) == shown
+    assert Redaction().result(result) == (None if result is None else json.loads(result))
 
 
 def test_of_exceptions_only_the_type_is_shown():

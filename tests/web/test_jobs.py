@@ -52,6 +52,29 @@ def test_a_job_is_awaited_from_its_send_to_its_result(server, ns, worker):
     asyncio.run(test())
 
 
+def test_a_text_that_a_handler_returns_or_reports_is_not_shown_if_values_are_redacted(
+    server, ns, worker
+):
+    @worker.listener("texts", track=True)
+    def report(body, message):
+        message.set_progress(1, text=body)
+        return body
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("texts")
+            http = Http(create_app(queues, auth=False, redact=["customer.email"]))
+            id = await queues.send_message("texts", "anna@example.org", track=True)
+            await asyncio.to_thread(worker.start)
+            one = await http("GET", f"/queues/texts/jobs/{id}?wait=60")
+            every = await http("GET", "/queues/texts/jobs")
+            assert every.json["jobs"] == [one.json]
+            assert (one.json["result"], one.json["progress"]["text"]) == ("[redacted]",) * 2
+            assert b"anna" not in one.content
+
+    asyncio.run(test())
+
+
 def test_a_client_that_leaves_ends_its_wait_for_a_job(server, ns, worker):
     async def test():
         async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:

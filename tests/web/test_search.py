@@ -366,6 +366,18 @@ def test_a_reader_does_not_see_redacted_values_anywhere(run, users):
     run(test, auth=True, users=users, redact=["customer.email"])
 
 
+def test_a_redacted_body_that_is_longer_than_the_stored_one_is_not_cut(run):
+    async def test(http, queues):
+        [id] = await _send(queues, '{"customer":{"email":5}}')
+        one = (await http("GET", f"/queues/q/messages/{id}")).json
+        [listed] = (await http("GET", "/queues/q/messages")).json["messages"]
+        for shown in (one, listed):
+            assert shown["body"] == '{"customer":{"email":"[redacted]"}}'
+            assert (shown["truncated"], shown["size"]) == (False, 24)
+
+    run(test, redact=["customer.email"])
+
+
 def test_a_filter_finds_nothing_by_a_redacted_value(run, users):
     async def test(http, queues):
         ids = await _send(queues, _CUSTOMER.decode(), "anna@example.org")

@@ -62,8 +62,9 @@ def show_stored(
     """
     raw, reason = redaction.body(message.raw), redaction.reason(message.reason)
     size = len(message.raw) if size is None else size
-    is_cut = raw is not None and (size > len(message.raw) or len(raw) > (max_bytes or size))
-    shown = cut_body(raw, max_bytes or size) if raw is not None and is_cut else raw
+    is_part = size > len(message.raw)
+    is_cut = raw is not None and (is_part or (max_bytes is not None and len(raw) > max_bytes))
+    shown = cut_body(raw, max_bytes) if raw is not None and is_cut else raw
     return {
         "queue": message.queue,
         "id": message.id,

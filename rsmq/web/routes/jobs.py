@@ -4,7 +4,6 @@ Operations on jobs: what has become of tracked messages.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +18,6 @@ from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
 def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
-    raw = status.raw_result
     progress = None if status.progress is None else asdict(status.progress)
     if progress and redaction and progress["text"]:
         progress["text"] = MARK  # which may quote the body
@@ -35,7 +33,7 @@ def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
         "error": redaction.failure(status.error),
         "progress": progress,
         "is_cancelling": status.is_cancelling,
-        "result": None if raw is None else redaction.value(json.loads(raw)),
+        "result": redaction.result(status.raw_result),
     }
 
 

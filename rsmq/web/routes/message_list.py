@@ -128,7 +128,7 @@ async def _get_body(call: ApiCall) -> ApiAnswer:
             "redacted",
             "The body is withheld",
             status=403,
-            hint="Values in bodies are redacted for this caller, and this one is not JSON.",
+            hint="Values are redacted for this caller, and this is no JSON object or list.",
         )
     return ApiAnswer(
         raw,
