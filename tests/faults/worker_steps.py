@@ -407,11 +407,6 @@ def check_unregister(state, result, stored):
     assert state.worker.name.encode() not in stored.fields("x:workers")
 
 
-def _search(client, state):
-    keys = client.namespace.queue(state.queue.name)
-    return search_step(keys, SearchPosition(), codec=TEXT, state="retrying")
-
-
 #: The reads of a message that waits for a retry, each with its call and its check.
 RETRYING = (
     (
@@ -426,7 +421,7 @@ RETRYING = (
     ),
     (
         "search",
-        lambda c, s: c.run(_search(c, s)),
+        lambda c, s: c.run(search_step(s.queue, SearchPosition(), codec=TEXT, state="retrying")),
         lambda _state, result, _stored: check_error(*(each.message for each in result.candidates)),
     ),
     (
