@@ -50,7 +50,7 @@ def test_runs_of_a_message_whose_worker_is_suspended_each_time_are_bounded(
     ns, rsmq, raw, start_program
 ):
     rsmq.create_queue("dead")
-    [id] = fill(rsmq, "q", [{"n": 0, "do": "sleep", "for": 0.3}])
+    [id] = fill(rsmq, "q", [{"n": 0, "do": "sleep", "for": VT}])
     programs = [start_program(name, LISTENERS) for name in ("one", "two")]
     over = threading.Event()
 
