@@ -11,10 +11,18 @@ from typing import Any
 
 from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath
-from rsmq.web.access.gate import ADDRESS, HEADERS, PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import (
+    ADDRESS,
+    ADMIT_AGAIN,
+    HEADERS,
+    PRINCIPAL,
+    Receive,
+    Send,
+    send_problem,
+)
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal, read_only_error
-from rsmq.web.audit import AuditEntry, facts_of, is_audited
+from rsmq.web.audit import AuditEntry, facts_of, is_audited, is_destroying
 from rsmq.web.delivery import (
     ClientLeft,
     Departure,
@@ -87,6 +95,12 @@ class Api:
         def allow(needed: Scope, queue: str | None) -> None:
             principal.check(needed, queue, read_only=self._read_only)
 
+        async def keeps_rights() -> bool:
+            try:
+                return bool(await scope[ADMIT_AGAIN]() == principal)
+            except Refused:
+                return False
+
         if route.may_store and self._read_only:
             raise read_only_error()
 
@@ -100,13 +114,15 @@ class Api:
         is_long = route.is_long or len(body) > _LARGE_BODY_BYTES
         queues = await self._patient.client() if is_long else self._queues
         redaction = principal.redaction(self._redact)
-        call = ApiCall(queues, names, values, raw, headers, allow, departure.wait, redaction)
+        call = ApiCall(
+            queues, names, values, raw, headers, allow, departure.wait, redaction, keeps_rights
+        )
         if not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
         facts = facts_of(
             principal.name, scope[ADDRESS], f"{route.method} {route.path}", names, values
         )
-        must_be_there = route.scope in {Scope.DESTROY, Scope.REPAIR}
+        must_be_there = is_destroying(route.scope, values)
         entry = AuditEntry(self._queues, facts, is_destroying=must_be_there)
         return await entry.record(route.handler(call), lambda answer: str(answer.status))
 

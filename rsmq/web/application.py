@@ -29,10 +29,10 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.openapi import make_document
-from rsmq.web.problems import MEDIA_TYPE, HttpProblem
+from rsmq.web.problems import HttpProblem
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
-from rsmq.web.service import healthz, metrics_of, readyz_of
+from rsmq.web.service import healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.stopping import end_waits
 from rsmq.web.table import Client
 
@@ -131,7 +131,10 @@ def create_app(
         routes=[
             Route(PREFIX + _DOCUMENT, gate.guard(request_response(openapi))),
             Route(PREFIX + _DOCS, gate.guard(request_response(docs))),
+            # Also without a slash at the end, which Starlette would redirect before the gate.
+            Route(PREFIX, api),
             _mount(PREFIX, api),
+            Route("/rest-rsmq", rest_rsmq),
             _mount("/rest-rsmq", rest_rsmq),
             Route("/healthz", healthz),
             Route("/readyz", readyz_of(client)),
@@ -140,6 +143,7 @@ def create_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _answer_problem},
     )
+    app.router.redirect_slashes = False  # its redirects would repeat any Host
     app.api = api
     app.state.rest_rsmq = rest_rsmq
     app.state.end_waits = partial(end_waits, client)
@@ -171,12 +175,7 @@ async def _answer_problem(request: Request, error: Any) -> Response:
         "There is no such path" if is_path else f"This path has no {request.method}",
         hint=f"The API is at {_prefix_of(request)}." if is_path else None,
     )
-    return Response(
-        problem.content(),
-        problem.status,
-        {**(error.headers or {}), **_NO_SNIFF, "Cache-Control": "no-store"},
-        MEDIA_TYPE,
-    )
+    return problem_response(problem, error.headers)
 
 
 def _prefix_of(request: Request) -> str:

@@ -44,6 +44,11 @@ def is_audited(
     return scope in _RECORDED or without_receipt
 
 
+def is_destroying(scope: Scope, values: Mapping[str, Any]) -> bool:
+    """Return whether a call may remove messages for good, so that it must not run unrecorded."""
+    return scope in {Scope.DESTROY, Scope.REPAIR} or values.get("drop") is True
+
+
 def facts_of(
     user: str,
     address: str,

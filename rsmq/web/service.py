@@ -5,7 +5,7 @@ What a server tells about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -17,6 +17,7 @@ from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.fields import Refused
 from rsmq.web.patience import ping
+from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
 from rsmq.web.routes.queue_list import read_attributes
 from rsmq.web.table import Client, Scope
 
@@ -33,6 +34,13 @@ _FIGURES = {
 }
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def problem_response(problem: HttpProblem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem as an answer of Starlette."""
+    more = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    all_headers = {**(headers or {}), **problem.headers, **more}
+    return Response(problem.content(), problem.status, all_headers, MEDIA_TYPE)
 
 
 async def healthz(_: Request) -> Response:
@@ -59,6 +67,10 @@ def metrics_of(queues: Client) -> Endpoint:
 
     async def metrics(request: Request) -> Response:
         scope: AsgiScope = request.scope
+        try:
+            scope[PRINCIPAL].check(Scope.METRICS, None, read_only=False)
+        except Refused as error:
+            return problem_response(describe(error, may_repeat=True))
         read: dict[str, Any] = {}
         is_up = True
         try:

@@ -79,6 +79,8 @@ class ApiCall:
             know: queues that a body names, and changes without a receipt.
         has_left: returns when the client has left.
         redaction: what of bodies the caller does not see when it reads messages.
+        keeps_rights: returns whether the caller is still known and has the same rights, for an
+            answer that goes on.
     """
 
     queues: Client
@@ -89,6 +91,7 @@ class ApiCall:
     allow: Callable[[Scope, str], None]
     has_left: Callable[[], Awaitable[None]]
     redaction: Redaction
+    keeps_rights: Callable[[], Awaitable[bool]]
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

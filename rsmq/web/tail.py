@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -39,8 +39,10 @@ _PAUSE_AFTER_ERROR_SECONDS = 1.0
 LINGER_SECONDS = 10.0
 #: A comment is sent so often, so that proxies and clients see that the connection lives.
 HEARTBEAT_SECONDS = 15.0
-#: Then the client must connect again, which checks its rights again.
+#: Then the client must connect again.
 _MAX_SECONDS = 3600.0
+#: A slow client that takes the events that were there has its rights checked again so often.
+_RIGHTS_SECONDS = 0.1
 #: Events of a queue that are kept, with bodies of at most so many bytes.
 MAX_EVENTS = 256
 MAX_BODY_BYTES = 4096
@@ -130,24 +132,31 @@ class QueueTail:
         # Of another process: everything that is kept, which may repeat some messages.
         return min(number + 1, self._next) if name == self.name else 0
 
-    async def follow(self, place: int) -> AsyncGenerator[bytes]:
+    async def follow(
+        self, place: int, keeps_rights: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes]:
         """
         Yield the events from a place on, in the form of text/event-stream, and heartbeats.
 
         Args:
             place: the number of the first event.
+            keeps_rights: returns whether the client may still see them; they end when it may not.
         """
         self._clients += 1
         try:
-            async with aclosing(self._pieces(place)) as pieces:
+            async with aclosing(self._pieces(place, keeps_rights)) as pieces:
                 async for piece in pieces:
                     yield piece
         finally:
             self._clients -= 1
             self._idle_since = time.monotonic()
 
-    async def _pieces(self, place: int) -> AsyncGenerator[bytes]:
+    async def _pieces(
+        self, place: int, keeps_rights: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes]:
         ends_at = time.monotonic() + _MAX_SECONDS
+        # One check counts for the events that are there then.
+        checked, checked_at = place, time.monotonic()
         yield b"retry: 2000\n\n"
         beats_at = time.monotonic() + HEARTBEAT_SECONDS
         while time.monotonic() < ends_at:
@@ -156,6 +165,12 @@ class QueueTail:
                 yield _encode("missed", {"number": first - place})
                 place = first
             if place < self._next:
+                if place >= checked or time.monotonic() > checked_at + _RIGHTS_SECONDS:
+                    checked = self._next
+                    if not await keeps_rights():
+                        return
+                    checked_at = time.monotonic()
+                    continue  # others may have come meanwhile
                 event = self._events[place - first]
                 place += 1
                 yield event
@@ -167,6 +182,8 @@ class QueueTail:
                     async with asyncio.timeout(beats_at - time.monotonic()):
                         await self._changed.wait()
                 if time.monotonic() >= beats_at:
+                    if not await keeps_rights():
+                        return
                     yield b":\n\n"
                     beats_at = time.monotonic() + HEARTBEAT_SECONDS
 
@@ -247,10 +264,17 @@ def _encode(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
 
 
 async def follow_queue(
-    queues: Client, qname: str, last_event: tuple[int, str, int] | None, redaction: Redaction
+    queues: Client,
+    qname: str,
+    last_event: tuple[int, str, int] | None,
+    redaction: Redaction,
+    keeps_rights: Callable[[], Awaitable[bool]],
 ) -> AsyncGenerator[bytes]:
     """
     Return the events of a queue, from those on that a client has not got yet.
+
+    Args:
+        keeps_rights: returns whether the client may still see them; they end when it may not.
 
     Raises:
         QueueNotFound: the queue does not exist.
@@ -276,7 +300,7 @@ async def follow_queue(
         if tail is new:  # no other client has been faster
             tail.task = asyncio.create_task(tail.read())
             tail.task.add_done_callback(lambda _: tails.pop(key, None))
-    return tail.follow(tail.place_of(last_event))
+    return tail.follow(tail.place_of(last_event), keeps_rights)
 
 
 def end_tails(queues: Client) -> None:

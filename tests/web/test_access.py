@@ -274,6 +274,8 @@ def test_a_caller_sees_only_own_queues_in_lists_and_metrics(run, users):
         metrics = (await http("GET", "/metrics", headers=_bearer("metrics"))).content
         assert b"own1" in metrics
         assert b"other" not in metrics
+        refused = await http("GET", "/metrics", headers=_bearer("stats"))
+        assert (refused.status, refused.json["code"]) == (403, "forbidden")
         rest = await http("GET", "/rest-rsmq/queues", headers=_bearer("stats"))
         assert rest.json == {"queues": ["own1"]}
         assert (
@@ -329,6 +331,7 @@ def test_only_probes_answer_a_caller_who_is_not_known(run, users):
         http.prefix = ""
         for path in (
             "/api/v1/queues", "/api/v1/openapi.json", "/metrics", "/rest-rsmq/queues",
+            "/api/v1", "/rest-rsmq", "/api/v1/", "/api/v1/docs/",
         ):  # fmt: skip
             reply = await http("GET", path)
             assert (reply.status, reply.json["code"]) == (401, "unauthorized")
@@ -429,6 +432,18 @@ def test_another_host_and_other_sites_are_refused(run):
         assert (await http("GET", "/queues", headers=own)).status == 200
 
     run(test, allow_hosts=["localhost", "::1"])
+
+
+def test_no_path_is_redirected_and_none_tells_another_host_anything(run):
+    async def test(http, queues):
+        del queues
+        http.prefix = ""
+        for path in ("/api/v1", "/api/v1/", "/rest-rsmq", "/rest-rsmq/", "/api/v1/docs/"):
+            assert (await http("GET", path)).status == 404, path
+            assert (await http("GET", path, headers={"host": "evil.com"})).status == 421, path
+        assert (await http("GET", "/metrics/", headers={"host": "evil.com"})).status == 404
+
+    run(test, allow_hosts=["localhost"])
 
 
 def test_a_key_may_do_everything_and_is_compared_by_its_hash(run):

@@ -160,9 +160,16 @@ def test_a_page_of_another_site_can_not_receive(run):
         http.prefix = "/rest-rsmq"
         await queues.create_queue("q")
         await queues.send_message("q", "a")
-        for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}):
-            assert (await http("GET", "/messages/q", headers=headers)).status == 403
+        for headers in (
+            {"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"},
+            {"referer": "https://evil.example/page"}, {"referer": "http://localhost@evil.example"},
+            {"referer": "http://["},
+        ):  # fmt: skip
+            reply = await http("GET", "/messages/q", headers=headers)
+            assert (reply.status, reply.json["code"]) == (403, "crossSite"), headers
         assert (await queues.get_queue_attributes("q")).visible_messages == 1
+        own = {"referer": "http://localhost/page"}
+        assert (await http("GET", "/messages/q", headers=own)).json["message"] == "a"
 
     run(test)
 

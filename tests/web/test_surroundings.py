@@ -162,11 +162,19 @@ def test_calls_that_change_or_remove_something_are_recorded_before_and_after(run
 def test_nothing_is_destroyed_without_a_record_and_other_calls_run(run):
     async def test(http, queues):
         await queues.create_queue("q")
+        await http("PUT", "/queues/q/subscribers/crm", {"url": _URL})
+        await queues.send_message("q-crm", "a")
+        await _raw(queues, "DEL", "rsmq:x:audit")
         await _raw(queues, "SET", "rsmq:x:audit", "of another program")
+        path = "/queues/q/subscribers/crm"
+        dropped = await http("DELETE", f"{path}?drop=true")
+        assert (dropped.status, dropped.json["code"]) == (503, "auditNotWritten")
+        assert (await http("DELETE", path)).status == 204
+        assert (await queues.get_queue_attributes("q-crm")).messages == 1
         refused = await http("DELETE", "/queues/q")
         assert (refused.status, refused.json["code"]) == (503, "auditNotWritten")
         assert (await http("POST", "/queues/q:pause")).json == {"changed": True}
-        assert await queues.list_queues() == ["q"]
+        assert sorted(await queues.list_queues()) == ["q", "q-crm"]
 
     run(test)
 

@@ -1,6 +1,7 @@
 """The tail of a queue, as events."""
 
 import asyncio
+import contextlib
 import json
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ from rsmq import AsyncCells
 from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
 from rsmq.web import create_app, tail
+from rsmq.web.access.secrets import hash_token
 from tests.web.asgi import Http
 
 
@@ -64,6 +66,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(tail, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(tail, "pause_after_poll", lambda interval, _: interval)
     monkeypatch.setattr(tail, "LINGER_SECONDS", 0.05)
+
+
+async def _keeps_rights():
+    return True
 
 
 async def _stored(queues):
@@ -177,7 +183,7 @@ def test_a_slow_client_misses_events_and_needs_no_memory(run, monkeypatch):
         await queues.create_queue("q")
         async with following(http):
             reader = tail._tails[queues]["q", Redaction()]
-            slow = reader.follow(reader.place_of(None))
+            slow = reader.follow(reader.place_of(None), _keeps_rights)
             assert (await anext(slow)).startswith(b"retry")
             await queues.send_messages("q", [str(each) for each in range(20)])
             while reader.place_of(None) < 20:
@@ -191,7 +197,7 @@ def test_a_slow_client_misses_events_and_needs_no_memory(run, monkeypatch):
 
 
 def test_it_sends_heartbeats_and_ends_with_the_queue(run, monkeypatch):
-    monkeypatch.setattr(tail, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(tail, "HEARTBEAT_SECONDS", 0.2)  # ten polls
 
     async def test(http, queues):
         assert (await http("GET", "/queues/q/tail")).json["code"] == "queueNotFound"
@@ -205,6 +211,68 @@ def test_it_sends_heartbeats_and_ends_with_the_queue(run, monkeypatch):
             assert (await events.next())[0] == "end"
         while tail._tails[queues]:
             await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def _write_tokens(path, **scopes):
+    text = "".join(
+        f'[tokens.{name}]\nsha256 = "{hash_token(name)}"\nscopes = {value}\n'
+        for name, value in scopes.items()
+    )
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_tail_ends_with_the_rights_of_its_caller(run, tmp_path, monkeypatch):
+    users = tmp_path / "users.toml"
+    _write_tokens(users, kept=["peek"], changed=["peek", "send"], removed=["peek"])
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        async with contextlib.AsyncExitStack() as stack:
+            kept, changed, removed = [
+                await stack.enter_async_context(
+                    following(http, headers={"authorization": f"Bearer {name}"})
+                )
+                for name in ("kept", "changed", "removed")
+            ]
+            await queues.send_message("q", "a")
+            for each in (kept, changed, removed):
+                assert (await each.next())[1]["body"] == "a"
+            _write_tokens(users, kept=["peek"], changed=["stats"], other=["peek"])
+            await queues.send_message("q", "secret")
+            assert (await kept.next())[1]["body"] == "secret"
+            for each in (changed, removed):
+                assert (await each.next())[0] == "end"
+        monkeypatch.setattr(tail, "HEARTBEAT_SECONDS", 0.03)
+        async with following(http, headers={"authorization": "Bearer kept"}) as quiet:
+            _write_tokens(users)
+            assert (await quiet.next())[0] == "end"  # also without an event
+
+    run(test, auth=True, users=users)
+
+
+def test_rights_are_checked_once_for_events_that_are_there(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        async with following(http):
+            reader = tail._tails[queues]["q", Redaction()]
+            checks = []
+
+            async def keeps_rights():
+                checks.append(1)
+                return len(checks) < 2
+
+            pieces = reader.follow(reader.place_of(None), keeps_rights)
+            await queues.send_messages("q", ["a"] * 5)
+            while reader.place_of(None) < 5:
+                await asyncio.sleep(0.01)
+            assert len([await anext(pieces) for _ in range(6)]) == 6
+            assert len(checks) == 1
+            await queues.send_message("q", "b")
+            assert await anext(pieces, None) is None
 
     run(test)
 

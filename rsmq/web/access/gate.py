@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +33,8 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 PRINCIPAL = "rsmq.principal"
 HEADERS = "rsmq.headers"
 ADDRESS = "rsmq.address"
+#: A function that returns who the caller is now, or raises Refused.
+ADMIT_AGAIN = "rsmq.admit_again"
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -199,7 +201,8 @@ class _Guarded:
         try:
             headers, peer = headers_of(scope), scope.get("client")
             scope[HEADERS] = headers
-            scope[PRINCIPAL] = await self._gate.admit(headers, peer)
+            scope[ADMIT_AGAIN] = admit = partial(self._gate.admit, headers, peer)
+            scope[PRINCIPAL] = await admit()
             scope[ADDRESS] = self._gate.address_of(headers, peer)
         except Refused as error:
             await send_problem(send, describe(error, may_repeat=True))
@@ -211,11 +214,30 @@ def _check_origin(headers: Mapping[str, str]) -> None:
     """Refuse what a page of another site makes a browser send."""
     site = headers.get("sec-fetch-site", "none")
     origin = headers.get("origin")
-    is_foreign = site not in {"none", "same-origin"}
-    if origin is not None and not is_foreign:
-        is_foreign = _netloc_of(origin) != headers.get("host", "").lower()
-    if is_foreign:
-        raise Refused("crossSite", "A page of another site has sent this", status=403, value=origin)
+    if site not in {"none", "same-origin"}:
+        raise _cross_site(origin)
+    if origin is not None:
+        _check_site(origin, headers)
+
+
+def check_referer(headers: Mapping[str, str]) -> None:
+    """
+    Refuse a GET that receives if a page of another site has made a browser send it.
+
+    Without TLS, browsers send a GET with Referer alone. Links to what changes nothing are let in.
+    """
+    referer = headers.get("referer")
+    if referer and "sec-fetch-site" not in headers and "origin" not in headers:
+        _check_site(referer, headers)
+
+
+def _check_site(url: str, headers: Mapping[str, str]) -> None:
+    if _netloc_of(url) != headers.get("host", "").lower():
+        raise _cross_site(url)
+
+
+def _cross_site(value: str | None) -> Refused:
+    return Refused("crossSite", "A page of another site has sent this", status=403, value=value)
 
 
 def _netloc_of(url: str) -> str | None:

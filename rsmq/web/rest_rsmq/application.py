@@ -15,7 +15,15 @@ import re
 from collections.abc import Mapping
 
 from rsmq.errors import RSMQError
-from rsmq.web.access.gate import ADDRESS, HEADERS, PRINCIPAL, Receive, Send, send_problem
+from rsmq.web.access.gate import (
+    ADDRESS,
+    HEADERS,
+    PRINCIPAL,
+    Receive,
+    Send,
+    check_referer,
+    send_problem,
+)
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
@@ -78,6 +86,8 @@ class RestRsmq:
         principal: Principal = scope[PRINCIPAL]
         names = tuple(decode_percent(each) or "" for each in parts)
         if found is not None:
+            if method == "GET" and found[0] is Scope.RECEIVE:
+                check_referer(headers)
             principal.check(found[0], names[0] if names else None, read_only=self._read_only)
         # The original reads the body before it looks at the path.
         try:

@@ -17,7 +17,9 @@ async def _tail(call: ApiCall) -> ApiAnswer:
     # An id that is not ours is of nobody that can be resumed; a browser can't change it.
     match = _LAST_EVENT.fullmatch(call.headers.get("last-event-id", ""))
     last_event = (int(match[1]), match[2], int(match[3])) if match else None
-    events = await follow_queue(call.queues, call.names[QUEUE], last_event, call.redaction)
+    events = await follow_queue(
+        call.queues, call.names[QUEUE], last_event, call.redaction, call.keeps_rights
+    )
     headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
     return ApiAnswer(stream=events, headers=headers)
 
