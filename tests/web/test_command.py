@@ -103,6 +103,15 @@ def test_it_serves_on_if_nobody_reads_what_it_says(server, ns):
     assert process.wait(30) == 0
 
 
+@pytest.fixture
+def hangups():
+    """Let programs that start have the usual SIGHUP; nohup lets them ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
 def test_the_routes_of_rest_rsmq_can_have_a_port_of_their_own(start, rsmq):
     rsmq.create_queue("q")
     web = start("--no-auth", "--rest-rsmq-port", "0")
