@@ -327,14 +327,16 @@ def test_ctrl_c_from_another_thread_hides_no_message(server, raw, ns, interrupti
             raise Interrupted
 
     def press():
-        for _ in range(scaled(200, 5000)):
+        pressed = 0
+        while pressed < scaled(200, 5000) or min(interrupted, received) <= 100:
             time.sleep(0.003)
             signal.raise_signal(signal.SIGINT)
+            pressed += 1
 
+    message_in_flight, interrupted, received = None, 0, 0
     signal.signal(signal.SIGINT, interrupt)
     thread = threading.Thread(target=press)
     thread.start()
-    message_in_flight, interrupted, received = None, 0, 0
     try:
         while thread.is_alive() or message_in_flight is not None:
             try:
