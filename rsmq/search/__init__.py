@@ -3,5 +3,5 @@ Search in the messages of a queue: the language of filters, and the steps of a s
 
     json.customer.country:DE rc>=3 body:"express"
 
-Nothing is received or changed. The dashboard and the HTTP API use it; it has no I/O of its own.
+Nothing is received or changed. The HTTP API uses it; it has no I/O of its own.
 """

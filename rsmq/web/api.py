@@ -111,7 +111,8 @@ class Api:
         body = await read_bytes(receive, headers, MAX_BODY_BYTES)
         values = read_values(route, scope, headers, body)
         raw = body if isinstance(route.body, RawBody) else b""
-        is_long = route.is_long or len(body) > _LARGE_BODY_BYTES
+        is_large = route.scope is Scope.SEND and len(body) > _LARGE_BODY_BYTES
+        is_long = route.is_long or is_large
         queues = await self._patient.client() if is_long else self._queues
         redaction = principal.redaction(self._redact)
         call = ApiCall(

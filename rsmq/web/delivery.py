@@ -33,12 +33,7 @@ class ClientLeft(Exception):
 
 
 class Departure:
-    """
-    Learns whether the client of a request has left.
-
-    Attributes:
-        has_begun: whether it watches. It may begin when the body was read.
-    """
+    """Learns whether the client of a request has left. It may watch when the body was read."""
 
     def __init__(
         self, receive: Callable[[], Awaitable[Any]], scope: Mapping[str, Any] | None = None

@@ -51,6 +51,7 @@ _PROBLEM_SCHEMA = {
         "detail": {"type": "string"},
         "value": {"description": "The refused value."},
         "hint": {"type": "string", "description": "The rule or the remedy."},
+        "index": {"type": "integer", "description": "The refused message of a batch, from 0."},
     },
     "required": ["type", "title", "status", "code", "detail"],
 }

@@ -87,7 +87,7 @@ class MessagePage:
 
     Attributes:
         scanned: the number of ids that were looked at.
-        cell: where the next page begins, and its position there; None after the last page.
+        next: the cell where the next page begins, and the position there; None after the last page.
     """
 
     found: list[SearchCandidate]

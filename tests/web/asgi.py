@@ -6,6 +6,15 @@ import asyncio
 import json
 from urllib.parse import unquote
 
+from rsmq import AsyncCells, AsyncRSMQ
+
+
+def open_queues(url, cells=None, **options):
+    """Return a client, or that of a set of cells."""
+    if cells:
+        return AsyncCells.from_url(url, cells=cells, **options)
+    return AsyncRSMQ.from_url(url, **options)
+
 
 class Reply:
     """

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.application import CLIENT_OPTIONS
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
-from tests.web.asgi import Http
+from tests.web.asgi import Http, open_queues
 
 UNAVAILABLE, UNKNOWN = "redis-unavailable", "outcome-unknown"
 RECEIVE = {"queues": ["q"]}
@@ -28,12 +28,6 @@ CALLS = [
     ("GET", "/rest-rsmq/messages/q", None, UNKNOWN),
     ("DELETE", "/rest-rsmq/queues/q", None, UNAVAILABLE),
 ]
-
-
-def _open(url, cells, options):
-    if cells:
-        return AsyncCells.from_url(url, cells=cells, **options)
-    return AsyncRSMQ.from_url(url, **options)
 
 
 async def _call_all(http):
@@ -69,8 +63,8 @@ def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, serv
     async def test():
         options = {**CLIENT_OPTIONS, "retry_deadline": 1, "ns": ns}
         async with (
-            _open(proxy.url, cells, options) as queues,
-            _open(server.url, cells, {"ns": ns}) as direct,
+            open_queues(proxy.url, cells, **options) as queues,
+            open_queues(server.url, cells, ns=ns) as direct,
         ):
             await direct.create_queue("q", vt=9_999_999)
             await direct.send_messages("q", ["a"] * 20)

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 import uvicorn
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.connection import WatchedConnection
 from rsmq.web.tail import _tails as tails
 from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.servers import free_port
-from tests.web.asgi import Http
+from tests.web.asgi import Http, open_queues
 
 _CONTENT = {"queues": ["q"], "wait": 60}
 
@@ -55,12 +55,7 @@ async def _until(condition):
 @pytest.mark.parametrize("cells", [None, 3])
 def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns, cells):
     async def test():
-        client = (
-            AsyncCells.from_url(server.url, cells=cells, ns=ns)
-            if cells
-            else AsyncRSMQ.from_url(server.url, ns=ns)
-        )
-        async with client as queues:
+        async with open_queues(server.url, cells, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             got = 0
@@ -87,9 +82,11 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
     async def test(http, queues):
         await queues.create_queue("q")
         id = await queues.send_message("q", "a", track=True, delay=60)
+        large = json.dumps(_CONTENT).encode() + b" " * 2**20
         waits = [
             http("POST", "/receive", {"queues": ["q"], "wait": 60}),
             http("POST", "/pop", {"queues": ["q"], "wait": 60}),
+            http("POST", "/receive", body=large, headers={"content-type": "application/json"}),
             http("POST", "/queues/q/raw:receive?wait=60"),
             http("GET", f"/queues/q/jobs/{id}?wait=60"),
             http("GET", "/queues/q/tail"),
@@ -101,8 +98,10 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
 
         await _until(is_followed)
         await http.app.state.end_waits()
-        received, popped, raw, job, tail = await asyncio.wait_for(asyncio.gather(*waiting), 30)
-        assert received.json == popped.json == {"messages": []}
+        received, popped, padded, raw, job, tail = await asyncio.wait_for(
+            asyncio.gather(*waiting), 30
+        )
+        assert received.json == popped.json == padded.json == {"messages": []}
         assert raw.status == 204
         assert (job.status, job.json["state"]) == (200, "waiting")
         assert tail.content == b"retry: 2000\n\n"
@@ -111,12 +110,7 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
         assert (await http("GET", "/queues/q/tail")).status == 503
 
     async def main():
-        opened = (
-            AsyncCells.from_url(server.url, cells=cells, ns=ns)
-            if cells
-            else AsyncRSMQ.from_url(server.url, ns=ns)
-        )
-        async with opened as queues:
+        async with open_queues(server.url, cells, ns=ns) as queues:
             await test(Http(create_app(queues, auth=False)), queues)
 
     asyncio.run(main())

@@ -5,6 +5,9 @@ import itertools
 import re
 from urllib.parse import quote, urljoin
 
+import a2wsgi
+import fastapi
+import flask
 import pytest
 
 from rsmq import AsyncRSMQ
@@ -16,14 +19,12 @@ _numbers = itertools.count()
 
 
 def _in_fastapi(app):
-    fastapi = pytest.importorskip("fastapi")
     outer = fastapi.FastAPI()
     outer.mount(_PREFIX, app)
     return Http(outer, "")
 
 
 def _in_django(app):
-    pytest.importorskip("django")
     from django.core.asgi import get_asgi_application
     from starlette.applications import Starlette
     from starlette.routing import Mount
@@ -51,8 +52,6 @@ class _Wsgi:
 
 
 def _in_flask(app):
-    flask = pytest.importorskip("flask")
-    a2wsgi = pytest.importorskip("a2wsgi")
     from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
     outer = flask.Flask(__name__)

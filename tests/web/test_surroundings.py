@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.push.breaker import Breaker, TargetState
 from rsmq.push.shared_breaker import encode
@@ -13,7 +13,7 @@ from rsmq.push.targets import target_field
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
 from rsmq.worker import Worker
-from tests.web.asgi import Http
+from tests.web.asgi import Http, open_queues
 
 _URL = "https://example.org/hooks?token=secret"
 
@@ -56,12 +56,7 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
 @pytest.mark.parametrize("cells", [None, 2])
 def test_the_doctor_finds_faults_and_changes_nothing(server, ns, cells):
     async def test():
-        client = (
-            AsyncCells.from_url(server.url, cells=cells, ns=ns)
-            if cells
-            else AsyncRSMQ.from_url(server.url, ns=ns)
-        )
-        async with client as queues:
+        async with open_queues(server.url, cells, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             id = "a" * 32
@@ -199,12 +194,7 @@ def test_a_purge_without_memory_for_its_record_is_recorded_in_the_log(run, monke
 @pytest.mark.parametrize("cells", [None, 2])
 def test_a_repair_shows_first_what_it_would_do_and_then_does_it(server, ns, cells):
     async def test():
-        client = (
-            AsyncCells.from_url(server.url, cells=cells, ns=ns)
-            if cells
-            else AsyncRSMQ.from_url(server.url, ns=ns)
-        )
-        async with client as queues:
+        async with open_queues(server.url, cells, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             keys = queues.cells[0].namespace.queue("q")
