@@ -1,0 +1,94 @@
+"""The incidents that the demo can have, each with one line that says what to look for."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rsmq import JSON, RSMQ
+from rsmq.worker import held_by
+
+from . import shop, traffic
+
+if TYPE_CHECKING:
+    from .__main__ import Demo
+
+
+@dataclass(frozen=True)
+class Incident:
+    """
+    Something that goes wrong.
+
+    Attributes:
+        cause: makes it happen, once the demo runs.
+        text: what to look for.
+    """
+
+    cause: Callable[[Demo], None]
+    text: str
+
+
+def _call(demo: Demo, path: str) -> None:
+    """Call the API as a colleague would, so that the audit knows of it."""
+    request = urllib.request.Request(  # noqa: S310
+        f"{demo.web}/api/v1/{path}", json.dumps({}).encode(),
+        {"Content-Type": "application/json"}, method="POST",
+    )  # fmt: skip
+    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+
+
+def _pause_orders(demo: Demo) -> None:
+    _call(demo, "queues/orders:pause")
+
+
+def _purge_campaign(demo: Demo) -> None:
+    _call(demo, "queues/campaign:purge")
+
+
+def _kill_worker(demo: Demo) -> None:
+    with RSMQ.from_url(demo.redis) as queues:
+        while "exports" not in held_by(queues, "shop-2"):
+            time.sleep(0.5)
+    demo.workers.remove("shop-2")
+    demo.kill("shop-2")
+
+
+def _send_poison(demo: Demo) -> None:
+    with RSMQ.from_url(demo.redis, codec=JSON) as queues:
+        poison = {**traffic.order(1), "note": shop.CRASHING}
+        queues.send_message("orders", poison, max_retries=1000)
+
+
+def _slow_down(demo: Demo) -> None:
+    demo.start("traffic", *demo.traffic, "slow")
+
+
+INCIDENTS = {
+    "stuck-queue": Incident(
+        _pause_orders,
+        "orders wait for longer and longer, although workers listen. Find out who has stopped "
+        "them, and resume them.",
+    ),
+    "dead-worker": Incident(
+        _kill_worker,
+        "shop-2 is dead, and has exports in flight for ten minutes. Release them: shop-1 "
+        "continues.",
+    ),
+    "poison": Incident(
+        _send_poison,
+        "Workers die again and again, with the same order in flight. Find it, and delete it.",
+    ),
+    "wrong-purge": Incident(
+        _purge_campaign,
+        "campaign had 300 messages, and has none. Find out what happened, and undo it.",
+    ),
+    "slow-consumer": Incident(
+        _slow_down,
+        "legacy is received more often than it is sent, and its messages die: they are handled in "
+        "8 s, and its visibility timeout is 5 s. Make it 30 s, and redrive legacy-dead.",
+    ),
+}

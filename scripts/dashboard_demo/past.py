@@ -1,0 +1,120 @@
+"""
+The past of the demo: a month by hours and a day by minutes, so that charts are not empty at first.
+
+The recorder's own steps write it. Before each of them, the totals and the gauges of the queues are
+set to what they might have been then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass
+
+import redis
+
+from rsmq import AsyncRSMQ
+from rsmq.history.recorder import record_queues
+
+_DAY = 24 * 60
+_DAYS = 30
+#: Minutes ago between which no recorder ran: a gap.
+_GAP = (310, 324)
+_chance = random.Random(7)  # noqa: S311
+
+
+@dataclass
+class Shape:
+    """
+    What a queue was like.
+
+    Attributes:
+        rate: messages a minute, on average.
+        waiting: visible messages at the busiest time.
+        lost: of a hundred messages, those that were received twice.
+        is_growing: whether the visible messages became more and more.
+        burst: minutes between bursts; 0 without.
+    """
+
+    rate: float
+    waiting: int = 3
+    lost: int = 0
+    is_growing: bool = False
+    burst: int = 0
+
+    def sent(self, minute: int) -> int:
+        """Return how many messages were sent in a minute: fewer by night."""
+        daily = 1 + 0.7 * math.sin(math.tau * (minute % _DAY) / _DAY - 2)
+        if self.burst and minute % self.burst:
+            return 0
+        return max(round(self.rate * max(self.burst, 1) * daily * _chance.uniform(0.8, 1.2)), 0)
+
+    def visible(self, ago: int, sent: int) -> int:
+        """Return how many messages were visible some minutes ago."""
+        if self.is_growing:
+            return max(round(self.waiting * (1 - ago / _DAY)), 0)
+        return round(self.waiting * _chance.random() * sent / max(self.rate, 1))
+
+
+SHAPES = {
+    "orders": Shape(300, 12, lost=3),
+    "mail": Shape(160, 60, burst=6),
+    "search-index": Shape(120, 400, is_growing=True),
+    "thumbnails": Shape(25, 80),
+    "legacy": Shape(120, 4, lost=2),
+    "exports": Shape(5, 3),
+    "events": Shape(30, 2),
+    "reports": Shape(3, 1),
+    "orders-dead": Shape(0.3, 40, is_growing=True),
+}
+
+
+def record_past(url: str) -> None:
+    """Record the past of the queues of a new server, before anything is sent to them."""
+    asyncio.run(_record_past(url))
+
+
+async def _record_past(url: str) -> None:
+    with redis.Redis.from_url(url) as raw:
+        now = int(raw.time()[0]) // 60
+        begin = (now - _DAYS * _DAY) // 60 * 60
+        last_day = (now - _DAY) // 60 * 60
+        for name in SHAPES:
+            raw.hset(f"rsmq:{name}:Q", "created", begin * 60)
+        minutes = [*range(begin, last_day, 60), *range(last_day, now + 1)]
+        shown = dict.fromkeys(SHAPES, 0)
+        async with AsyncRSMQ.from_url(url) as queues:
+            for before, minute in zip([begin - 1, *minutes], minutes, strict=False):
+                if not _GAP[0] < now - minute < _GAP[1]:
+                    _set_queues(raw, minute, minute - before, now - minute, shown)
+                    await record_queues(queues, minute)
+        for name in SHAPES:
+            raw.unlink(f"rsmq:{name}")
+
+
+def _due(minute: int) -> int:
+    """Return the score of a message that becomes visible then."""
+    return minute * 60_000
+
+
+def _set_queues(
+    raw: redis.Redis, minute: int, length: int, ago: int, shown: dict[str, int]
+) -> None:
+    with raw.pipeline(transaction=False) as pipe:
+        for name, shape in SHAPES.items():
+            sent = sum(map(shape.sent, range(minute - length, minute)))
+            pipe.hincrby(f"rsmq:{name}:Q", "totalsent", sent)
+            pipe.hincrby(f"rsmq:{name}:Q", "totalrecv", sent + sent * shape.lost // 100)
+            wanted = shape.visible(ago, sent // length)
+            ids = range(min(shown[name], wanted), max(shown[name], wanted))
+            if wanted > shown[name]:
+                # Visible, but for the age of the oldest one, which is that of then.
+                pipe.zadd(f"rsmq:{name}", {f"past{each:028}": _due(minute + ago) for each in ids})
+            elif ids:
+                pipe.zrem(f"rsmq:{name}", *(f"past{each:028}" for each in ids))
+            if wanted:
+                age = _chance.randint(1, 20) + wanted // 2
+                pipe.zadd(f"rsmq:{name}", {f"past{0:028}": _due(minute) - age * 1000})
+            shown[name] = wanted
+        pipe.execute()
