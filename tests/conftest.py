@@ -68,6 +68,8 @@ def _marks(item):
         yield "foreign"
     if folder == "spark/session":
         yield "spark"
+    if folder == "browser":
+        yield "browser"
 
 
 def _is_repeated(item):

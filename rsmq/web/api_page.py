@@ -14,10 +14,11 @@ from rsmq.web.table import RawBody, Route
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
 _STYLE = """
-body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
+:root { color-scheme: light dark; background: Canvas; color: CanvasText }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem;
+  overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% }
 th, td { border-bottom: 1px solid #8888; padding: .25rem .5rem; text-align: left }
-@media (prefers-color-scheme: dark) { body { background: #111; color: #eee } }
 """
 
 
@@ -63,5 +64,5 @@ def _fields(title: str, fields: tuple[Field, ...] | RawBody) -> str:
     )
     return (
         f"<table><caption>{escape(title)}</caption>"
-        f"<tr><th>field</th><th>kind</th><th></th></tr>{rows}</table>"
+        f"<tr><th>field</th><th>kind</th><th>meaning</th></tr>{rows}</table>"
     )

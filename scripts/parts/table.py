@@ -214,6 +214,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "web: the API, rest-rsmq, callers; history", 30, "tests/web", "tests/history",
             "--ignore=tests/web/test_failover.py", is_waiting=True,
         ),
+        measured(
+            "browser: the pages in Chromium, the demo", 60, "tests/browser", "--dist", "loadfile",
+            needs=[_PEERS],
+        ),
         measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
         measured(
             "doctor, transfer, pyrsmq, rfq, opentelemetry", 70, "tests/doctor", "tests/transfer",

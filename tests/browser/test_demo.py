@@ -1,0 +1,69 @@
+"""The demo of the dashboard, as a person starts and ends it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.nodes import wait_until
+from tests.servers import ROOT
+
+
+@pytest.fixture
+def demo(tmp_path):
+    """Start the demo, whose files are in a folder; return its process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scripts.dashboard_demo", "--incident", "wrong-purge"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    if process.poll() is None:
+        process.terminate()
+    process.wait()
+    process.stdout.close()
+
+
+def _processes_of(folder):
+    """Return the command lines of the processes whose log is in a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if (process / "fd/1").readlink().is_relative_to(folder):
+                found.append((process / "cmdline").read_bytes())
+        except OSError:  # it is no process, has ended, or is of another user
+            continue
+    return found
+
+
+def _handled(answer):
+    """Return the names of the workers that have handled messages."""
+    return {each["name"] for each in answer["workers"] if each["handled"]}
+
+
+@pytest.mark.timeout(180)
+def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
+    address = next(found[1] for line in demo.stdout if (found := re.search(r"(http\S+)/ ", line)))
+    assert "Incident: campaign had 300 messages" in demo.stdout.readline()
+
+    def read(path):
+        with urllib.request.urlopen(f"{address}/api/v1/{path}", timeout=10) as reply:
+            return json.load(reply)
+
+    assert read("queues/campaign")["messages"] == 0
+    wait_until(lambda: _handled(read("workers")) >= {"shop-1", "shop-2", "thumbs-1"})
+    hours = read("queues/orders/history?step=3600")
+    assert hours["total_sent"] > 1000
+    assert len(_processes_of(tmp_path)) == 6
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 0
+    assert _processes_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
