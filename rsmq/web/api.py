@@ -4,10 +4,13 @@ The API as an ASGI application: finds the entry, calls its handler, and sends th
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
 
 from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath
@@ -32,7 +35,7 @@ from rsmq.web.delivery import (
     send_whole,
     while_connected,
 )
-from rsmq.web.fields import Refused
+from rsmq.web.fields import Refused, read_object, read_query
 from rsmq.web.idempotency import HEADER
 from rsmq.web.patience import PatientClient
 from rsmq.web.problems import describe
@@ -51,6 +54,19 @@ _ROUTE = "rsmq.route"
 _log = get_logger("rsmq.web")
 
 
+@dataclass(frozen=True, slots=True)
+class ApiCaller:
+    """
+    Who calls.
+
+    Attributes:
+        address: of the client, for the audit stream.
+    """
+
+    principal: Principal
+    address: str
+
+
 class Api:
     """The operations of a table, on a client."""
 
@@ -65,7 +81,9 @@ class Api:
         self._queues = queues
         self._patient = PatientClient(queues)
         self._redact = redact
-        self._router = PathRouter(table)
+        routes = tuple(table)
+        self._router = PathRouter(routes)
+        self._entries = {(each.method, each.path): each for each in routes}
         self._read_only = read_only
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -92,36 +110,79 @@ class Api:
         scope[_ROUTE] = route.path
         principal: Principal = scope[PRINCIPAL]
 
-        def allow(needed: Scope, queue: str | None) -> None:
-            principal.check(needed, queue, read_only=self._read_only)
-
         async def keeps_rights() -> bool:
             try:
                 return bool(await scope[ADMIT_AGAIN]() == principal)
             except Refused:
                 return False
 
-        if route.may_store and self._read_only:
-            raise read_only_error()
-
-        allow(route.scope, names.get(QUEUE))
+        self._check(route, principal, names)
         if HEADER in headers and not route.idempotent and route.scope not in READING:
             raise Refused("unknownHeader", "This call does not take Idempotency-Key", status=400)
         # Not before the caller is known and may do it: a body takes memory.
         body = await read_bytes(receive, headers, MAX_BODY_BYTES)
         values = read_values(route, scope, headers, body)
         raw = body if isinstance(route.body, RawBody) else b""
-        is_large = route.scope is Scope.SEND and len(body) > _LARGE_BODY_BYTES
-        is_long = route.is_long or is_large
-        queues = await self._patient.client() if is_long else self._queues
-        redaction = principal.redaction(self._redact)
         call = ApiCall(
-            queues, names, values, raw, headers, allow, departure.wait, redaction, keeps_rights
-        )
+            await self._client_for(route, len(body)), names, values, raw, headers,
+            self._allow_of(principal), departure.wait, principal.redaction(self._redact),
+            keeps_rights,
+        )  # fmt: skip
+        return await self._run(route, call, ApiCaller(principal, scope[ADDRESS]))
+
+    async def call(
+        self,
+        caller: ApiCaller,
+        method: str,
+        path: str,
+        names: Mapping[str, str],
+        *,
+        query: Iterable[tuple[str, str]] = (),
+        content: Mapping[str, Any] | None = None,
+    ) -> ApiAnswer:
+        """
+        Run an entry for a part of this process, with the checks and records of a request.
+
+        Args:
+            path: that of the entry, as it is in the table.
+            names: the decoded names in the path.
+            query: the fields of the query, as texts.
+            content: the JSON body.
+
+        Raises:
+            Refused: the caller may not do it, or a value is not valid.
+            RSMQError, RedisError, OSError: as its handler raises them.
+        """
+        route = self._entries[method, path]
+        self._check(route, caller.principal, names)
+        values = read_query(list(query), route.query)
+        if not isinstance(route.body, RawBody):
+            values |= read_object(dict(content or {}), route.body)
+        call = ApiCall(
+            await self._client_for(route, 0), names, values, b"", {},
+            self._allow_of(caller.principal), _never,
+            caller.principal.redaction(self._redact), _always,
+        )  # fmt: skip
+        return await self._run(route, call, caller)
+
+    def _allow_of(self, principal: Principal) -> Callable[[Scope, str | None], None]:
+        return partial(principal.check, read_only=self._read_only)
+
+    def _check(self, route: Route, principal: Principal, names: Mapping[str, str]) -> None:
+        if route.may_store and self._read_only:
+            raise read_only_error()
+        principal.check(route.scope, names.get(QUEUE), read_only=self._read_only)
+
+    async def _client_for(self, route: Route, size: int) -> Client:
+        is_large = route.scope is Scope.SEND and size > _LARGE_BODY_BYTES
+        return await self._patient.client() if route.is_long or is_large else self._queues
+
+    async def _run(self, route: Route, call: ApiCall, caller: ApiCaller) -> ApiAnswer:
+        names, values = call.names, call.values
         if not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
         facts = facts_of(
-            principal.name, scope[ADDRESS], f"{route.method} {route.path}", names, values
+            caller.principal.name, caller.address, f"{route.method} {route.path}", names, values
         )
         must_be_there = is_destroying(route.scope, values)
         entry = AuditEntry(self._queues, facts, is_destroying=must_be_there)
@@ -174,6 +235,15 @@ async def _send_stream(send: Send, stream: AsyncGenerator[bytes], departure: Dep
 
 async def _nothing_to_give_back(_: None) -> None:
     pass
+
+
+async def _never() -> NoReturn:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def _always() -> bool:
+    return True
 
 
 _NO_CONTENT = 204

@@ -29,6 +29,7 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.openapi import make_document
+from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
@@ -62,10 +63,11 @@ def create_app(
     redact: Iterable[str] = (),
 ) -> Starlette:
     """
-    Return an ASGI application with the HTTP API, for a server such as uvicorn, or for a mount.
+    Return an ASGI application with the dashboard and the HTTP API, for a server or for a mount.
 
-    It has ``/api/v1``, the routes of rest-rsmq under ``/rest-rsmq``, ``/metrics``, ``/healthz`` and
-    ``/readyz``. Only the last two answer callers that are not known. ``app.state.rest_rsmq`` is an
+    The pages are at ``/``. It has ``/api/v1``, the routes of rest-rsmq under ``/rest-rsmq``,
+    ``/metrics``, ``/healthz`` and ``/readyz``. Only the last two answer callers that are not known,
+    and the page on which they log in. ``app.state.rest_rsmq`` is an
     application of rest-rsmq's routes alone, with the same rules, to be served at the root.
     ``await app.state.end_waits()`` ends the waits of all requests with an answer, for a server that
     stops.
@@ -126,7 +128,12 @@ def create_app(
         page = make_page(TABLE, __version__, _prefix_of(request))
         return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
 
-    api = gate.guard(Api(client, TABLE, read_only=read_only, redact=paths))
+    operations = Api(client, TABLE, read_only=read_only, redact=paths)
+    api = gate.guard(operations)
+    site = Site(
+        gate, operations, namespace=client.cells[0].namespace.name, version=__version__,
+        read_only=read_only,
+    )  # fmt: skip
     app = _Application(
         routes=[
             Route(PREFIX + _DOCUMENT, gate.guard(request_response(openapi))),
@@ -144,6 +151,7 @@ def create_app(
         exception_handlers={HTTPException: _answer_problem},
     )
     app.router.redirect_slashes = False  # its redirects would repeat any Host
+    app.router.default = site  # what is nobody else's: a path of another part is not hidden by it
     app.api = api
     app.state.rest_rsmq = rest_rsmq
     app.state.end_waits = partial(end_waits, client)

@@ -6,18 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from rsmq.web.fields import Refused
-from rsmq.web.table import Route
+
+
+class RouterEntry(Protocol):
+    """What has a method and a path, whose parts in braces are names."""
+
+    @property
+    def method(self) -> str:
+        """In capitals."""
+
+    @property
+    def path(self) -> str:
+        """With a slash at its begin."""
+
+
+EntryT = TypeVar("EntryT", bound=RouterEntry)
 
 
 @dataclass(slots=True)
-class _Node:
+class _Node(Generic[EntryT]):
     """The entries of a path, and those of longer ones by their next part."""
 
-    children: dict[str, _Node] = field(default_factory=dict)
-    routes: dict[str, Route] = field(default_factory=dict)
+    children: dict[str, _Node[EntryT]] = field(default_factory=dict)
+    routes: dict[str, EntryT] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
 
@@ -29,13 +44,13 @@ def _key_of(part: str) -> tuple[str, str | None]:
     return "{}" + action, name
 
 
-class PathRouter:
-    """The entries of the table by path and method."""
+class PathRouter(Generic[EntryT]):
+    """The entries of a table by path and method."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._root = _Node()
+    def __init__(self, routes: Iterable[EntryT]) -> None:
+        self._root: _Node[EntryT] = _Node()
         for route in routes:
-            node, names = self._root, []
+            node, names = self._root, list[str]()
             for part in route.path.strip("/").split("/"):
                 key, name = _key_of(part)
                 node = node.children.setdefault(key, _Node())
@@ -45,12 +60,12 @@ class PathRouter:
             node.routes[route.method] = route
             node.names = tuple(names)
 
-    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    def find(self, method: str, path: str) -> tuple[EntryT, Mapping[str, str]]:
         """
         Return an entry, and the names in the path.
 
         Args:
-            path: percent-encoded, without the prefix of the API.
+            path: percent-encoded, without the prefix of the table.
 
         Raises:
             Refused: there is no such path, or it has not this method.

@@ -140,10 +140,10 @@ def web(call: Call, /, **options: Any) -> None:
     """
     Serve the queues over HTTP, until stopped.
 
-    It has an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and /metrics,
-    /healthz and /readyz. Without --users it makes a key, which it prints, and which may do
-    everything. With --push it also pushes the messages of queues to their subscribers. It needs the
-    extra web, and push for --push. Once a minute one of all servers of a namespace records the
+    It has a dashboard, an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and
+    /metrics, /healthz and /readyz. Without --users it makes a key, which it prints, and which may
+    do everything. With --push it also pushes the messages of queues to their subscribers. It needs
+    the extra web, and push for --push. Once a minute one of all servers of a namespace records the
     history of the queues. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
     """
     _check(options)
@@ -291,12 +291,15 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
         scheme = "https" if options["tls_cert"] else "http"
         name = f"[{host}]" if ":" in host else host
         ports = [listener.getsockname()[1] for listener in listeners]
-        _note(call, f"{scheme}://{name}:{ports[0]}/api/v1: Ctrl-C ends it")
+        address = f"{scheme}://{name}:{ports[0]}"
+        entry = address if key is None else f"{address}/?key={key}"
+        _note(call, f"{address}/api/v1: Ctrl-C ends it")
         if len(ports) > 1:
             _note(call, f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
         if key is not None:
             _note(call, f"The key of this run: {key}")
-            _note(call, f"curl -u :{key} {scheme}://{name}:{ports[0]}/api/v1/queues")
+            _note(call, f"curl -u :{key} {address}/api/v1/queues")
+        _note(call, f"The dashboard: {entry}")
         await asyncio.gather(
             *(server.serve([listener]) for server, listener in zip(servers, listeners, strict=True))
         )

@@ -18,6 +18,7 @@ from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.principals import EVERYONE, Principal
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.secrets import hash_token, is_password
+from rsmq.web.access.sessions import find_session, session_of_token, session_of_user
 from rsmq.web.access.users import Users
 from rsmq.web.fields import Refused
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
@@ -102,6 +103,8 @@ class AccessGate:
         # A token can't be guessed, so it is not locked out with the passwords of its address.
         if (found := _find_token(users, headers)) is not None:
             return found
+        if (found := find_session(users, headers)) is not None:
+            return found
         address = self.address_of(headers, peer)
         self._check_attempts(address)
         if (found := await self._find_user(users, headers, address)) is None:
@@ -115,6 +118,31 @@ class AccessGate:
                 headers={"WWW-Authenticate": _CHALLENGES},
             )
         return found
+
+    async def log_in(self, headers: Mapping[str, str], peer: Any, name: str, secret: str) -> str:
+        """
+        Return the value of the cookie of a new session.
+
+        Args:
+            name: of a user; with an empty one, the secret is a token.
+            secret: a password or a token.
+
+        Raises:
+            Refused: Host or the origin is another site, or the secret is wrong.
+        """
+        self._check_host(headers)
+        _check_origin(headers)
+        address = self.address_of(headers, peer)
+        users = Users() if self._read_users is None else self._read_users()
+        if hash_token(secret) in users.tokens:
+            return session_of_token(secret)
+        self._check_attempts(address)
+        pair = base64.b64encode(f"{name}:{secret}".encode(errors="replace")).decode()
+        basic = {"authorization": f"Basic {pair}"}
+        if await self._find_user(users, basic, address) is None:
+            self._attempts.note_failure(address)
+            raise Refused("unauthorized", "The name or the secret is wrong", status=401)
+        return session_of_user(users, name)
 
     def _check_attempts(self, address: str) -> None:
         if wait := self._attempts.seconds_to_wait(address):

@@ -1,0 +1,233 @@
+"""
+Runs actions: confirms them, calls their entries of the API, and says what was done.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from redis.exceptions import RedisError
+from starlette.responses import Response
+
+from rsmq.errors import RSMQError
+from rsmq.web.access.sessions import read_cookie
+from rsmq.web.api import Api
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.pages.actions import ACTIONS
+from rsmq.web.pages.actions.form import Effect, Fields, PageAction, one
+from rsmq.web.pages.formats import show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+from rsmq.web.problems import HttpProblem, describe
+from rsmq.web.routes import TABLE
+from rsmq.web.table import RawBody, Route
+
+#: The field with the name that a person has typed.
+_TYPED = "typed-name"
+_NAMES = re.compile(r"\{(\w+)\}")
+_FLASH_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """
+    What the next page says once. A cookie carries it, so no address can make a page say something.
+
+    Attributes:
+        address: of the next page.
+        undo: the id with which it can be undone.
+    """
+
+    cookie: ClassVar[str] = "rsmq-done"
+
+    text: str
+    undo: str | None
+    address: str
+
+    def store(self, response: Response, path: str, *, is_secure: bool) -> None:
+        """Send it to the browser."""
+        content = json.dumps([self.text, self.undo]).encode()
+        response.set_cookie(
+            self.cookie, base64.urlsafe_b64encode(content).decode(), max_age=_FLASH_SECONDS,
+            path=path, secure=is_secure, httponly=True, samesite="strict",
+        )  # fmt: skip
+
+
+def read_flash(headers: Mapping[str, str]) -> Flash | None:
+    """Return what this page says once."""
+    value = read_cookie(headers, Flash.cookie)
+    try:
+        match json.loads(base64.urlsafe_b64decode(value or "")):
+            case [str(text), str() | None as undo]:
+                return Flash(text, undo, "")
+    except ValueError:
+        pass
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An action that somebody asks for, and the fields of its form."""
+
+    action: PageAction
+    call: PageCall
+    fields: Fields
+    links: Links
+
+
+class Actions:
+    """The actions of a server."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._actions = {each.name: each for each in ACTIONS}
+        self._routes = {(each.method, each.path): each for each in TABLE}
+
+    def find(self, name: str) -> PageAction:
+        """
+        Return an action.
+
+        Raises:
+            Refused: there is none with this name.
+        """
+        found = self._actions.get(name)
+        if found is None:
+            raise Refused("notFound", "There is no such action", status=404, value=name[:80])
+        return found
+
+    def route_of(self, action: PageAction) -> Route:
+        """Return the entry that an action calls."""
+        return self._routes[action.method, action.path]
+
+    async def confirm(self, asked: Asked) -> dict[str, Any]:
+        """
+        Return the values of the page that confirms an action.
+
+        Raises:
+            Refused: the caller may not do it, or it has no such page.
+        """
+        self._check(asked)
+        effect = asked.action.effect
+        found = Effect("") if effect is None else await effect(asked.call, asked.fields)
+        return self._values(asked, found, None)
+
+    async def run(self, asked: Asked) -> Flash | dict[str, Any]:
+        """
+        Run an action; if that fails, return the values of the page that confirms it.
+
+        Raises:
+            Refused: the caller may not do it.
+        """
+        self._check(asked)
+        action, call, fields = asked.action, asked.call, asked.fields
+        effect, route = Effect(""), self.route_of(action)
+        try:
+            if action.effect is not None:
+                effect = await action.effect(call, fields)
+                _check_typed(effect, fields)
+            names = {name: one(fields, name) for name in _NAMES.findall(route.path)}
+            query, content = self._read(route, fields)
+            answer = await self._api.call(
+                call.caller,
+                action.method,
+                action.path,
+                names,
+                query=query,
+                content={**content, **action.fixed},
+            )
+        except (Refused, RSMQError, RedisError, OSError) as error:
+            problem = describe(error, may_repeat=False)
+            return self._values(asked, effect, problem)
+        done = action.done(fields, answer.content)
+        return Flash(done.text, done.undo, action.back(asked.links, fields))
+
+    def _check(self, asked: Asked) -> None:
+        scope = self.route_of(asked.action).scope
+        asked.call.check(scope, one(asked.fields, "queue") or None)
+
+    def _read(self, route: Route, fields: Fields) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+        """Return the fields of the query, and those of the body as values of JSON."""
+        query = [(each.name, one(fields, each.name)) for each in route.query if each.name in fields]
+        body = () if isinstance(route.body, RawBody) else route.body
+        content = {
+            each.name: _value_of(each, fields[each.name])
+            for each in body
+            if each.name in fields and fields[each.name] != [""]
+        }
+        return query, content
+
+    def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
+        action, fields = asked.action, asked.fields
+        inputs = (*action.inputs, *effect.inputs)
+        typed = {_TYPED, *(each.name for each in inputs)}
+        hidden = [
+            (name, value)
+            for name, values in {**fields, **{k: [v] for k, v in effect.hidden.items()}}.items()
+            if name not in typed
+            for value in values
+        ]
+        return {
+            "action": action,
+            "title": action.title(fields),
+            "effect": effect,
+            "inputs": [(each, one(fields, each.name, each.value)) for each in inputs],
+            "hidden": hidden,
+            "typed_field": _TYPED,
+            "problem": problem,
+            "command": action.command and shlex.join(["rsmq", *action.command(fields)]),
+            "curl": self._curl(asked),
+            "back": action.back(asked.links, fields),
+        }
+
+    def _curl(self, asked: Asked) -> str:
+        action, fields = asked.action, asked.fields
+        route = self.route_of(action)
+
+        def quoted(match: re.Match[str]) -> str:
+            return quote(one(fields, match[1]), safe="", errors="surrogateescape")
+
+        path = _NAMES.sub(quoted, action.path)
+        try:
+            query, content = self._read(route, fields)
+        except Refused:
+            query, content = [], {}
+        content |= action.fixed
+        pairs = "&".join(f"{k}={quote(v, safe='', errors='surrogateescape')}" for k, v in query)
+        words = ["curl", "-u", ":KEY", "-X", action.method]
+        words.append(f"{asked.call.origin}/api/v1{path}{'?' if pairs else ''}{pairs}")
+        if content:
+            words += ["--json", json.dumps(content)]
+        return show_name(shlex.join(words))
+
+
+def _check_typed(effect: Effect, fields: Fields) -> None:
+    if effect.name_to_type is not None and one(fields, _TYPED) != effect.name_to_type:
+        raise Refused(
+            "nameNotTyped",
+            "The name that was typed is another one",
+            hint=f"Type {show_name(effect.name_to_type)}, so that the right one is changed.",
+        )
+
+
+def _value_of(each: Field, texts: Any) -> Any:
+    if each.kind is Shape.TEXTS:
+        return list(texts)
+    text = texts[0]
+    if each.kind is Shape.ANY:
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise Refused("invalidJson", f"{each.name} is not JSON") from None
+    try:
+        return each.kind.value.of_text(text)
+    except ValueError:
+        raise Refused(
+            "invalidFormat", f"The field {each.name} is not {each.kind.value.what}", value=text[:80]
+        ) from None

@@ -1,0 +1,10 @@
+"""
+The table of actions.
+"""
+
+from __future__ import annotations
+
+from rsmq.web.pages.actions import queues
+from rsmq.web.pages.actions.form import PageAction
+
+ACTIONS: tuple[PageAction, ...] = (*queues.ACTIONS,)

@@ -1,0 +1,105 @@
+"""
+The form of an action: an entry of the API, the page that confirms it, and what is said afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+#: The fields of a form: the names in the path of the entry, and those of its query and body. A list
+#: has several values, others have one.
+Fields: TypeAlias = Mapping[str, Sequence[str]]
+
+
+def one(fields: Fields, name: str, default: str = "") -> str:
+    """Return the only value of a field."""
+    return fields[name][0] if fields.get(name) else default
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """
+    A field that a person fills in on the page of confirmation.
+
+    Attributes:
+        value: what is there at first, unless the address has a value.
+        choices: the values of a ``choice``, each with its label.
+    """
+
+    name: str
+    label: str
+    kind: Literal["text", "number", "area", "choice"] = "text"
+    value: str = ""
+    hint: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """
+    What an action will do, as it was just read.
+
+    Attributes:
+        text: with the exact count.
+        warnings: what can't be undone, what others will see.
+        name_to_type: the name that must be typed first; None for a harmless action.
+        inputs: further fields of the page, such as a choice among queues.
+        hidden: further fields that the page sends, such as a signed selection.
+    """
+
+    text: str
+    warnings: tuple[str, ...] = ()
+    name_to_type: str | None = None
+    inputs: tuple[Input, ...] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """
+    What is said after an action.
+
+    Attributes:
+        undo: the id with which it can be undone.
+    """
+
+    text: str
+    undo: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageAction:
+    """
+    An entry of the table of actions.
+
+    Attributes:
+        name: in the address.
+        method: that of the entry of the API.
+        path: that of the entry of the API, as in the table of operations.
+        title: returns the title of the page of confirmation.
+        button: a verb.
+        effect: returns what it will do; None if the button says all, and there is no page.
+        done: returns what is said afterwards, of the content of the answer.
+        back: returns the address of the page that follows.
+        command: returns the words of the same command of the program; None without one.
+        inputs: the fields of the page of confirmation.
+        fixed: fields of the entry that the action sets.
+    """
+
+    name: str
+    method: str
+    path: str
+    title: Callable[[Fields], str]
+    button: str
+    done: Callable[[Fields, Any], Done]
+    back: Callable[[Links, Fields], str]
+    effect: Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]] | None = None
+    command: Callable[[Fields], list[str]] | None = None
+    inputs: tuple[Input, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,112 @@
+"""
+How pages show values: numbers, times, and names of any characters.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from datetime import UTC, datetime
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+#: Categories of characters that are not seen, or that change how others are seen.
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+#: An en dash.
+_NONE = "\u2013"
+
+
+def show_number(value: float | None) -> str:
+    """Return a number with separators, as in 84,211."""
+    if value is None:
+        return _NONE
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+def show_rate(value: float | None) -> str:
+    """Return a number per second."""
+    if value is None:
+        return _NONE
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"  # noqa: PLR2004
+
+
+def show_duration(seconds: float | None) -> str:
+    """Return a time in the unit that fits, as in 67 min."""
+    if seconds is None:
+        return _NONE
+    if seconds < 1:
+        return "< 1 s"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.1f} h"
+    return f"{seconds / _DAY:.1f} d"
+
+
+def show_bytes(value: float | None) -> str:
+    """Return a size, as in 4.0 KiB."""
+    if value is None:
+        return _NONE
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:  # noqa: PLR2004
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def show_name(text: str) -> str:
+    """Return a name or another text on one line, with escapes for characters that are not seen."""
+    return "".join(
+        each.encode("unicode_escape", "backslashreplace").decode()
+        if unicodedata.category(each) in _UNSEEN
+        else each
+        for each in text
+    )
+
+
+def show_text(text: str) -> str:
+    """Return a text of several lines, with escapes for characters that are not seen."""
+    return "\n".join(show_name(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def iso_time(ms: float) -> str:
+    """Return a Unix time in ms for the attribute ``datetime``."""
+    return _time_of(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def show_time(ms: float) -> str:
+    """Return a Unix time in ms: the time of day, with the date if it is another day."""
+    at, today = _time_of(ms), datetime.now(UTC).date()
+    return f"{at:%H:%M:%S} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def seconds_since(ms: float) -> float:
+    """Return the seconds since a Unix time in ms; negative if it is in the future."""
+    return time.time() - ms / 1000
+
+
+def plural(number: float, word: str) -> str:
+    """Return a number with its noun, as in 1 message and 2 messages."""
+    return f"{show_number(number)} {word}{'' if number == 1 else 's'}"
+
+
+_LAST_MS = 253_402_300_799_000  # the end of the year 9999
+
+
+def _time_of(ms: float) -> datetime:
+    return datetime.fromtimestamp(min(max(ms, 0), _LAST_MS) / 1000, UTC)
+
+
+FILTERS = {
+    "number": show_number,
+    "rate": show_rate,
+    "duration": show_duration,
+    "size": show_bytes,
+    "name": show_name,
+    "text": show_text,
+    "iso": iso_time,
+    "clock": show_time,
+    "since": seconds_since,
+    "plural": plural,
+}

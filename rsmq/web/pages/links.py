@@ -1,0 +1,58 @@
+"""
+Addresses of pages, below the prefix of a mount or of a proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="", errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """
+    The addresses of the pages of a server.
+
+    Attributes:
+        prefix: of all its paths, percent-encoded, without a slash at its end.
+    """
+
+    prefix: str
+
+    def url(self, path: str = "", **query: object) -> str:
+        """
+        Return the address of a page.
+
+        Args:
+            path: percent-encoded, with or without a slash at its begin.
+            query: the fields of its query; one that is None or empty is left out.
+        """
+        return f"{self.prefix}/{path.lstrip('/')}{with_query(query)}"
+
+    def queue(self, queue: str, *parts: str, **query: object) -> str:
+        """Return the address of a queue's page, or of one below it: its parts are names."""
+        path = "/".join(map(_part, (queue, *parts)))
+        return self.url(f"queues/{path}", **query)
+
+    def message(self, queue: str, id: str) -> str:
+        """Return the address of a message's page."""
+        return self.queue(queue, "messages", id)
+
+    def worker(self, name: str) -> str:
+        """Return the address of a worker's page."""
+        return self.url(f"workers/{_part(name)}")
+
+    def action(self, name: str, **fields: object) -> str:
+        """Return the address of the page that confirms an action."""
+        return self.url(f"actions/{_part(name)}", **fields)
+
+
+def with_query(query: Mapping[str, object]) -> str:
+    """Return the query of an address, with its question mark."""
+    pairs = {name: value for name, value in query.items() if value not in {None, ""}}
+    return f"?{urlencode(pairs, errors='surrogateescape')}" if pairs else ""

@@ -1,0 +1,62 @@
+"""
+Templates and files of pages. Everything that a template shows is escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rsmq.web.pages.formats import FILTERS
+
+#: Allows pages their own files, and nothing else.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("rsmq.web.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+def render(template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page."""
+    text = _environment().get_template(template).render(values)
+    return text.encode(errors="backslashreplace")
+
+
+@cache
+def read_file(name: str) -> tuple[bytes, str] | None:
+    """Return the content and the media type of a file of the pages; None without it."""
+    kind = _MEDIA_TYPES.get(name.rpartition(".")[2])
+    if kind is None or "/" in name:
+        return None
+    try:
+        content = (resources.files("rsmq.web.pages") / "static" / name).read_bytes()
+    except FileNotFoundError:
+        return None
+    return content, kind
+
+
+@cache
+def version_of(name: str) -> str:
+    """Return what differs when a file has changed, so that browsers can keep it."""
+    found = read_file(name)
+    assert found is not None, name  # noqa: S101 - a name in a template
+    return hashlib.sha256(found[0]).hexdigest()[:12]

@@ -1,0 +1,88 @@
+"""
+The form of the table of pages: an entry, and what its view gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from rsmq.web.api import ApiCaller
+from rsmq.web.fields import Refused
+from rsmq.web.table import Scope
+
+
+class Read(Protocol):
+    """Reads an entry of the API as the caller of a page, shared with others for a moment."""
+
+    def __call__(
+        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+    ) -> Awaitable[Any]:
+        """
+        Return the content of the answer of ``GET path``.
+
+        Args:
+            path: as in the table of operations, ``/queues/{queue}``.
+            names: the names in the path.
+            query: the fields of its query; one that is None is not passed.
+
+        Raises:
+            Refused: the caller may not read it, or a value is not valid.
+            RSMQError: as the entry raises it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PageCall:
+    """
+    A request of a page, as its view gets it.
+
+    Attributes:
+        names: the decoded parts of the path, by the names in the entry's path.
+        query: the fields of the query: the state of the page.
+        read: reads entries of the API.
+        origin: the address of the site, as the caller knows it, without a slash at its end.
+        check: raises Refused unless the caller has a scope for a queue; None asks for any queue.
+    """
+
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    caller: ApiCaller
+    read: Read
+    origin: str
+    check: Callable[[Scope, str | None], None]
+
+    def may(self, scope: Scope, queue: str | None) -> bool:
+        """Return whether the caller has a scope for a queue."""
+        try:
+            self.check(scope, queue)
+        except Refused:
+            return False
+        return True
+
+
+View: TypeAlias = Callable[[PageCall], Coroutine[Any, Any, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageEntry:
+    """
+    An entry of the table.
+
+    Attributes:
+        path: parts in braces are names.
+        template: the file that shows it.
+        scope: what its caller needs, for the queue ``queue`` of the path, or for any.
+        view: returns the values for its template.
+        menu: its name in the menu of all pages; None if it is not there.
+        below: the path of the page in the menu to which it belongs.
+    """
+
+    path: str
+    template: str
+    scope: Scope
+    view: View
+    menu: str | None = None
+    below: str | None = None
+    method: str = "GET"
