@@ -142,6 +142,36 @@ def redrive_messages(
     return _redrive(redrives)
 
 
+def redrive_step(
+    namespace: Namespace,
+    qname: str,
+    destination: str | None,
+    *,
+    last_ms: int,
+    skip: int,
+    max_messages: int,
+) -> Steps[tuple[int, int, int]]:
+    """
+    Redrive some of the dead letters that were visible at a time.
+
+    Args:
+        skip: the first ones to leave.
+        max_messages: the dead letters to look at, at most 1,000.
+
+    Returns:
+        How many were looked at, none if it was the last step; how many of them were redriven; and
+        how many stay because the queue that they came from is gone. The next step skips those that
+        were not redriven.
+
+    Raises:
+        MissingParameter: no record says where a message came from, and there is not one source.
+    """
+    source = namespace.queue(qname)
+    target = destination and _check_other_queue(namespace, "destination", destination, source)
+    one = _Redrive(namespace, source, target or None, None, None, None)
+    return one.run_step(digits(last_ms), skip, max_messages)
+
+
 def _group_dead_letters(
     dead_letters: str | Iterable[Message | StoredMessage], ids: Iterable[str] | None
 ) -> dict[str, list[_Chosen] | None]:
@@ -186,6 +216,17 @@ class _Redrive:
     limit: int | None
     confirmation: Confirm | None
 
+    def run_step(self, last: bytes, skip: int, number: int) -> Steps[tuple[int, int, int]]:
+        """Run a step of ``redrive_step``."""
+        if self.target is not None:
+            _, pairs, _ = yield self._step(self.target, number, last)
+            return len(pairs), len(pairs), 0
+        sources = yield from _find_sources(self.namespace, self.source)
+        _, origins = yield self._origins(last, skip, number)
+        redriven: list[tuple[str, str]] = []
+        _, left = yield from self._return(origins, sources, redriven)
+        return len(origins), len(redriven), left
+
     def run(self, redriven: list[tuple[str, str]]) -> Steps[None]:
         """Redrive the messages, and add the old and the new id of each."""
         if self.target is None:
@@ -227,7 +268,8 @@ class _Redrive:
             if not origins:
                 break
             before = len(redriven)
-            missing = (yield from self._return(origins, sources, redriven)) or missing
+            new, _ = yield from self._return(origins, sources, redriven)
+            missing = new or missing
             skip += len(origins) - len(redriven) + before
         if missing is not None:
             raise missing
@@ -240,18 +282,19 @@ class _Redrive:
             _, origins = yield self._origins(b"", 0, 0, [id for id, _ in step])
             names = {id: name for (id, _), name in origins}
             found += [(each, names[each[0]]) for each in step if each[0] in names]
-        missing = yield from self._return(found, sources, redriven)
+        missing, _ = yield from self._return(found, sources, redriven)
         if missing is not None:
             raise missing
 
     def _return(
         self, origins: list[_Origin], sources: list[QueueKeys], redriven: list[tuple[str, str]]
-    ) -> Steps[QueueNotFound | None]:
+    ) -> Steps[tuple[QueueNotFound | None, int]]:
         """
         Redrive messages, each to the queue that it came from; else to the only source.
 
         Returns:
-            The error of a queue that does not exist; its messages stay, the others are redriven.
+            The error of a queue that does not exist, and the number of messages that stay for it;
+            the others are redriven.
 
         Raises:
             MissingParameter: no record says where a message came from, and there is not one source.
@@ -265,6 +308,7 @@ class _Redrive:
             by_target.setdefault(name, []).append(chosen)
         lenient = Namespace(self.namespace.name, strict_names=False)
         missing: QueueNotFound | None = None
+        left = 0
         for name, chosen_of_target in by_target.items():
             try:
                 yield from self._redrive_chosen(lenient.queue(name), chosen_of_target, redriven)
@@ -275,8 +319,9 @@ class _Redrive:
                     yield from self._redrive_chosen(sources[0], chosen_of_target, redriven)
                     continue
                 missing = error
+                left += len(chosen_of_target)
                 error.hint = f"{error.hint}, or pass another queue for its messages as destination"
-        return missing
+        return missing, left
 
     def _number_of_step(self, redriven: list[tuple[str, str]]) -> int:
         if self.limit is None:

@@ -17,5 +17,6 @@ except ImportError as error:
     raise MissingExtra("web", "rsmq.web") from error
 
 from rsmq.web.application import create_app
+from rsmq.web.bulk.runner import OperationRunner
 
-__all__ = ["create_app"]
+__all__ = ["OperationRunner", "create_app"]

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath
@@ -126,7 +127,7 @@ class Api:
         call = ApiCall(
             await self._client_for(route, len(body)), names, values, raw, headers,
             self._allow_of(principal), departure.wait, principal.redaction(self._redact),
-            keeps_rights,
+            keeps_rights, principal.name, scope[ADDRESS],
         )  # fmt: skip
         return await self._run(route, call, ApiCaller(principal, scope[ADDRESS]))
 
@@ -161,7 +162,8 @@ class Api:
         call = ApiCall(
             await self._client_for(route, 0), names, values, b"", {},
             self._allow_of(caller.principal), _never,
-            caller.principal.redaction(self._redact), _always,
+            caller.principal.redaction(self._redact), _always, caller.principal.name,
+            caller.address,
         )  # fmt: skip
         return await self._run(route, call, caller)
 
@@ -194,6 +196,8 @@ class Api:
         content = _encode(answer)
         headers = dict(_HEADERS)
         for name, value in answer.headers.items():
+            if name == "Location":
+                value = quote(scope.get("root_path", "").rstrip("/")) + value  # noqa: PLW2901
             headers[name.encode("latin-1")] = value.encode("latin-1")
         has_body = answer.status != _NO_CONTENT
         if has_body and answer.stream is None:

@@ -28,6 +28,7 @@ from rsmq.web.access.gate import AccessGate
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
+from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.openapi import make_document
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
@@ -69,6 +70,9 @@ def create_app(
     ``/metrics``, ``/healthz`` and ``/readyz``. Only the last two answer callers that are not known,
     and the page on which they log in. ``app.state.rest_rsmq`` is an
     application of rest-rsmq's routes alone, with the same rules, to be served at the root.
+    Between the startup and the shutdown of its lifespan it runs operations of many messages, unless
+    it is read-only. Servers don't run the lifespan of a mounted application: put
+    ``OperationRunner(queues)`` of this module into that of the outer one.
     ``await app.state.end_waits()`` ends the waits of all requests with an answer, for a server that
     stops.
 
@@ -115,6 +119,8 @@ def create_app(
                 stack.push_async_callback(client.close)
             if record and not read_only:
                 await stack.enter_async_context(HistoryRecorder(client))
+            if not read_only:
+                await stack.enter_async_context(OperationRunner(client))
             yield
 
     from rsmq import __version__  # noqa: PLC0415 - a circle at the import

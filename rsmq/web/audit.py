@@ -40,7 +40,9 @@ def is_audited(
     """
     if scope in READING or method == "GET":
         return False
-    without_receipt = "ids" in values or ("id" in names and "receipt" not in values)
+    without_receipt = (
+        "ids" in values or "filter" in values or ("id" in names and "receipt" not in values)
+    )
     return scope in _RECORDED or without_receipt
 
 
@@ -146,6 +148,17 @@ class AuditEntry:
         client: Any = await self._queues.engine.client(0)
         id: bytes = await client.run(_add_entry(client.namespace, facts))
         return id
+
+
+async def record_end(queues: Client, facts: Mapping[str, str], outcome: str) -> None:
+    """Record the end of what a call has begun, and what goes on after its answer."""
+    client: Any = await queues.engine.client(0)
+    try:
+        await client.run(
+            _add_entry(client.namespace, {**facts, "phase": "end", "outcome": outcome})
+        )
+    except (redis_errors.RedisError, RSMQError, OSError) as error:
+        _log.warning("the end of an operation is not recorded: %s", type(error).__name__)
 
 
 def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operation[bytes]:

@@ -115,7 +115,7 @@ async def read_page(
         next_place is not None and len(found) < query.limit and (not scanned or loop.time() < end)
     ):
         cell, position = next_place
-        terms = _terms_of_cell(queues, query.filter, cell)
+        terms = terms_of_cell(queues, query.filter, cell)
         if terms is None:
             behind = None
         else:
@@ -123,8 +123,8 @@ async def read_page(
             client: Any = await queues.engine.client(cell)
             step = await _run(client, query, position, terms, wanted, is_paced=query.is_search)
             scanned += step.scanned
-            shown = [_with_cell(queues, cell, each) for each in step.candidates]
-            fitting = [each for each in shown if _fits(query, each)][:wanted]
+            shown = [with_cell(queues, cell, each) for each in step.candidates]
+            fitting = [each for each in shown if fits(query, each)][:wanted]
             found += fitting
             is_cut = len(fitting) == wanted and fitting[-1] is not shown[-1]
             behind = fitting[-1].position if is_cut else step.position
@@ -155,7 +155,7 @@ async def read_first(
 
     by_cell: dict[int, tuple[list[SearchCandidate], int]] = await engine.by_cell(of_cell)
     all_found = [
-        (each.message.visible_at_ms, each.message.id, cell, _with_cell(queues, cell, each))
+        (each.message.visible_at_ms, each.message.id, cell, with_cell(queues, cell, each))
         for cell, (found, _) in by_cell.items()
         for each in found
     ]
@@ -192,7 +192,7 @@ async def _run(
     return result
 
 
-def _terms_of_cell(queues: Client, filter: SearchFilter, cell: int) -> list[Term] | None:
+def terms_of_cell(queues: Client, filter: SearchFilter, cell: int) -> list[Term] | None:
     """Return the terms for the ids as a cell stores them; None if none of its ids fits."""
     prefix = queues.engine.show_id(cell, "")
     terms = []
@@ -206,14 +206,16 @@ def _terms_of_cell(queues: Client, filter: SearchFilter, cell: int) -> list[Term
     return terms
 
 
-def _with_cell(queues: Client, cell: int, candidate: SearchCandidate) -> SearchCandidate:
+def with_cell(queues: Client, cell: int, candidate: SearchCandidate) -> SearchCandidate:
+    """Return a message with the id that callers see."""
     if queues.engine.number == 1:
         return candidate
     id = queues.engine.show_id(cell, candidate.message.id)
     return replace(candidate, message=replace(candidate.message, id=id))
 
 
-def _fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
+def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
+    """Return whether a message that the server has found fits, as its reader sees it."""
     message, filter = candidate.message, query.filter
     raw = query.redaction.body(message.raw)
     if raw is None:

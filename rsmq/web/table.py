@@ -81,6 +81,8 @@ class ApiCall:
         redaction: what of bodies the caller does not see when it reads messages.
         keeps_rights: returns whether the caller is still known and has the same rights, for an
             answer that goes on.
+        caller: the name of the caller.
+        address: its address.
     """
 
     queues: Client
@@ -92,6 +94,8 @@ class ApiCall:
     has_left: Callable[[], Awaitable[None]]
     redaction: Redaction
     keeps_rights: Callable[[], Awaitable[bool]]
+    caller: str
+    address: str
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

@@ -171,6 +171,15 @@ class Namespace:
         return encode_name(f"{self.name}:x:audit")
 
     @property
+    def operations(self) -> bytes:
+        """Extension data of HTTP: a sorted set of the ids of operations of many messages."""
+        return encode_name(f"{self.name}:x:operations")
+
+    def operation(self, id: str) -> bytes:
+        """Return the key of the record of an operation of many messages."""
+        return encode_name(f"{self.name}:x:operation:{id}")
+
+    @property
     def history(self) -> bytes:
         """Extension data of recorders: the sums of the histories of all queues."""
         return encode_name(f"{self.name}:x:history")

@@ -24,11 +24,11 @@ README = ROOT / "README.md"
 TOPICS = (
     "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "fastapi", "django",
     "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
-    "subscribers", "schedules", "http-api", "http-examples", "dashboard", "http-server", "history",
-    "guarantees", "waiting", "servers", "cells", "durability", "security", "headers", "tracing",
-    "types", "spark", "spark-recipes", "command-line", "doctor", "migration", "from-celery",
-    "from-rq", "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference",
-    "limits", "faq",
+    "subscribers", "schedules", "http-api", "http-operations", "http-examples", "dashboard",
+    "http-server", "history", "guarantees", "waiting", "servers", "cells", "durability", "security",
+    "headers", "tracing", "types", "spark", "spark-recipes", "command-line", "doctor", "migration",
+    "from-celery", "from-rq", "from-task-systems", "from-rsmq-worker", "from-rest-rsmq",
+    "benchmarks", "reference", "limits", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -29,7 +29,8 @@ _SCOPES = {
         "GET /queues/{queue}/scaling", "GET /schedules", "GET /schedules/{schedule}",
         "GET /subscribers", "GET /webhooks", "GET /workers", "GET /workers/{worker}/held",
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
-        "GET /queues/{queue}/subscribers/{subscriber}",
+        "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
+        "GET /operations/{operation}",
     },
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
@@ -58,6 +59,8 @@ _SCOPES = {
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
+        "POST /operations/{operation}:cancel", "POST /operations/{operation}:pause",
+        "POST /operations/{operation}:resume",
     },
     "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
     "repair": {"POST /doctor:repair"},
@@ -156,6 +159,11 @@ _RIGHTS = [
     ("DELETE", f"/queues/a/messages/{_ID}", None, ["receive a", "manage a"]),
     ("PATCH", f"/queues/a/messages/{_ID}", {"vt": 1}, ["receive a", "manage a"]),
     ("POST", "/queues/a/messages:recover", {"idle": 1}, ["manage a", "receive a"]),
+    ("POST", "/queues/a/messages:delete", {"filter": "rc>3"}, ["receive a", "manage a", "peek a"]),
+    (
+        "POST", "/queues/a/messages:move", {"filter": "rc>3", "destination": "b"},
+        ["receive a", "manage a", "peek a", "send b"],
+    ),
     ("POST", "/queues/a:redrive", {"destination": "b"}, ["manage a", "send b"]),
     ("POST", "/queues/a:redrive", {}, ["manage a", "send *"]),
     (

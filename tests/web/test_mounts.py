@@ -12,6 +12,8 @@ import pytest
 
 from rsmq import AsyncRSMQ
 from rsmq.web import create_app
+from rsmq.web.bulk.manager import OperationManager, OperationRequest
+from rsmq.web.bulk.operations import OperationKind
 from tests.web.asgi import Http, Reply
 
 _PREFIX = "/my queues"
@@ -83,7 +85,12 @@ async def _fill(url):
             ids = await queues.send_messages(name, ["a", "b"], track=True)
         await queues.set_dead_letter_policy("s", "r", 3)
         await queues.schedules.add("s", queue="q", body="a", every=60)
-        return {"queue": name, "id": ids[0], "schedule": "s", "worker": "w", "subscriber": "s"}
+        request = OperationRequest(OperationKind.SWEEP, "s")
+        operation = await OperationManager(queues).begin(request, creator="a", address="")
+        return {
+            "queue": name, "id": ids[0], "schedule": "s", "worker": "w", "subscriber": "s",
+            "operation": operation.id,
+        }  # fmt: skip
 
 
 def test_a_crawler_finds_no_404_below_a_prefix(mount):

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-    from rsmq.aio import AsyncRSMQ
-    from rsmq.cells.cells import AsyncCells
 
 #: Seconds for answers that are being written when the server stops; receives that wait end.
 _GRACE_SECONDS = 2
@@ -169,9 +167,10 @@ def web(call: Call, /, **options: Any) -> None:
                 allow_hosts=names or None,
                 trusted_proxies=options["trusted_proxy"],
                 user_header=options["user_header"],
+                record=not options["no_record"],
                 redact=options["redact"],
             )
-            async with _recording(queues, options):
+            async with app.router.lifespan_context(app):
                 await _serve(call, app, options, key)
 
     with contextlib.suppress(OSError):  # a standard error without a file descriptor
@@ -204,16 +203,6 @@ def _allow_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _recording(
-    queues: AsyncRSMQ[Any] | AsyncCells, options: dict[str, Any]
-) -> contextlib.AbstractAsyncContextManager[Any]:
-    from rsmq.history import HistoryRecorder  # noqa: PLC0415 - only here
-
-    if options["no_record"] or options["read_only"]:
-        return contextlib.nullcontext()
-    return HistoryRecorder(queues)
 
 
 @contextlib.asynccontextmanager

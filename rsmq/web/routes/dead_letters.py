@@ -8,8 +8,11 @@ from typing import Any
 
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
+from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
+from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, choose, show_attributes
+from rsmq.web.routes.operations import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: Messages of one request, so that it ends in time; a caller repeats it until none is left.
@@ -38,11 +41,15 @@ async def _remove_policy(call: ApiCall) -> ApiAnswer:
 
 
 async def _sweep(call: ApiCall) -> ApiAnswer:
+    if prefers_async(call, "max"):
+        return await begin(call, OperationRequest(OperationKind.SWEEP, call.names[QUEUE]))
     ids = await call.queues.sweep_dead_letters(call.names[QUEUE], call.values.get("max", 1000))
     return ApiAnswer({"ids": ids})
 
 
 async def _sweep_expired(call: ApiCall) -> ApiAnswer:
+    if prefers_async(call, "max"):
+        return await begin(call, OperationRequest(OperationKind.SWEEP_EXPIRED, call.names[QUEUE]))
     ids = await call.queues.sweep_expired(call.names[QUEUE], call.values.get("max", 1000))
     return ApiAnswer({"ids": ids})
 
@@ -51,6 +58,20 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     destination = call.values.get("destination")
     # Without it, each message goes to the queue that it came from, which may be any.
     call.allow(Scope.SEND, ALL_QUEUES if destination is None else destination)
+    rate, before_ms = call.values.get("rate"), call.values.get("before_ms")
+    is_of_operation = rate is not None or before_ms is not None
+    if is_of_operation or prefers_async(call, "max", "ids", "receipts"):
+        refuse_with(call, "rate, before_ms or Prefer: respond-async", "max", "ids", "receipts")
+        return await begin(
+            call,
+            OperationRequest(
+                OperationKind.REDRIVE,
+                call.names[QUEUE],
+                destination=destination,
+                rate=rate,
+                before_ms=before_ms,
+            ),
+        )
     chosen: tuple[Any, Any] = (call.names[QUEUE], None)
     number = None
     if "ids" in call.values or "receipts" in call.values:
@@ -99,13 +120,15 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}:sweep", Scope.MANAGE,
         "Move messages that were received too often.", _sweep, ("sweep_dead_letters",),
-        body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."),), is_long=True,
+        body=(_MAX,), result=(Field("ids", Shape.TEXTS, "The ids that were moved."), *SHOWN),
+        answers=ANSWERS, is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:sweep-expired", Scope.MANAGE,
         "Remove expired messages, or move them to the dead-letter queue.", _sweep_expired,
         ("sweep_expired",), body=(_MAX,),
-        result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."),), is_long=True,
+        result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."), *SHOWN),
+        answers=ANSWERS, is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,
@@ -116,7 +139,11 @@ ROUTES = (
             Field("ids", Shape.TEXTS, "Only these; else those that are visible."),
             Field("receipts", Shape.TEXTS, "Only these, unless they were received again since."),
             _MAX,
+            Field("rate", Shape.WHOLE, "Redrive all, as an operation with so many messages a "
+            "second.", rule=between(1, MAX_RATE)),
+            BEFORE,
         ),
-        result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."),), is_long=True,
+        result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."), *SHOWN),
+        answers=ANSWERS, is_long=True,
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 from rsmq.errors import MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
 from rsmq.web.bodies import BODIES
+from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import (
     BODY_FIELDS,
     SECONDS,
@@ -23,6 +24,7 @@ from rsmq.web.fields import (
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone
+from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
 
@@ -207,6 +209,8 @@ async def _change(call: ApiCall) -> ApiAnswer:
 
 
 async def _delete_many(call: ApiCall) -> ApiAnswer:
+    if "filter" in call.values:
+        return await begin_filtered(call, OperationKind.DELETE)
     return ApiAnswer({"ids": await call.queues.delete_messages(*choose(call))})
 
 
@@ -221,8 +225,10 @@ async def _release_many(call: ApiCall) -> ApiAnswer:
 
 
 async def _move_many(call: ApiCall) -> ApiAnswer:
-    first, *ids = choose(call)
     destination = call.values["destination"]
+    if "filter" in call.values:
+        return await begin_filtered(call, OperationKind.MOVE)
+    first, *ids = choose(call)
     call.allow(Scope.SEND, destination)
     return ApiAnswer({"ids": await call.queues.move_messages(first, destination, *ids)})
 
@@ -260,7 +266,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
-        _delete_many, ("delete_messages",), body=CHOICE, result=_IDS,
+        _delete_many, ("delete_messages",), body=(*CHOICE, *FILTER), result=(*_IDS, *SHOWN),
+        answers=ANSWERS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,
@@ -274,6 +281,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
-        _move_many, ("move_messages",), body=(*CHOICE, _TO), result=_IDS,
+        _move_many, ("move_messages",), body=(*CHOICE, *FILTER, _TO), result=(*_IDS, *SHOWN),
+        answers=ANSWERS,
     ),
 )  # fmt: skip

@@ -4,8 +4,11 @@ Operations on a queue.
 
 from __future__ import annotations
 
+from rsmq.web.bulk.manager import OperationRequest
+from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
+from rsmq.web.routes.operations import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
@@ -123,6 +126,8 @@ async def _purge(call: ApiCall) -> ApiAnswer:
 
 
 async def _release_all(call: ApiCall) -> ApiAnswer:
+    if prefers_async(call):
+        return await begin(call, OperationRequest(OperationKind.RELEASE_ALL, call.names[QUEUE]))
     return ApiAnswer({"released": await call.queues.release_all_messages(call.names[QUEUE])})
 
 
@@ -184,6 +189,7 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}:release-all", Scope.MANAGE, "Release all messages in flight.",
         _release_all, ("release_all_messages",),
-        result=(Field("released", Shape.WHOLE, "Their number."),), is_long=True,
+        result=(Field("released", Shape.WHOLE, "Their number."), *SHOWN), answers=ANSWERS,
+        is_long=True,
     ),
 )  # fmt: skip

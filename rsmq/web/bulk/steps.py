@@ -1,0 +1,157 @@
+"""
+A step of an operation of many messages: one script that changes at most 200 messages
+(a release at most 1,000).
+
+A step may run twice, if its process ends before it is recorded: the second run finds only the
+messages that are still there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rsmq.operations.arguments import digits
+from rsmq.operations.batches import release_receipts
+from rsmq.operations.dead_letters import redrive_step
+from rsmq.operations.walk import parse_next_position, walk_step
+from rsmq.search.message_filter import SearchFilter, parse_filter
+from rsmq.search.operations import SearchCandidate, SearchPosition, search_step
+from rsmq.search.redaction import Redaction
+from rsmq.web.bodies import BODIES
+from rsmq.web.bulk.operations import OperationKind, OperationRecord
+from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
+from rsmq.web.table import Client
+
+_WALKS = {OperationKind.SWEEP: "sweep_dead_letters", OperationKind.SWEEP_EXPIRED: "sweep_expired"}
+
+
+@dataclass(frozen=True, slots=True)
+class BulkStep:
+    """
+    The result of a step.
+
+    Attributes:
+        cursor: where the next step begins; None after the last one.
+        done: messages that were changed.
+        scanned: messages that were looked at.
+        left: dead letters that stay because the queue that they came from is gone.
+    """
+
+    cursor: Any
+    done: int
+    scanned: int
+    left: int = 0
+
+
+async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkStep:
+    """
+    Run the next step.
+
+    Args:
+        most: the messages to change at most.
+
+    Raises:
+        RSMQError, RedisError, OSError: it can't run; the same step may be run again.
+    """
+    cell, *place = record.cursor or [0]
+    client: Any = await queues.engine.client(cell)
+    if record.kind is OperationKind.REDRIVE:
+        step = await _redrive(client, record, place, most)
+    elif record.kind in _WALKS:
+        step = await _sweep(client, record, place, most)
+    elif record.kind is OperationKind.RELEASE_ALL:
+        step = await _release(client, record, place)
+    else:
+        step = await _change_found(queues, cell, record, place, most)
+    if step.cursor is not None:
+        return replace(step, cursor=[cell, *step.cursor])
+    is_last = cell + 1 >= queues.engine.number
+    return replace(step, cursor=None if is_last else [cell + 1])
+
+
+async def _redrive(client: Any, record: OperationRecord, place: list[int], most: int) -> BulkStep:
+    (skip,) = place or [0]
+    looked, redriven, left = await client.run_steps(
+        redrive_step(
+            client.namespace,
+            record.queue,
+            record.arguments.get("destination"),
+            last_ms=record.fence_ms,
+            skip=skip,
+            max_messages=most,
+        )
+    )
+    cursor = [skip + looked - redriven] if looked else None
+    return BulkStep(cursor, redriven, looked, left)
+
+
+async def _sweep(client: Any, record: OperationRecord, place: list[str], most: int) -> BulkStep:
+    keys = client.namespace.queue(record.queue)
+    score, seen = place or ["-inf", "0"]
+    position = (score.encode(), seen.encode())
+    name = _WALKS[record.kind]
+    reply = await client.run(walk_step(name, keys, position, digits(most), keys.namespace))
+    behind = parse_next_position(reply)
+    cursor = None if behind is None else [each.decode() for each in behind]
+    return BulkStep(cursor, len(reply[2]), len(reply[2]))
+
+
+async def _release(client: Any, record: OperationRecord, place: list[str]) -> BulkStep:
+    keys = client.namespace.queue(record.queue)
+    score, seen = place or ["", "0"]
+    position = (score.encode(), seen.encode())
+    reply = await client.run(walk_step("received_messages", keys, position, b""))
+    # By receipt: one that was received again since is not released.
+    done = await client.run(release_receipts(keys, reply[2])) if reply[2] else 0
+    behind = parse_next_position(reply)
+    cursor = None if behind is None else [each.decode() for each in behind]
+    return BulkStep(cursor, done, len(reply[2]) // 2)
+
+
+async def _change_found(
+    queues: Client, cell: int, record: OperationRecord, place: list[Any], most: int
+) -> BulkStep:
+    client: Any = await queues.engine.client(cell)
+    text = record.arguments.get("filter")
+    filter = SearchFilter() if text is None else parse_filter(text)
+    terms = terms_of_cell(queues, filter, cell)
+    if terms is None:
+        return BulkStep(None, 0, 0)
+    query = MessageQuery(record.queue, None, filter, most, Redaction())
+    score, id = place or ["", ""]
+    has_json = any(term.field == "json" for term in terms)
+    found = await client.run(
+        search_step(
+            client.namespace.queue(record.queue),
+            SearchPosition(score, id),
+            codec=BODIES,
+            count=most,
+            cut=None if has_json else 0,
+            terms=terms,
+        )
+    )
+    chosen = [
+        each
+        for each in found.candidates
+        if fits(query, with_cell(queues, cell, each)) and _was_sent(each, record.fence_ms)
+    ]
+    done = await _change(client, record, chosen) if chosen else 0
+    behind = found.position
+    cursor = None if behind is None else [behind.score, behind.id]
+    return BulkStep(cursor, done, found.scanned)
+
+
+def _was_sent(candidate: SearchCandidate, fence_ms: int) -> bool:
+    """Return whether a message was sent before a time of the server."""
+    sent = candidate.sent_us
+    at_ms = candidate.message.visible_at_ms if sent is None else sent / 1000
+    return at_ms <= fence_ms
+
+
+async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
+    ids = [each.message.id for each in chosen]
+    if record.kind is OperationKind.DELETE:
+        return len(await client.delete_messages(record.queue, ids))
+    destination = record.arguments["destination"]
+    return len(await client.move_messages(record.queue, destination, ids))

@@ -1,0 +1,175 @@
+"""
+Operations of many messages: they answer 202, and go on until they end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
+from rsmq.web.bulk.operations import OperationKind, OperationRecord, OperationState
+from rsmq.web.fields import Field, Refused, Shape, one_of
+from rsmq.web.routes.forms import QUEUE, may
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+_STATES = one_of(*(each.value for each in OperationState))
+#: The answer of a call that may become an operation.
+ANSWERS = {200: "done", 202: "an operation has begun, at the path in Location"}
+BEFORE = Field(
+    "before_ms", Shape.WHOLE, "Unix ms: an operation touches no message that came later."
+)
+FILTER = (
+    Field(
+        "filter", Shape.TEXT,
+        "Instead: all that were sent before now and fit, as an operation. It needs manage and "
+        "peek.",
+    ),
+    BEFORE,
+)  # fmt: skip
+SHOWN = (
+    Field("operation", Shape.TEXT, "The id of the operation."),
+    Field(
+        "kind", Shape.TEXT, "What it does.", rule=one_of(*(each.value for each in OperationKind))
+    ),
+    Field("state", Shape.TEXT, "Its state.", rule=_STATES),
+    Field("done", Shape.WHOLE, "Messages that it has changed."),
+    Field("scanned", Shape.WHOLE, "Messages that it has looked at."),
+    Field("left", Shape.WHOLE, "Dead letters whose queue is gone."),
+    Field("total", Shape.WHOLE, "Messages of the queue when it began."),
+    Field("rate", Shape.NUMBER, "Messages that it looks at in a second."),
+    Field("remaining_seconds", Shape.NUMBER, "The time until its end, by its rate."),
+    Field("begun_ms", Shape.WHOLE, "Unix ms of its begin."),
+    Field("ended_ms", Shape.WHOLE, "Unix ms of its end."),
+    Field("error", Shape.TEXT, "The code of the error with which it failed."),
+    Field("creator", Shape.TEXT, "The caller who began it."),
+)
+
+
+def prefers_async(call: ApiCall, *of_parts: str) -> bool:
+    """
+    Return whether the caller wants an operation.
+
+    Args:
+        of_parts: fields that a call for a part of the messages has; such a call is never one.
+    """
+    preferences = call.headers.get("prefer", "").lower().split(",")
+    wants = any(each.partition(";")[0].strip() == "respond-async" for each in preferences)
+    return wants and not any(each in call.values for each in of_parts)
+
+
+def refuse_with(call: ApiCall, first: str, *others: str) -> None:
+    """Raise Refused if the call has one of the other fields."""
+    for each in others:
+        if each in call.values:
+            raise Refused("invalidFormat", f"Pass one of {first} and {each}")
+
+
+async def begin(call: ApiCall, request: OperationRequest) -> ApiAnswer:
+    """Store an operation, and answer 202."""
+    request.check_rights(call.allow, call.redaction)
+    manager = OperationManager(call.queues)
+    record = await manager.begin(request, creator=call.caller, address=call.address)
+    return ApiAnswer(_show(call, record), 202, {"Location": f"/operations/{record.id}"})
+
+
+async def begin_filtered(call: ApiCall, kind: OperationKind) -> ApiAnswer:
+    """Begin an operation on the messages that fit the field ``filter``."""
+    refuse_with(call, "filter", "receipts", "ids")
+    values = call.values
+    return await begin(
+        call,
+        OperationRequest(
+            kind,
+            call.names[QUEUE],
+            destination=values.get("destination"),
+            filter=values["filter"],
+            before_ms=values.get("before_ms"),
+        ),
+    )
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)
+
+
+def _show(call: ApiCall, record: OperationRecord) -> dict[str, Any]:
+    arguments = dict(record.arguments)
+    if not may(call, Scope.PEEK, record.queue):
+        arguments.pop("filter", None)  # which may quote a body
+    return {
+        "operation": record.id,
+        "kind": record.kind.value,
+        "queue": record.queue,
+        "arguments": arguments,
+        "state": record.state.value,
+        "done": record.done,
+        "scanned": record.scanned,
+        "left": record.left,
+        "total": record.total,
+        "rate": _rounded(record.rate),
+        "remaining_seconds": _rounded(record.remaining_seconds),
+        "begun_ms": record.begun_ms,
+        "ended_ms": record.ended_ms,
+        "error": record.error,
+        "creator": record.creator,
+    }
+
+
+async def _find(call: ApiCall, scope: Scope) -> tuple[OperationManager, OperationRecord]:
+    manager = OperationManager(call.queues)
+    record = await manager.read(call.names["operation"])
+    call.allow(scope, record.queue)
+    return manager, record
+
+
+async def _get(call: ApiCall) -> ApiAnswer:
+    _, record = await _find(call, Scope.STATS)
+    return ApiAnswer(_show(call, record))
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    found = await OperationManager(call.queues).list()
+    shown = [_show(call, each) for each in found if may(call, Scope.STATS, each.queue)]
+    return ApiAnswer({"operations": shown})
+
+
+async def _change(call: ApiCall, event: OperationEvent) -> ApiAnswer:
+    manager, record = await _find(call, Scope.MANAGE)
+    return ApiAnswer(_show(call, await manager.change(record, event)))
+
+
+async def _cancel(call: ApiCall) -> ApiAnswer:
+    return await _change(call, "cancel")
+
+
+async def _pause(call: ApiCall) -> ApiAnswer:
+    return await _change(call, "pause")
+
+
+async def _resume(call: ApiCall) -> ApiAnswer:
+    return await _change(call, "resume")
+
+
+ROUTES = (
+    Route(
+        "GET", "/operations", Scope.STATS,
+        "List the operations of many messages, the last first.", _list,
+        result=(Field("operations", Shape.OBJECTS, "Those that are not ended, and at least the "
+        "last 1,000 of the last 7 days."),),
+    ),
+    Route(
+        "GET", "/operations/{operation}", Scope.STATS, "Read an operation.", _get, result=SHOWN,
+    ),
+    Route(
+        "POST", "/operations/{operation}:cancel", Scope.MANAGE,
+        "Cancel an operation; what it has done stays.", _cancel, result=SHOWN,
+    ),
+    Route(
+        "POST", "/operations/{operation}:pause", Scope.MANAGE, "Pause an operation.", _pause,
+        result=SHOWN,
+    ),
+    Route(
+        "POST", "/operations/{operation}:resume", Scope.MANAGE, "Let a paused operation go on.",
+        _resume, result=SHOWN,
+    ),
+)  # fmt: skip

@@ -1,0 +1,335 @@
+"""Operations of many messages: 202, progress, pauses, and the end of their process."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ, AsyncCells, AsyncRSMQ
+from rsmq.operations.plain import plain_command
+from rsmq.web import OperationRunner, create_app
+from rsmq.web.bulk.operations import change_operation, read_operation
+from rsmq.web.bulk.steps import run_step
+from tests.web.asgi import Http
+
+SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+_ASYNC = {"prefer": "respond-async"}
+
+
+async def _ended(http, location):
+    http = Http(http.app, "", http.headers)
+    async with asyncio.timeout(20):
+        while (shown := (await http("GET", location)).json)["ended_ms"] is None:
+            await asyncio.sleep(0.01)
+    return shown
+
+
+async def _dead_letters(queues, number):
+    for name in ("q", "dead"):
+        await queues.create_queue(name)
+    return await queues.send_messages("dead", [f"{each}" for each in range(number)])
+
+
+def test_a_redrive_of_all_dead_letters_goes_on_after_its_answer(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 450)
+        async with http.app.router.lifespan_context(http.app):
+            reply = await http("POST", "/queues/dead:redrive", {"destination": "q"}, headers=_ASYNC)
+            assert (reply.status, reply.json["total"]) == (202, 450)
+            location = reply.headers["location"]
+            assert location == f"/api/v1/operations/{reply.json['operation']}"
+            shown = await _ended(http, location)
+        assert (shown["state"], shown["done"], shown["creator"]) == ("succeeded", 450, "everyone")
+        assert (await queues.get_queue_attributes("q")).messages == 450
+        listed = (await http("GET", "/operations")).json["operations"]
+        assert [each["operation"] for each in listed] == [reply.json["operation"]]
+        entries = (await http("GET", "/audit")).json["entries"]
+        assert "succeeded" in {each.get("outcome") for each in entries}
+        key = queues.namespace.operation(reply.json["operation"])
+        assert 0 < await queues.run(plain_command("PTTL", key)) <= 7 * 24 * 3600 * 1000
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", ["delete", "move"])
+def test_what_fits_a_filter_and_was_sent_before_is_deleted_or_moved(run, kind):
+    async def test(http, queues):
+        for name in ("q", "to"):
+            await queues.create_queue(name)
+        bodies = [f'{{"n": {each % 2}}}' for each in range(500)]
+        await queues.send_messages("q", bodies)
+        content = {"filter": "json.n:1"} | ({"destination": "to"} if kind == "move" else {})
+        reply = await http("POST", f"/queues/q/messages:{kind}", content)
+        assert reply.status == 202
+        await asyncio.sleep(0.002)  # the fence is a millisecond of the server
+        later = await queues.send_message("q", '{"n": 1}')
+        async with http.app.router.lifespan_context(http.app):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["done"], shown["scanned"]) == ("succeeded", 250, 501)
+        left = await queues.peek_messages("q", count=1000)
+        assert len(left) == 251
+        assert later in {each.id for each in left}
+        moved = (await queues.get_queue_attributes("to")).messages
+        assert moved == (250 if kind == "move" else 0)
+
+    run(test)
+
+
+def test_messages_in_flight_are_released_and_sweeps_run_as_operations(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 0)
+        await queues.set_dead_letter_policy("q", "dead", 1)
+        await queues.send_messages("q", ["a", "b"])
+        await queues.receive_messages("q", 2)
+        async with http.app.router.lifespan_context(http.app):
+            for action, done in (("release-all", 2), ("sweep", 2), ("sweep-expired", 0)):
+                reply = await http("POST", f"/queues/q:{action}", headers=_ASYNC)
+                shown = await _ended(http, reply.headers["location"])
+                assert (shown["kind"], shown["state"], shown["done"]) == (action, "succeeded", done)
+        assert (await queues.get_queue_attributes("dead")).messages == 2
+
+    run(test)
+
+
+def test_an_operation_is_paused_resumed_and_cancelled(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 30)
+        content = {"destination": "q", "rate": 10}
+        reply = await http("POST", "/queues/dead:redrive", content)
+        path = f"/operations/{reply.json['operation']}"
+        assert (await http("POST", f"{path}:resume")).status == 409
+        assert (await http("POST", f"{path}:pause")).json["state"] == "paused"
+        async with http.app.router.lifespan_context(http.app):
+            assert (await http("POST", f"{path}:resume")).json["state"] in {"waiting", "running"}
+            async with asyncio.timeout(20):
+                while not (await http("GET", path)).json["done"]:
+                    await asyncio.sleep(0.01)
+            assert (await http("POST", f"{path}:cancel")).json["state"] == "cancelled"
+        assert (await http("POST", f"{path}:cancel")).json["code"] == "operationState"
+        assert (await http("GET", f"/operations/{'x' * 32}")).json["code"] == "operationNotFound"
+
+    run(test)
+
+
+def test_a_resumed_operation_goes_on_at_once(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 30)
+        async with http.app.router.lifespan_context(http.app):
+            content = {"destination": "q", "rate": 20}
+            reply = await http("POST", "/queues/dead:redrive", content)
+            path = f"/operations/{reply.json['operation']}"
+            await _until(lambda: _reached(http, path, 20))
+            assert (await http("POST", f"{path}:pause")).json["state"] == "paused"
+            assert (await http("GET", path)).json["remaining_seconds"] is None
+            # Its runner may still be in the pause behind its step.
+            assert (await http("POST", f"{path}:resume")).json["state"] in {"waiting", "running"}
+            shown = await _ended(http, f"/api/v1{path}")
+        assert (shown["state"], shown["done"], shown["total"]) == ("succeeded", 30, 30)
+
+    run(test)
+
+
+async def _until(is_true):
+    async with asyncio.timeout(20):
+        while not await is_true():
+            await asyncio.sleep(0.01)
+
+
+async def _reached(http, path, number):
+    return (await http("GET", path)).json["done"] >= number
+
+
+def test_a_running_operation_shows_its_rate_and_the_time_that_is_left(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 300)
+        reply = await http("POST", "/queues/dead:redrive", {"destination": "q", "rate": 100})
+        shown = reply.json
+        assert (shown["rate"], shown["remaining_seconds"]) == (None, None)
+        record = await read_operation(queues, shown["operation"])
+        key = queues.namespace.operation(record.id)
+        taking = change_operation(queues.namespace, record, "take", owner="a", lease_ms=60_000)
+        assert (await queues.run(taking))[1]
+        taken = int(await queues.run(plain_command("HGET", key, "taken")))
+        fields = {"scanned": 200, "done": 200, "advanced": taken + 2000}
+        for name, value in fields.items():
+            await queues.run(plain_command("HSET", key, name, value))
+        shown = (await http("GET", f"/operations/{record.id}")).json
+        assert (shown["rate"], shown["remaining_seconds"]) == (100.0, 1.0)
+
+    run(test)
+
+
+def test_dead_letters_whose_queue_is_gone_stay_and_the_others_are_redriven(run):
+    async def test(http, queues):
+        for name in ("a", "b", "c", "dead"):
+            await queues.create_queue(name)
+        await queues.set_dead_letter_policy("c", "dead", 1)
+        for name in ("a", "b"):
+            await queues.set_dead_letter_policy(name, "dead", 1)
+            ids = await queues.send_messages("dead", [name] * 150)
+            reason = f"5:{json.dumps({'queue': name})}"
+            reasons = [part for id in ids for part in (id, reason)]
+            await queues.run(plain_command("HSET", b"rsmq:dead:x:reasons", *reasons))
+        await queues.delete_queue("a")
+        reply = await http("POST", "/queues/dead:redrive", headers=_ASYNC)
+        async with http.app.router.lifespan_context(http.app):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["error"]) == ("failed", "queueNotFound")
+        assert (shown["done"], shown["left"], shown["scanned"]) == (150, 150, 300)
+        assert (await queues.get_queue_attributes("b")).messages == 150
+
+    run(test)
+
+
+def test_what_came_after_the_time_of_the_caller_is_not_touched(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 1)
+        (first,) = await queues.peek_messages("dead")
+        await asyncio.sleep(0.002)
+        later = await queues.send_message("dead", "later")
+        fence = {"before_ms": int(first.sent_ms) + 1}
+        async with http.app.router.lifespan_context(http.app):
+            for path, content in (
+                ("dead:redrive", {"destination": "q"}),
+                ("q/messages:delete", {"filter": "rc<1"}),
+            ):
+                reply = await http("POST", f"/queues/{path}", content | fence)
+                shown = await _ended(http, reply.headers["location"])
+                assert shown["state"] == "succeeded"
+        assert [each.id for each in await queues.peek_messages("dead")] == [later]
+        assert len(await queues.peek_messages("q")) == 1  # sent again by the redrive, so later
+
+    run(test)
+
+
+def test_an_outer_application_runs_the_operations_of_a_mounted_one(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 10)
+        async with OperationRunner(queues):
+            reply = await http("POST", "/queues/dead:redrive", {"destination": "q"}, headers=_ASYNC)
+            assert (await _ended(http, reply.headers["location"]))["done"] == 10
+
+    run(test)
+
+
+def test_an_operation_ends_with_its_queue(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 1)
+        reply = await http("POST", "/queues/dead:redrive", {"destination": "q"}, headers=_ASYNC)
+        await queues.delete_queue("dead")
+        async with http.app.router.lifespan_context(http.app):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["error"]) == ("failed", "queueNotFound")
+
+    run(test)
+
+
+def test_a_step_that_ran_and_was_not_recorded_may_run_again(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 300)
+        reply = await http("POST", "/queues/dead:redrive", {"destination": "q"}, headers=_ASYNC)
+        record = await read_operation(queues, reply.json["operation"])
+        taking = change_operation(queues.namespace, record, "take", owner="killed")
+        assert (await queues.run(taking))[1]
+        await run_step(queues, record, 200)
+        async with OperationRunner(queues):
+            shown = await _ended(http, reply.headers["location"])
+        assert shown["state"] == "succeeded"
+        bodies = [each.body for each in await queues.peek_messages("q", count=1000)]
+        assert sorted(bodies) == sorted(f"{each}" for each in range(300))
+        assert (await queues.get_queue_attributes("dead")).messages == 0
+
+    run(test)
+
+
+def test_operations_run_in_all_cells_and_on_a_server(server, ns):
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
+            for name in ("q", "to"):
+                await queues.create_queue(name)
+            await queues.send_messages("q", ["a"] * 50)
+            await queues.send_messages("q", ["a"] * 50)
+            app = create_app(queues, auth=False)
+            async with app.router.lifespan_context(app):
+                http = Http(app)
+                content = {"filter": "rc<1", "destination": "to"}
+                reply = await http("POST", "/queues/q/messages:move", content)
+                shown = await _ended(http, reply.headers["location"])
+            assert (shown["state"], shown["done"]) == ("succeeded", 100)
+            assert (await queues.get_queue_attributes("to")).messages == 100
+
+    asyncio.run(test())
+
+
+def test_a_read_only_server_runs_no_operations(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 1)
+        app = create_app(queues, auth=False, read_only=True)
+        before = len(asyncio.all_tasks())
+        async with app.router.lifespan_context(app):
+            assert len(asyncio.all_tasks()) == before
+        reply = await Http(app)("POST", "/queues/dead:redrive", {"destination": "q"})
+        assert reply.status == 403
+
+    run(test)
+
+
+def test_operations_need_no_more_than_the_documented_rights(server):
+    rows = [
+        "producer",
+        "consumer",
+        "administrator, on",
+        "workers, on",
+        "recorder of",
+        r"\[`rsmq web`",
+    ]
+    found = [re.search(rf"^\| {each}.*", SECURITY, re.MULTILINE)[0] for each in rows]
+    rules = re.findall(r"\+[\w\\|]+", " ".join(found).replace("\\|", "|"))
+
+    async def test():
+        url = f"redis://web:secret@127.0.0.1:{server.port}/0"
+        async with AsyncRSMQ.from_url(url, ns="rights") as queues:
+            await _dead_letters(queues, 3)
+            app = create_app(queues, auth=False)
+            async with app.router.lifespan_context(app):
+                http = Http(app)
+                for path, content in (
+                    ("dead:redrive", {"rate": 100, "destination": "q"}),
+                    ("q/messages:delete", {"filter": "rc<1"}),
+                ):
+                    reply = await http("POST", f"/queues/{path}", content)
+                    shown = await _ended(http, reply.headers["location"])
+                    assert (shown["state"], shown["done"]) == ("succeeded", 3)
+            assert (await http("GET", "/operations")).status == 200
+
+    with server.raw() as raw:
+        user = ["ACL", "SETUSER", "web", "reset", "on", ">secret", "~rights:*", *rules]
+        raw.execute_command(*user)
+        asyncio.run(test())
+        raw.execute_command("ACL", "DELUSER", "web")
+
+
+def test_without_a_right_to_its_key_an_operation_is_refused_and_other_calls_run(server, caplog):
+    async def test():
+        url = f"redis://few:secret@127.0.0.1:{server.port}/0"
+        async with AsyncRSMQ.from_url(url, ns="few") as queues:
+            app = create_app(queues, auth=False)
+            async with app.router.lifespan_context(app):
+                http = Http(app)
+                reply = await http("POST", "/queues/q/messages:delete", {"filter": "rc<1"})
+                assert reply.json["code"] == "redis-refused"
+                assert (await http("POST", "/queues/q/messages", {"body": "a"})).status == 201
+                await _until(lambda: _logged(caplog, "operations are not taken"))
+
+    with server.raw() as raw:
+        RSMQ(raw, ns="few").create_queue("q")
+        keys = "~few:QUEUES", "~few:q", "~few:q:Q", "~few:x:audit"
+        raw.execute_command("ACL", "SETUSER", "few", "reset", "on", ">secret", "+@all", *keys)
+        asyncio.run(test())
+        raw.execute_command("ACL", "DELUSER", "few")
+
+
+async def _logged(caplog, text):
+    return any(text in line for line in caplog.messages)
