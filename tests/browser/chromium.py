@@ -94,7 +94,13 @@ class Chromium:
         Return what the logs have since the last call: errors of the console, and the addresses
         of other servers that a page has asked.
         """
-        found = [each["message"] for each in self.driver.get_log("browser") if _is_error(each)]
+        # The page itself may be one that says what is wrong, with a status of its own.
+        own = f"{self.driver.current_url} - Failed to load resource"
+        found = [
+            each["message"]
+            for each in self.driver.get_log("browser")
+            if each["level"] == "SEVERE" and not each["message"].startswith(own)
+        ]
         for entry in self.driver.get_log("performance"):
             event = json.loads(entry["message"])["message"]
             if event["method"] == "Network.requestWillBeSent":
@@ -123,10 +129,6 @@ def _path_of(program):
     path = shutil.which(program)
     assert path, f"{program} is missing: scripts/test says how to get it"
     return path
-
-
-def _is_error(entry):
-    return entry["level"] == "SEVERE"
 
 
 def _axe():

@@ -1,8 +1,69 @@
-"""One Chromium for each process of tests."""
+"""One Chromium for each process of tests, and servers with pages."""
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pytest
 
+from rsmq import AsyncRSMQ
+from rsmq.web import create_app
 from tests.browser.chromium import Chromium
+from tests.browser.hostile import BODIES, TEXTS
+from tests.browser.serving import serving
+from tests.servers import Server, redis_7
+from tests.web.asgi import Http
+from tests.web.crawling import crawl, page_paths, shape_of
+from tests.web.planting import Planting
+
+
+@dataclass
+class Site:
+    """
+    A server with pages.
+
+    Attributes:
+        address: of the server, without a slash at its end.
+        paths: of each view of each page.
+        server: its Redis.
+    """
+
+    address: str
+    paths: list
+    server: Server
+
+    @property
+    def pages(self):
+        """One of the paths for each page."""
+        return list({shape_of(path)[0]: path for path in reversed(self.paths)}.values())
+
+
+def _find_views(url, starts):
+    async def find():
+        async with AsyncRSMQ.from_url(url, strict_names=False) as queues:
+            app = create_app(queues, auth=False)
+            http = Http(app, prefix="", headers={"accept": "text/html"})
+            found = [each async for each in crawl(http, ["/", *starts], alike=1)]
+        assert {reply.status for _, reply in found} <= {200, 404, 422}, found
+        is_page = "text/html".__eq__
+        return [
+            path
+            for path, reply in found
+            if is_page(reply.headers["content-type"].partition(";")[0]) and "/api/" not in path
+        ]
+
+    return asyncio.run(find())
+
+
+@contextmanager
+def _site(names_of=lambda server: ()):
+    server = Server(redis_7())
+    try:
+        paths = page_paths(names_of(server))
+        with serving(server.url) as address:
+            yield Site(address, _find_views(server.url, paths), server)
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -10,3 +71,40 @@ def chromium():
     browser = Chromium()
     yield browser
     browser.quit()
+
+
+@pytest.fixture(scope="session")
+def empty_site():
+    with _site() as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def busy_site():
+    with _site(lambda server: Planting(server, "rsmq").plant()[::3]) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def site_without_redis():
+    """The Redis of the server has ended after the first look at each page."""
+    import urllib.request
+
+    with _site(lambda server: Planting(server, "rsmq").plant()[:1]) as site:
+        for path in site.paths:
+            with urllib.request.urlopen(site.address + path, timeout=30) as reply:
+                reply.read()
+        site.server.kill()
+        yield site
+
+
+def _plant_hostile(server):
+    names = Planting(server, "rsmq", TEXTS, BODIES, is_odd=True).plant()
+    bodies = len(BODIES)
+    return [*names[: bodies + 9], *names[bodies + 9 :: 7], {**names[0], "queue": "broken"}]
+
+
+@pytest.fixture(scope="session")
+def hostile_site():
+    with _site(_plant_hostile) as site:
+        yield site

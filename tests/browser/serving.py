@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import contextmanager
 
@@ -15,16 +16,27 @@ from tests.nodes import wait_until
 
 @contextmanager
 def serving(url, *, ns="rsmq", **options):
-    """Serve the queues of a Redis, also those with odd names, on a free port; yield its address."""
-    queues = AsyncRSMQ.from_url(url, ns=ns, strict_names=False, **CLIENT_OPTIONS)
-    app = create_app(queues, auth=False, **options)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    """
+    Serve the queues of a Redis, also those with odd names, on a free port; yield its address.
+
+    It notices soon that Redis is away.
+    """
+    connecting = {**CLIENT_OPTIONS, "retry_deadline": 0.05}
+    config = {"port": 0, "lifespan": "off", "log_level": "warning", "timeout_graceful_shutdown": 1}
+    servers = []
+
+    async def serve():
+        async with AsyncRSMQ.from_url(url, ns=ns, strict_names=False, **connecting) as queues:
+            app = create_app(queues, auth=False, **options)
+            servers.append(uvicorn.Server(uvicorn.Config(app, **config)))
+            await servers[0].serve()
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()], daemon=True)
     thread.start()
     try:
-        wait_until(lambda: server.started, failure="the server has not started")
-        port = server.servers[0].sockets[0].getsockname()[1]
+        wait_until(lambda: servers and servers[0].started, failure="the server has not started")
+        port = servers[0].servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
+        servers[0].should_exit = True
         thread.join(20)

@@ -15,6 +15,7 @@ from rsmq.web import create_app
 from rsmq.web.bulk.manager import OperationManager, OperationRequest
 from rsmq.web.bulk.operations import OperationKind
 from tests.web.asgi import Http, Reply
+from tests.web.crawling import crawl
 
 _PREFIX = "/my queues"
 _numbers = itertools.count()
@@ -136,6 +137,21 @@ def test_a_crawler_finds_no_404_below_a_prefix(mount):
             assert (await http("GET", start + path)).status == 200
         for path in ("/api/v1", "/rest-rsmq", "/metrics/"):  # none is redirected to its sibling
             assert (await http("GET", start + path)).status == 404
+
+    asyncio.run(test())
+
+
+def test_a_crawler_finds_every_page_below_a_prefix(mount):
+    async def test():
+        http, url = mount("pages")
+        await _fill(url)
+        start = quote(_PREFIX)
+        visited = []
+        async for path, reply in crawl(http, [f"{start}/"], prefix=start):
+            assert path.startswith(f"{start}/")
+            assert reply.status == 200, path
+            visited.append(path)
+        assert any(path.startswith(f"{start}/queues/q") for path in visited)
 
     asyncio.run(test())
 

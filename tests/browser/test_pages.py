@@ -1,0 +1,59 @@
+"""Every page, as people see it: in both themes, in narrow and wide windows, and by keyboard."""
+
+import itertools
+
+import pytest
+
+from tests.browser.chromium import THEMES, WIDTHS
+from tests.scale import SOAK
+
+_SITES = ("busy_site", "empty_site", "site_without_redis")
+_USUAL = ("light", 1280)
+_ALL = list(itertools.product(_SITES, THEMES, WIDTHS))
+_CASES = [
+    case
+    for case in _ALL
+    if SOAK or case[0] == "busy_site" or case[1:] in {("dark", 360), ("light", 1280)}
+]
+
+
+@pytest.fixture
+def site(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize(("site", "theme", "width"), _CASES, indirect=["site"])
+def test_each_page_is_accessible_and_fits_into_its_window(chromium, site, theme, width):
+    """One page of each kind; with usual colours and width, each view of it."""
+    chromium.set_view(width, theme)
+    found = {}
+    for path in site.paths if SOAK or (theme, width) == _USUAL else site.pages:
+        _, bad = chromium.visit(site.address + path)
+        bad += chromium.accessibility_problems()
+        if bad:
+            found[path] = bad
+    assert found == {}
+
+
+_FOCUS = """
+const all = [...document.querySelectorAll(
+  "a[href], button, input:not([type=hidden]), select, textarea, summary")];
+const shown = all.filter(
+  each => each.checkVisibility({visibilityProperty: true}) && !each.disabled);
+const missed = shown.filter(each => { each.focus(); return document.activeElement !== each; });
+const trapped = shown.filter(each => each.tabIndex < 0);
+const clickable = [...document.querySelectorAll("[onclick], [role=button]")]
+  .filter(each => !all.includes(each) && each.tabIndex < 0);
+return [...missed, ...trapped, ...clickable].map(each => each.outerHTML.slice(0, 160));
+"""
+
+
+def test_each_action_can_be_reached_by_keyboard(chromium, busy_site):
+    chromium.set_view()
+    found = {}
+    for path in busy_site.pages:
+        chromium.visit(busy_site.address + path)
+        missed = chromium.driver.execute_script(_FOCUS)
+        if missed:
+            found[path] = missed
+    assert found == {}

@@ -1,0 +1,94 @@
+"""A crawler of pages: it follows every link, without a browser."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html.parser import HTMLParser
+from urllib.parse import quote, urljoin, urlsplit
+
+from rsmq.web.fields import Refused
+from rsmq.web.pages.views import PAGES
+from rsmq.web.router import PathRouter
+
+_ROUTER = PathRouter(PAGES)
+#: Attributes that a browser loads, or a person follows.
+_ATTRIBUTES = {"href", "src"}
+#: Fields whose values are few, so that each value is another view.
+_MAX_VALUE = 12
+
+
+class _Links(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.found += [values[name] for name in _ATTRIBUTES & values.keys()]
+        if tag == "form" and values.get("method", "get").lower() == "get":
+            self.found.append(values.get("action", ""))
+
+
+def links_of(text, address):
+    """Return the links of a page, without those to places in it, as paths with queries."""
+    found = []
+    for link in _Links(text).found:
+        parts = urlsplit(urljoin(f"http://localhost{address}", link))
+        assert (parts.scheme, parts.netloc) == ("http", "localhost"), (address, link)
+        found.append(parts.path + (f"?{parts.query}" if parts.query else ""))
+    return dict.fromkeys(found)
+
+
+def page_paths(names):
+    """
+    Return the paths of all pages in the table, with names for their parts in braces.
+
+    Args:
+        names: sets of names that fit together.
+    """
+    found = {}
+    for page in PAGES:
+        for each in names:
+            quoted = {k: quote(v, safe="", errors="surrogateescape") for k, v in each.items()}
+            found[page.path.format_map(quoted)] = page
+    return list(found)
+
+
+def shape_of(path, prefix=""):
+    """Return what paths have in common that show the same view of other things."""
+    parts = urlsplit(path)
+    try:
+        page = _ROUTER.find("GET", parts.path.removeprefix(prefix))[0].path
+    except Refused:
+        page = parts.path
+    fields = [field.partition("=") for field in parts.query.split("&")]
+    return page, tuple(
+        (name, value if len(value) <= _MAX_VALUE and value.isalnum() else "")
+        for name, _, value in fields
+    )
+
+
+async def crawl(http, starts, *, prefix="", alike=2):
+    """
+    Visit pages and all that they link to; yield paths and answers.
+
+    Args:
+        http: sends requests, as tests.web.asgi does.
+        starts: the first paths.
+        prefix: of all paths, percent-encoded.
+        alike: of links that have the same shape, so many are visited.
+    """
+    seen, waiting = set(), list(starts)
+    counts = Counter()
+    while waiting:
+        path = waiting.pop(0)
+        shape = shape_of(path, prefix)
+        if path in seen or (path not in starts and counts[shape] >= alike):
+            continue
+        seen.add(path)
+        counts[shape] += 1
+        reply = await http("GET", path)
+        yield path, reply
+        if reply.headers.get("content-type", "").startswith("text/html"):
+            waiting += links_of(reply.content.decode(), path)

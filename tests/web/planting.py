@@ -1,0 +1,175 @@
+"""
+A namespace that is full of a few texts: as bodies, ids and names, in errors, reasons, schedules,
+webhooks and the audit, by the API and in raw keys, as other clients may have written them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rsmq import BYTES, RSMQ
+from rsmq.history.operations import record_minute
+
+#: Valid as names and as ids.
+PLAIN = (
+    "orders-of-the-european-shop", "mails-to-all-customers-1", "thumbnails-of-new-pictures",
+)  # fmt: skip
+_TOKEN = "0123456789abcdef"
+_SOON_MS = 600_000
+_MAX_NAME = 300
+
+
+@dataclass
+class Planting:
+    """
+    What is planted.
+
+    Attributes:
+        texts: whatever is a text gets each of these.
+        bodies: the bodies of the queue ``bodies``.
+        is_odd: whether schedules, webhooks and queues get texts that these can't have.
+    """
+
+    server: object
+    ns: str
+    texts: Sequence[str] = PLAIN
+    bodies: Sequence[bytes] = (b'{"customer": {"name": "anna"}, "total": 17.50}', b"text", b"\xff")
+    is_odd: bool = False
+
+    def plant(self):
+        """Plant all; return the names that paths of pages may have, in sets that fit."""
+        self.names = [each for each in self.texts if len(each) < _MAX_NAME]
+        with (
+            RSMQ.from_url(self.server.url, ns=self.ns, codec=BYTES, strict_names=False) as queues,
+            self.server.raw() as raw,
+        ):
+            self.queues, self.raw = queues, raw
+            self.now = int(raw.time()[0]) * 1000
+            for name in ("bodies", "dead", "failing", "jobs"):
+                queues.create_queue(name, maxsize=-1)
+            ids = queues.send_messages("bodies", self.bodies)
+            queues.receive_messages("bodies", 1, vt=600)
+            queues.send_message("bodies", b"later", delay=600)
+            found = [("bodies", ids), *self._messages()]
+            self._workers()
+            self._schedules()
+            self._webhooks()
+            self._audit()
+            raw.hset(self._key("bodies:x:unique"), mapping=dict.fromkeys(self.names, ids[0]))
+            for minute in range(self.now // 60_000 - 2, self.now // 60_000 + 1):
+                queues.send_message("bodies", b"more")
+                queues.run(
+                    record_minute(queues.namespace, minute, queues.list_queues(), is_last=True)
+                )
+        others = {"worker": self.names[0], "schedule": "schedule0", "subscriber": "subscriber0"}
+        return [{"queue": queue, "id": id, **others} for queue, ids in found for id in ids]
+
+    def _key(self, name):
+        return f"{self.ns}:{name}".encode(errors="surrogateescape")
+
+    def _messages(self):
+        yield "dead", self._reasons()
+        yield "failing", self._errors()
+        yield "jobs", self._jobs()
+        for name in self._odd_queues():
+            yield name, [name]
+
+    def _reasons(self):
+        ids = self.queues.send_messages("dead", [b"dead"] * len(self.texts))
+        for id, text in zip(ids, self.texts, strict=True):
+            reason = {
+                "queue": text, "text": text, "exception": f"{text}: {text}", "worker": text,
+                "traceback": f'Traceback\n  File "{text}", line 1, in {text}\n{text}: {text}\n',
+                "attempts": 3,
+            }  # fmt: skip
+            self.raw.hset(self._key("dead:x:reasons"), id, f"{self.now}:{json.dumps(reason)}")
+        self.queues.set_dead_letter_policy("failing", "dead", 9)
+        return ids[:3]
+
+    def _errors(self):
+        ids = self.queues.send_messages("failing", [b"failing"] * len(self.texts))
+        self.queues.receive_messages("failing", len(ids), vt=600)
+        created = self.raw.hget(self._key("failing:Q"), "created")
+        errors = {id: f"1:{text[:400]}: a" for id, text in zip(ids, self.texts, strict=True)}
+        self.raw.hset(self._key("failing:x:retrying"), mapping={"": created, **errors})
+        return ids[:3]
+
+    def _jobs(self):
+        ids = self.queues.send_messages("jobs", [b"job"] * len(self.texts), track=True)
+        for id, text in zip(ids, self.texts, strict=True):
+            fields = {
+                "worker": text, "error": text[:500], "text": text[:500], "done": "1", "total": "3",
+                "result": json.dumps({text: text}), "state": "failed", "ended": self.now,
+            }  # fmt: skip
+            self.raw.hset(self._key(f"jobs:x:job:{id}"), mapping=fields)
+        return ids[:3]
+
+    def _odd_queues(self):
+        """Make a queue of each name, with a message that has the name as its id."""
+        seconds = self.now // 1000
+        for name in self.names:
+            self.raw.sadd(self._key("QUEUES"), name)
+            fields = {
+                "vt": 30, "delay": 0, "maxsize": 65536, "totalsent": 1, "totalrecv": 0,
+                "created": seconds, "modified": seconds, "x:dlq": "dead", "x:max": 3,
+                name: f"body of {name}", f"{name}:rc": 2, f"{name}:fr": self.now,
+            }  # fmt: skip
+            self.raw.hset(self._key(f"{name}:Q"), mapping=fields)
+            self.raw.zadd(self._key(name), {name: self.now})
+        if self.is_odd:
+            self.raw.sadd(self._key("QUEUES"), "broken", b"\xff\xfe<x-hostile>")
+            broken = dict.fromkeys(("vt", "delay", "maxsize", "created", "x:dlq"), "<x-hostile>")
+            self.raw.hset(self._key("broken:Q"), mapping=broken)
+        return self.names
+
+    def _workers(self):
+        for at, name in enumerate(self.names):
+            until = self.now + _SOON_MS * (-1 if at % 2 else 1)
+            info = {
+                "host": name, "pid": 1, "place": name, "born": name, "since_ms": self.now,
+                "queues": {name: 1, "bodies": 1}, "handled": 1, "failed": 1,
+            }  # fmt: skip
+            self.raw.hset(self._key("x:workers"), name, f"{until}:{_TOKEN}:{json.dumps(info)}")
+            self.raw.hset(self._key(f"x:held:{name}"), mapping={"": _TOKEN, name: f"1:{name}"})
+
+    def _schedules(self):
+        self.queues.schedules.add("schedule", every=3600, queue="bodies", body=b"a")
+        key = self._key("x:schedules")
+        model = json.loads(self.raw.hget(key, "schedule"))
+        for at, text in enumerate(self.names):
+            odd = {**model, "body": text, "queue": text}
+            if self.is_odd and at % 3 == 2:
+                odd |= {"cron": text, "timezone": text, "source": text}
+            own = text if self.is_odd and at % 2 else f"schedule{at}"
+            state = {
+                "tick": self.now + 3_600_000, "last": f"{self.now} {self.now} -",
+                "failure": f"{self.now} 3 {text}",
+            }  # fmt: skip
+            fields = {f"{own}:{name}": value for name, value in state.items()}
+            self.raw.hset(key, mapping={own: json.dumps(odd), **fields})
+            self.raw.zadd(self._key("x:due"), {own: self.now + 3_600_000})
+
+    def _webhooks(self):
+        self.raw.hset(self._key("x:subscribers"), "", self.now * 1000)
+        for at, text in enumerate(self.names):
+            url = text if self.is_odd else f"https://crm.example/{text}"
+            entry = {"created": self.now, "url": url}
+            if self.is_odd:
+                entry |= {"secret_env": text, "content_type": text}
+            name = text if self.is_odd and at % 2 else f"subscriber{at}"
+            self.raw.hset(self._key("x:subscribers"), f"bodies/{name}", json.dumps(entry))
+            state = {
+                "queue": text, "url": url, "state": "open", "failures": 2, "openings": 1,
+                "until_ms": self.now, "owner": text, "answer": text,
+            }  # fmt: skip
+            self.raw.hset(self._key("x:push"), f"{at:032x}", json.dumps(state))
+
+    def _audit(self):
+        key = self._key("x:audit")
+        for text in self.names:
+            fields = dict.fromkeys(("user", "address", "call", "queue", "target"), text)
+            begin = self.raw.xadd(key, {**fields, "phase": "begin"})
+            end = {**fields, "phase": "end", "begin": begin, "outcome": text}
+            self.raw.xadd(key, end)

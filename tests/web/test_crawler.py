@@ -1,0 +1,170 @@
+"""What every page of the table does, whatever pages there are."""
+
+import asyncio
+import gzip
+import threading
+
+import pytest
+
+from rsmq import RSMQ, AsyncRSMQ
+from rsmq.web import create_app
+from rsmq.web.pages.views import PAGES
+from tests.servers import Server, redis_7
+from tests.web.asgi import Http
+from tests.web.crawling import crawl, page_paths, shape_of
+from tests.web.planting import Planting
+
+
+def _with_site(server, ns, test, **options):
+    """Run a coroutine function with a client of a server that has pages."""
+
+    async def run():
+        async with AsyncRSMQ.from_url(server.url, ns=ns, retry_deadline=0.05) as queues:
+            app = create_app(queues, auth=False, **options)
+            await test(Http(app, prefix="", headers={"accept": "text/html"}))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "empty"])
+def test_every_link_of_every_page_answers(server, ns, is_full):
+    names = Planting(server, ns).plant() if is_full else []
+
+    async def test(http):
+        visited = {}
+        async for path, reply in crawl(http, ["/", *page_paths(names)]):
+            assert reply.status == 200, path
+            visited[path] = reply
+        pages = {shape_of(path)[0] for path in visited}
+        if is_full:
+            assert {page.path for page in PAGES} <= pages
+
+    _with_site(server, ns, test)
+
+
+def test_the_menu_leads_to_every_page(server, ns):
+    """No page is known only to those who know its address."""
+    Planting(server, ns).plant()
+
+    async def test(http):
+        found = {shape_of(path)[0] async for path, _ in crawl(http, ["/"])}
+        assert {page.path for page in PAGES} - found == set()
+
+    _with_site(server, ns, test)
+
+
+def _commands(server, ns):
+    """Return a list that gets all commands that name keys of a namespace, and what ends it."""
+    found, ready = [], threading.Event()
+
+    def watch():
+        with server.raw() as raw, raw.monitor() as monitor:
+            ready.set()
+            for entry in monitor.listen():
+                if entry["command"].startswith(f"ECHO {ns}"):
+                    return
+                found.append((entry["client_type"], entry["command"]))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    ready.wait(30)
+
+    def end():
+        with server.raw() as raw:
+            raw.echo(ns)
+        thread.join(30)
+        return [command for kind, command in found if kind != "lua" and ns in command]
+
+    return end
+
+
+def test_a_page_of_a_thousand_queues_is_small_and_takes_few_commands(server, ns):
+    with RSMQ.from_url(server.url, ns=ns) as queues:
+        for number in range(1000):
+            queues.create_queue(f"orders-of-shop-number-{number}")
+
+    async def load_scripts(http):
+        for path in most_commands:
+            await http("GET", path)
+
+    async def test(http):
+        for path, most in most_commands.items():
+            end = _commands(server, ns)
+            reply = await http("GET", path, headers={"accept-encoding": "gzip"})
+            commands = end()
+            assert reply.status == 200
+            assert len(reply.content) <= 80 * 1024, path
+            assert b"orders-of-shop-number-" in gzip.decompress(reply.content)
+            assert len(commands) <= most, commands
+
+    most_commands = {"/queues": 12, "/queues?sort=-visible": 14, "/": 20}
+    _with_site(server, ns, load_scripts)
+    _with_site(server, ns, test)
+
+
+def test_a_hundred_people_cost_redis_what_one_does(server, ns, monkeypatch):
+    monkeypatch.setattr("rsmq.web.pages.reads.REFRESH_SECONDS", 600)  # on a slow machine, too
+    Planting(server, ns).plant()
+    counts = {}
+
+    def measure(people):
+        async def test(http):
+            paths = [page.path for page in PAGES if page.menu] * people
+            end = _commands(server, ns)
+            replies = await asyncio.gather(*(http("GET", path) for path in paths))
+            counts[people] = len(end())
+            assert {reply.status for reply in replies} == {200}
+
+        _with_site(server, ns, test)
+
+    measure(2)  # which also loads the scripts
+    measure(1)
+    measure(100)
+    assert 1 <= counts[100] <= counts[1] * 1.05
+
+
+def test_without_redis_a_page_shows_what_it_has_seen_last():
+    server = Server(redis_7())
+
+    async def test(http):
+        seen = [each async for each in crawl(http, ["/", *page_paths(names[:1])])]
+        server.kill()
+        for path, before in seen:
+            if before.status == 200 and shape_of(path)[0] in {page.path for page in PAGES}:
+                await _until_stale(http, path)
+            assert (await http("GET", path)).status in {200, 503}, path
+        never_seen = await http("GET", "/queues?q=never-seen-before")
+        assert never_seen.status == 503
+        assert "<main" in never_seen.content.decode()
+
+    try:
+        names = Planting(server, "rsmq").plant()
+        _with_site(server, "rsmq", test)
+    finally:
+        server.stop()
+
+
+async def _until_stale(http, path):
+    """Wait until a page says that Redis is away."""
+    async with asyncio.timeout(30):
+        while True:
+            reply = await http("GET", path)
+            assert reply.status == 200, path
+            if "Redis is away" in reply.content.decode():
+                return
+            await asyncio.sleep(0.1)
+
+
+def test_a_read_only_server_shows_pages_and_writes_nothing(server, ns):
+    names = Planting(server, ns).plant()
+    from tests.web.test_servers import _HARMLESS
+
+    async def test(http):
+        end = _commands(server, ns)
+        async for path, reply in crawl(http, ["/", *page_paths(names)]):
+            assert reply.status in {200, 403}, path
+        commands = end()
+        assert commands
+        assert [each for each in commands if each.split()[0].lower() not in _HARMLESS] == []
+
+    _with_site(server, ns, test, read_only=True)
