@@ -223,3 +223,39 @@ def test_texts_show_characters_that_are_not_seen():
     assert [show_duration(each) for each in (None, 0.2, 75, 4000, 20_000, 300_000)] == [
         "\u2013", "< 1 s", "75 s", "67 min", "5.6 h", "3.5 d",
     ]  # fmt: skip
+
+
+def test_a_link_on_another_site_leads_to_this_site_only(run):
+    async def test(http, _):
+        _pages(http)
+        link = {
+            "sec-fetch-site": "cross-site",
+            "sec-fetch-mode": "navigate",
+            "sec-fetch-dest": "document",
+        }
+        for path in ("//evil.com/", "/\\evil.com", "//evil.com/queues?a=b"):
+            reply = await http("GET", path, headers=link)
+            assert b"evil" not in reply.content
+
+    run(test)
+
+
+def test_a_key_is_ignored_where_everyone_may_do_everything(run):
+    async def test(http, _):
+        reply = await _pages(http)("GET", "/queues?key=x")
+        assert (reply.status, reply.headers["location"]) == (303, "/queues")
+        assert "set-cookie" not in reply.headers
+
+    run(test)
+
+
+def test_cookies_of_a_server_with_tls_are_secure_also_behind_a_trusted_proxy(run):
+    async def test(http, _):
+        _pages(http, **{"x-forwarded-proto": "https"})
+        reply = await http("GET", "/?key=" + _KEY.replace(" ", "+"))
+        assert "; Secure" in reply.headers["set-cookie"]
+        http.peer = "10.0.0.9"
+        reply = await http("GET", "/?key=" + _KEY.replace(" ", "+"))
+        assert "; Secure" not in reply.headers["set-cookie"]
+
+    run(test, auth=True, key=_KEY, trusted_proxies=["127.0.0.1/32"])

@@ -78,6 +78,11 @@ class AccessGate:
         self._remembered: dict[bytes, None] = {}
         self._checks = asyncio.Semaphore(_MAX_CHECKS)
 
+    @property
+    def knows_everyone(self) -> bool:
+        """Whether everyone may do everything, so that there is nothing to log in to."""
+        return self._read_users is None
+
     def guard(self, app: Asgi) -> Asgi:
         """Return an application that gets only requests that are admitted."""
         return _Guarded(self, app)
@@ -86,6 +91,11 @@ class AccessGate:
         """Return the address of the client: that of the connection, or what a proxy says."""
         return self._proxies.client_of(peer[0] if peer else "", headers)
 
+    def is_secure(self, scheme: str, headers: Mapping[str, str], peer: Any) -> bool:
+        """Return whether the browser uses TLS, up to the server or to a trusted proxy."""
+        forwarded = headers.get("x-forwarded-proto") if peer and peer[0] in self._proxies else None
+        return (forwarded or scheme) == "https"
+
     async def admit(self, headers: Mapping[str, str], peer: Any) -> Principal:
         """
         Return who sends a request.
@@ -93,7 +103,7 @@ class AccessGate:
         Raises:
             Refused: Host or the origin is another site, or the caller is not known.
         """
-        self._check_host(headers)
+        self.check_host(headers)
         _check_origin(headers)
         if self._read_users is None:
             return EVERYONE
@@ -130,10 +140,10 @@ class AccessGate:
         Raises:
             Refused: Host or the origin is another site, or the secret is wrong.
         """
-        self._check_host(headers)
+        self.check_host(headers)
         _check_origin(headers)
         address = self.address_of(headers, peer)
-        users = Users() if self._read_users is None else self._read_users()
+        users = self._read_users() if self._read_users else Users()
         if hash_token(secret) in users.tokens:
             return session_of_token(secret)
         self._check_attempts(address)
@@ -153,7 +163,13 @@ class AccessGate:
                 headers={"Retry-After": str(wait)},
             )
 
-    def _check_host(self, headers: Mapping[str, str]) -> None:
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """
+        Check the name of the server in a request.
+
+        Raises:
+            Refused: it is another one.
+        """
         if self._hosts is None:
             return
         name = _host_of(f"//{headers.get('host', '')}")

@@ -26,7 +26,7 @@ from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused
 from rsmq.web.pages.acting import Actions, Asked, Flash, read_flash
 from rsmq.web.pages.links import Links
-from rsmq.web.pages.reads import PageReads, SharedReads
+from rsmq.web.pages.reads import REFRESH_SECONDS, PageReads, SharedReads
 from rsmq.web.pages.rendering import POLICY, read_file, render, version_of
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
@@ -36,13 +36,15 @@ from rsmq.web.router import PathRouter
 from rsmq.web.table import Scope
 
 _MAX_FORM_BYTES = 4 * 1024 * 1024
+#: Of those who are not known yet.
+_MAX_LOGIN_BYTES = 16 * 1024
 #: Fields of a form: the ids of messages that were chosen, and some more.
 _MAX_FIELDS = 20_000
 _STATIC = "/static/"
 _LOGIN, _LOGOUT = "/login", "/logout"
 _ACTIONS = "/actions/"
 _YEAR = 365 * 24 * 3600
-_UNAUTHORIZED, _NOT_FOUND = 401, 404
+_UNAUTHORIZED, _NOT_FOUND, _UNAVAILABLE = 401, 404, 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,12 @@ class Site:
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         prefix = quote(scope.get("root_path", "").rstrip("/"), safe="/:")
         try:
-            headers = headers_of(scope)
+            headers, peer = headers_of(scope), scope.get("client")
             query = scope["query_string"].decode("latin-1")
             request = _PageRequest(
                 scope["method"], path_of(scope) or "/", _read_pairs(query),
-                {**headers, _QUERY: query}, scope.get("client"), Links(prefix),
-                scope.get("scheme") == "https", receive,
+                {**headers, _QUERY: query}, peer, Links(prefix),
+                self._gate.is_secure(scope.get("scheme", "http"), headers, peer), receive,
             )  # fmt: skip
             response = await self._respond(request)
         except ClientLeft:
@@ -145,7 +147,9 @@ class Site:
             return _send_file(request.path.removeprefix(_STATIC))
         if _is_foreign_link(request):
             # Cookies are not sent for a link on another site, but they are for this page's own.
-            return _page("arriving.html", {"links": request.links, "here": request.address})
+            here = request.links.prefix + _own_path(request.address)
+            return _page("arriving.html", {"here": here})
+        self._gate.check_host(request.headers)
         if request.path == _LOGIN:
             return await self._log_in(request)
         if request.path == _LOGOUT and request.method == "POST":
@@ -202,7 +206,7 @@ class Site:
             },
         )
         etag = f'W/"{hashlib.sha256(content).hexdigest()[:20]}"'
-        headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+        headers = {"ETag": etag, "Cache-Control": "no-store"}
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
         response = Response(content, 200, headers, "text/html; charset=utf-8")
@@ -259,7 +263,11 @@ class Site:
     ) -> Response:
         view = self._view_of(links, call, page, None)
         values = {"problem": problem, "title": HTTPStatus(problem.status).phrase, "site": view}
-        response = _page("problem.html", {**values, "links": links, "call": call})
+        # Redis may be back soon; the page then shows itself.
+        refresh = REFRESH_SECONDS if problem.status == _UNAVAILABLE else 0
+        response = _page(
+            "problem.html", {**values, "links": links, "call": call, "refresh": refresh}
+        )
         response.status_code = problem.status
         for name, value in problem.headers.items():
             if name != "WWW-Authenticate":  # a browser would ask for a password in a window
@@ -272,7 +280,7 @@ class Site:
         back = _own_path(request.query.get("next"))
         if request.method != "POST":
             return _page("login.html", {**self._login_values(request), "next": back, "error": None})
-        body = await read_bytes(request.receive, request.headers, _MAX_FORM_BYTES)
+        body = await read_bytes(request.receive, request.headers, _MAX_LOGIN_BYTES)
         form = _read_pairs(body.decode("latin-1"))
         back = _own_path(form.get("next"))
         try:
@@ -296,11 +304,12 @@ class Site:
 
     async def _use_key(self, request: _PageRequest) -> Response:
         """Begin a session for the key in an address, and take it out of the address."""
-        key = request.query["key"]
-        session = await self._gate.log_in(request.headers, request.peer, "", key)
         rest = {name: value for name, value in request.query.items() if name != "key"}
         response = RedirectResponse(request.links.url(request.path, **rest), 303)
-        _set_session(response, request, session)
+        if not self._gate.knows_everyone:
+            key = request.query["key"]
+            session = await self._gate.log_in(request.headers, request.peer, "", key)
+            _set_session(response, request, session)
         return response
 
 

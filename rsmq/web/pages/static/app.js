@@ -3,7 +3,7 @@
 
 const LIVE = "[data-live]";
 const known = new Map();
-let etag = document.documentElement.dataset.etag;
+let etag = null;
 let seconds = Number(document.documentElement.dataset.refresh) || 0;
 
 const sectionsOf = (root) => [...root.querySelectorAll(LIVE)].filter((each) => each.id);
@@ -60,19 +60,24 @@ const localise = (root) => {
   }
 };
 
-const state = document.getElementById("state");
+// An error that has ended, or a session that has: then the page is loaded again.
+const isOver = (answer) =>
+  answer.type === "opaqueredirect" || answer.status === 401 ||
+  (answer.ok && "problem" in document.documentElement.dataset);
+
 const look = async () => {
+  const state = () => document.getElementById("state");
   try {
-    const headers = etag ? { "If-None-Match": etag } : {};
+    const headers = { Accept: "text/html", ...(etag ? { "If-None-Match": etag } : {}) };
     const answer = await fetch(location.href, { headers, redirect: "manual", cache: "no-store" });
-    if (answer.type === "opaqueredirect") { location.reload(); return; }
+    if (isOver(answer)) { location.reload(); return; }
     if (answer.status === 200) {
       etag = answer.headers.get("ETag");
       apply(await answer.text());
     }
-    state?.removeAttribute("data-lost");
+    state()?.toggleAttribute("data-lost", answer.status >= 500);
   } catch {
-    state?.setAttribute("data-lost", "");
+    state()?.setAttribute("data-lost", "");
   }
 };
 
