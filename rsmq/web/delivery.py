@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -85,6 +85,7 @@ async def while_connected(
     receive: Coroutine[Any, Any, T],
     has_left: Callable[[], Awaitable[None]],
     give_back: Callable[[T], Awaitable[None]],
+    watch: Coroutine[Any, Any, NoReturn] | None = None,
 ) -> T:
     """
     Return the result of a receive, unless the client leaves before.
@@ -92,23 +93,31 @@ async def while_connected(
     Args:
         receive: if it is cancelled, it releases what it has received.
         give_back: releases a result that nobody gets.
+        watch: its error ends the receive, too.
 
     Raises:
         ClientLeft: the client has left, and the receive is cancelled.
     """
     receiving = asyncio.ensure_future(receive)
     leaving = asyncio.ensure_future(has_left())
+    ends: list[asyncio.Future[Any]] = [leaving]
+    if watch is not None:
+        ends.append(asyncio.ensure_future(watch))
     try:
-        await asyncio.wait({receiving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({receiving, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if receiving.done():
             return receiving.result()
+        for each in ends:
+            if each.done():
+                each.result()
         raise ClientLeft
     except asyncio.CancelledError:
         if receiving.done() and not receiving.cancelled() and not receiving.exception():
             await give_back(receiving.result())
         raise
     finally:
-        leaving.cancel()
+        for each in ends:
+            each.cancel()
         if not receiving.done():
             receiving.cancel()
             with suppress(asyncio.CancelledError, RedisError, RSMQError, OSError):

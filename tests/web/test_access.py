@@ -10,7 +10,7 @@ import pytest
 from rsmq import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.push.async_subscribers import AsyncSubscribers
-from rsmq.web import create_app
+from rsmq.web import create_app, pulse
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.principals import Principal, scopes_of
 from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
@@ -552,3 +552,49 @@ def test_a_caller_that_is_not_known_learns_both_ways(run, users):
         assert "Bearer " in reply.headers["www-authenticate"]
 
     run(test, users=users, auth=True)
+
+
+@pytest.mark.parametrize("text", ["", _TOKEN_OF.format(name="one", sha256=hash_token("one"))])
+def test_a_receive_that_waits_ends_when_its_token_is_removed_or_may_no_more(
+    tmp_path, monkeypatch, text
+):
+    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    operator = _TOKEN_OF.format(name="one", sha256=hash_token("one")).replace("viewer", "operator")
+    path = _write(tmp_path / "users.toml", operator)
+
+    async def test():
+        async with AsyncRSMQ.from_url("memory://waits") as queues:
+            await queues.create_queue("q")
+            http = Http(create_app(queues, users=path), headers=_bearer("one"))
+            content = {"queues": ["q"], "wait": 60}
+            waiting = [
+                asyncio.create_task(http("POST", path, content)) for path in ("/receive", "/pop")
+            ]
+            await asyncio.sleep(0.1)
+            assert not any(each.done() for each in waiting)
+            _write(path, text)
+            for reply in await asyncio.gather(*waiting):
+                assert (reply.status, reply.json["code"]) == (401, "unauthorized")
+                assert "www-authenticate" in reply.headers
+            await queues.delete_queue("q")
+
+    asyncio.run(test())
+
+
+def test_messages_that_come_after_the_token_was_removed_are_released(tmp_path):
+    operator = _TOKEN_OF.format(name="one", sha256=hash_token("one")).replace("viewer", "operator")
+    path = _write(tmp_path / "users.toml", operator)
+
+    async def test():
+        async with AsyncRSMQ.from_url("memory://after") as queues:
+            await queues.create_queue("q")
+            http = Http(create_app(queues, users=path), headers=_bearer("one"))
+            content = {"queues": ["q"], "wait": 60}
+            waiting = asyncio.create_task(http("POST", "/receive", content))
+            await asyncio.sleep(0.1)
+            _write(path, "")
+            await queues.send_message("q", "a")
+            assert (await waiting).status == 401
+            assert (await queues.get_queue_attributes("q")).hidden_messages == 0
+
+    asyncio.run(test())

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rsmq import AsyncRSMQ
-from rsmq.web import create_app
+from rsmq import AsyncCells, AsyncRSMQ
+from rsmq.web import create_app, patience, pulse
 from rsmq.web.application import CLIENT_OPTIONS
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
@@ -145,3 +145,62 @@ def test_a_long_call_waits_for_a_redis_that_is_slow_and_others_do_not(proxy, ser
             assert (await long).json == {"removed": 1}
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("path", ["/receive", "/pop"])
+def test_a_receive_that_waits_ends_when_redis_begins_to_hang(proxy, server, ns, monkeypatch, path):
+    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+
+    async def test():
+        options = {**CLIENT_OPTIONS, "ns": ns}
+        async with AsyncRSMQ.from_url(proxy.url, **options) as queues:
+            await queues.create_queue("q")
+            http = Http(create_app(queues, auth=False))
+            polls = [
+                asyncio.create_task(http("POST", path, {**RECEIVE, "wait": 60})) for _ in range(3)
+            ]
+            await _until(lambda: _waits(queues, 3))
+            proxy.stalled = True
+            async with asyncio.timeout(15):  # the watcher notices it after up to 20
+                replies = await asyncio.gather(*polls)
+            proxy.stalled = False
+            assert {(each.status, each.json["code"]) for each in replies} == {(503, UNKNOWN)}
+            assert {each.headers["retry-after"] for each in replies} == {"1"}
+
+    asyncio.run(test())
+
+
+async def _waits(queues, number):
+    return queues.watcher._state.schedule and pulse.pulse_of(queues)._waiting == number
+
+
+def test_all_receives_that_wait_share_one_ping_for_each_server(server, ns, monkeypatch):
+    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    pings = []
+
+    async def ping(queues):
+        pings.append(queues)
+        await patience.ping(queues)
+
+    monkeypatch.setattr(pulse, "ping", ping)
+
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
+            await queues.create_queue("q")
+            http = Http(create_app(queues, auth=False))
+            with server.raw() as raw:
+                raw.config_resetstat()
+                content = {**RECEIVE, "wait": 60}
+                polls = [asyncio.create_task(http("POST", "/receive", content)) for _ in range(20)]
+                await _until(lambda: _are(pings, 3))
+                for each in polls:
+                    each.cancel()
+                await asyncio.wait(polls)
+                sent = raw.info("commandstats")["cmdstat_ping"]["calls"]
+                assert len(pings) - 1 <= sent <= len(pings)  # one may run
+
+    asyncio.run(test())
+
+
+async def _are(found, number):
+    return len(found) >= number

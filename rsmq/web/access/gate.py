@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rsmq.web.access.attempts import Attempts
-from rsmq.web.access.principals import EVERYONE, Principal
+from rsmq.web.access.principals import EVERYONE, Principal, unauthorized
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.sessions import find_session, session_of_token, session_of_user
@@ -43,7 +43,6 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _MAX_REMEMBERED = 1000
 #: Passwords are checked one after the other, so that attempts don't take all processors.
 _MAX_CHECKS = 1
-_CHALLENGES = 'Basic realm="rsmq", charset="UTF-8", Bearer realm="rsmq"'
 
 
 class AccessGate:
@@ -120,13 +119,7 @@ class AccessGate:
         if (found := await self._find_user(users, headers, address)) is None:
             if "authorization" in headers:
                 self._attempts.note_failure(address)
-            raise Refused(
-                "unauthorized",
-                "The caller is not known",
-                status=401,
-                hint="Send Authorization: Bearer TOKEN, or a user and a password.",
-                headers={"WWW-Authenticate": _CHALLENGES},
-            )
+            raise unauthorized("The caller is not known")
         return found
 
     async def log_in(self, headers: Mapping[str, str], peer: Any, name: str, secret: str) -> str:

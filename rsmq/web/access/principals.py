@@ -71,6 +71,20 @@ class Principal:
             )
 
 
+_CHALLENGES = 'Basic realm="rsmq", charset="UTF-8", Bearer realm="rsmq"'
+
+
+def unauthorized(text: str) -> Refused:
+    """Return the error of a caller that is not known."""
+    return Refused(
+        "unauthorized",
+        text,
+        status=401,
+        hint="Send Authorization: Bearer TOKEN, or a user and a password.",
+        headers={"WWW-Authenticate": _CHALLENGES},
+    )
+
+
 _PLACES = {None: "", ALL_QUEUES: " for all queues"}
 
 

@@ -4,14 +4,16 @@ Operations that receive messages, as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
+from rsmq.web.access.principals import unauthorized
 from rsmq.web.bodies import BODIES
 from rsmq.web.delivery import release, while_connected
-from rsmq.web.fields import SECONDS, Field, Shape, between
+from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
+from rsmq.web.pulse import pulse_of
 from rsmq.web.routes.forms import QUEUE, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -52,7 +54,30 @@ async def receive(call: ApiCall, names: list[str], number: int) -> list[Message[
     receiving = _receive_some(call, names, number, wait)
     if not wait:  # the answer comes soon; a client that leaves is seen before it is sent
         return await receiving
-    return await while_connected(_until_stop(receiving), call.has_left, give_back)
+    received = await _while_admitted(call, receiving, give_back)
+    if not await call.keeps_rights():
+        await give_back(received)
+        raise _rights_changed()
+    return received
+
+
+async def _while_admitted(
+    call: ApiCall,
+    receiving: Awaitable[list[Message[Any]]],
+    give_back: Callable[[list[Message[Any]]], Awaitable[None]],
+) -> list[Message[Any]]:
+    """Wait until the client leaves, has other rights, or a server gives no sign of life."""
+
+    async def check() -> None:
+        if not await call.keeps_rights():
+            raise _rights_changed()
+
+    watch = pulse_of(call.queues).watch(check)
+    return await while_connected(_until_stop(receiving), call.has_left, give_back, watch)
+
+
+def _rights_changed() -> Refused:
+    return unauthorized("The caller is not known any more, or its rights have changed")
 
 
 async def _receive_some(
@@ -77,7 +102,7 @@ async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]
     if not wait:
         popped: list[Message[Any]] = await popping
         return popped
-    return await while_connected(_until_stop(popping), call.has_left, _lose)
+    return await _while_admitted(call, popping, _lose)
 
 
 async def _until_stop(receiving: Awaitable[list[Message[Any]]]) -> list[Message[Any]]:
