@@ -1,5 +1,5 @@
 """
-The past of the demo: a month by hours and a day by minutes, so that charts are not empty at first.
+The past of the demo: three weeks by hours and a day by minutes, so that charts are not empty.
 
 The recorder's own steps write it. Before each of them, the totals and the gauges of the queues are
 set to what they might have been then.
@@ -18,7 +18,7 @@ from rsmq import AsyncRSMQ
 from rsmq.history.recorder import record_queues
 
 _DAY = 24 * 60
-_DAYS = 30
+_DAYS = 20
 #: Minutes ago between which no recorder ran: a gap.
 _GAP = (310, 324)
 _chance = random.Random(7)  # noqa: S311
@@ -59,8 +59,8 @@ class Shape:
 
 SHAPES = {
     "orders": Shape(300, 12, lost=3),
-    "mail": Shape(160, 60, burst=6),
-    "search-index": Shape(120, 400, is_growing=True),
+    "mail": Shape(150, 60, burst=2),
+    "search-index": Shape(300, 400, is_growing=True),
     "thumbnails": Shape(25, 80),
     "legacy": Shape(120, 4, lost=2),
     "exports": Shape(5, 3),

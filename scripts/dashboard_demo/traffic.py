@@ -72,10 +72,10 @@ def _produce(queues: RSMQ[Any]) -> None:
         number += 5
         queues.send_messages("orders", [order(number + each) for each in range(5)])
         queues.send_messages("legacy", [{"row": number + each} for each in range(2)])
-        queues.send_messages("search-index", [{"product": number + each} for each in range(3)])
+        queues.send_messages("search-index", [{"product": number + each} for each in range(5)])
         queues.send_message("reminders", {"about": f"cart {number}"}, delay=_chance.randint(5, 90))
-        if second % 30 == 0:
-            queues.send_messages("mail", [_mail(number + each) for each in range(80)])
+        if second % 120 == 0:
+            queues.send_messages("mail", [_mail(number + each) for each in range(300)])
         if second % 2 == 0:
             queues.send_message("thumbnails", {"path": f"photos/{number}.jpg", "width": 320})
             queues.send_message("events", {"type": "order.paid", "order": number})

@@ -15,7 +15,7 @@ from tests.servers import ROOT
 _AXE = ROOT / "tests/browser/node_modules/axe-core/axe.min.js"
 _ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-    "--hide-scrollbars", "--force-prefers-reduced-motion", "--disable-background-networking",
+    "--force-prefers-reduced-motion", "--disable-background-networking",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )  # fmt: skip
 WIDTHS = (360, 1280)
@@ -62,6 +62,7 @@ class Chromium:
         self.driver = Chrome(options=options, service=Service(_path_of("chromedriver")))
         self.driver.set_page_load_timeout(30)
         self._command("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
+        self._command("Emulation.setScrollbarsHidden", hidden=True)
         self.set_view()
 
     def _command(self, name, **values):

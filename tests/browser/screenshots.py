@@ -1,0 +1,76 @@
+"""
+Take a picture of each page of a running server, in both themes and widths.
+
+python -m tests.browser.screenshots ADDRESS FOLDER [PATH...]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.browser.chromium import THEMES, WIDTHS, Chromium
+from tests.web.asgi import Reply
+from tests.web.crawling import crawl, shape_of
+
+_MAX_HEIGHT = 4000
+
+
+def _read(url):
+    request = urllib.request.Request(url, headers={"Accept": "text/html"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            content = reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            reply, content = error, error.read()
+    names = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+    return Reply(reply.status, names, content)
+
+
+async def _pages_of(address):
+    """Return the paths of the views of all pages."""
+
+    async def http(_, path):
+        return await asyncio.to_thread(_read, address + path)
+
+    return {
+        shape_of(path): path
+        async for path, reply in crawl(http, ["/"], alike=1)
+        if reply.headers["content-type"].startswith("text/html")
+    }.values()
+
+
+def _take(browser, folder, name):
+    size = browser.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+    clip = {**size, "height": min(size["height"], _MAX_HEIGHT), "scale": 1}
+    picture = browser.driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+    )
+    (folder / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
+
+
+def main(address, folder, *paths):
+    address = address.rstrip("/")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    browser = Chromium()
+    try:
+        for path in paths or asyncio.run(_pages_of(address)):
+            name = "".join(each if each.isalnum() else "-" for each in path).strip("-")[:80]
+            for theme in THEMES:
+                for width in WIDTHS:
+                    browser.set_view(width, theme)
+                    _, found = browser.visit(address + path)
+                    print(path, theme, width, *found, *browser.problems())
+                    _take(browser, folder, f"{name or 'overview'}-{theme}-{width}")
+    finally:
+        browser.quit()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
