@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
     from rsmq.schedules.asyncio_ import AsyncSchedules
+    from rsmq.trash.asyncio_ import AsyncTrash
     from rsmq.transport.topology.address import Address
 
 T = TypeVar("T")
@@ -450,6 +451,18 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
 
         return AsyncSchedules(self.engine, realtime=self._realtime)
+
+    @property
+    def trash(self) -> AsyncTrash:
+        """
+        Deletions that can be undone for ten minutes.
+
+        It has ``purge_queue``, ``delete_queue``, ``delete_messages``, ``list``, ``undo``,
+        ``why_off`` and ``empty``.
+        """
+        from rsmq.trash.asyncio_ import AsyncTrash  # noqa: PLC0415 - few programs use it
+
+        return AsyncTrash(self.engine)
 
     def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """

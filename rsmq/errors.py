@@ -406,7 +406,7 @@ class SourceChanged(RSMQError):
 
 
 class NotPossible(RSMQError):
-    """A migration can't be run with these queues or options."""
+    """A call can't be carried out with these queues, options or stored data."""
 
     code = "notPossible"
 

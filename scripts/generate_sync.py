@@ -37,6 +37,7 @@ NAMES = {
     "AsyncRSMQ": "RSMQ",
     "AsyncSchedules": "Schedules",
     "AsyncSubscribers": "Subscribers",
+    "AsyncTrash": "Trash",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
     "AwaitsResult": "BlocksForResult",
@@ -63,6 +64,7 @@ SOURCES = {
     "rsmq.consuming": "consuming",
     "rsmq.jobs.asyncio_": "jobs",
     "rsmq.schedules.asyncio_": "schedules",
+    "rsmq.trash.asyncio_": "trash",
     "rsmq.push.async_subscribers": "subscribers",
     **{
         f"rsmq.cells.{name}": name

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
+    from rsmq._sync.trash import Trash
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import Expired, MessageCounts, QueueAttributes, State, StoredMessage
@@ -235,6 +236,18 @@ class Cells(OnlyWith):
         from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
 
         return Schedules(self._engine, realtime=self._settings["realtime"])
+
+    @property
+    def trash(self) -> Trash:
+        """
+        Deletions that can be undone for ten minutes.
+
+        It has ``purge_queue``, ``delete_queue``, ``delete_messages``, ``list``, ``undo``,
+        ``why_off`` and ``empty``.
+        """
+        from rsmq._sync.trash import Trash  # noqa: PLC0415 - few programs use it
+
+        return Trash(self._engine)
 
     def job(self, qname: str, id: str) -> JobHandle[Any]:
         """

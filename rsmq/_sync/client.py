@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from rsmq._sync.jobs import JobHandle
     from rsmq._sync.schedules import Schedules
+    from rsmq._sync.trash import Trash
     from rsmq.codecs.formats import TextCodec
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
@@ -447,6 +448,18 @@ class RSMQ(OnlyWith, Generic[B_co]):
         from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
 
         return Schedules(self.engine, realtime=self._realtime)
+
+    @property
+    def trash(self) -> Trash:
+        """
+        Deletions that can be undone for ten minutes.
+
+        It has ``purge_queue``, ``delete_queue``, ``delete_messages``, ``list``, ``undo``,
+        ``why_off`` and ``empty``.
+        """
+        from rsmq._sync.trash import Trash  # noqa: PLC0415 - few programs use it
+
+        return Trash(self.engine)
 
     def job(self, qname: str, id: str) -> JobHandle[Any]:
         """

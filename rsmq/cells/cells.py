@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.schedules.asyncio_ import AsyncSchedules
+    from rsmq.trash.asyncio_ import AsyncTrash
     from rsmq.transport.asyncio_.caller import AsyncCaller
 
 T = TypeVar("T")
@@ -234,6 +235,18 @@ class AsyncCells(OnlyAsyncWith):
         from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
 
         return AsyncSchedules(self._engine, realtime=self._settings["realtime"])
+
+    @property
+    def trash(self) -> AsyncTrash:
+        """
+        Deletions that can be undone for ten minutes.
+
+        It has ``purge_queue``, ``delete_queue``, ``delete_messages``, ``list``, ``undo``,
+        ``why_off`` and ``empty``.
+        """
+        from rsmq.trash.asyncio_ import AsyncTrash  # noqa: PLC0415 - few programs use it
+
+        return AsyncTrash(self._engine)
 
     def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """

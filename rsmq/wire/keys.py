@@ -103,6 +103,24 @@ class QueueKeys:
             self.limits,
         )
 
+    @property
+    def extensions_by_id(self) -> tuple[bytes, ...]:
+        """Those keys of extension data whose fields are ids of messages."""
+        return (
+            self.reasons,
+            self.quarantined,
+            self.unbegun,
+            self.retrying,
+            self.finished,
+            self.limits,
+        )
+
+    def short_name(self, key: bytes) -> str:
+        """Return the name of a key of this queue among its keys, as in hash, zset and dedup."""
+        if key in {self.hash, self.zset}:
+            return "hash" if key == self.hash else "zset"
+        return decode_name(key[len(self.zset) + len(_EXTENSION) :])
+
     def job(self, id: str) -> bytes:
         """Return the key of the record of a tracked message, which has a time to live."""
         return self.zset + _JOB_INFIX + encode_name(id)
@@ -178,6 +196,15 @@ class Namespace:
     def operation(self, id: str) -> bytes:
         """Return the key of the record of an operation of many messages."""
         return encode_name(f"{self.name}:x:operation:{id}")
+
+    @property
+    def trash(self) -> bytes:
+        """Extension data of deletions that can be undone: what was deleted, by the id of each."""
+        return encode_name(f"{self.name}:x:trash")
+
+    def in_trash(self, id: str, name: str) -> bytes:
+        """Return the key that keeps what a deletion has removed from the key with this name."""
+        return self.trash + encode_name(f":{id}:{name}")
 
     @property
     def history(self) -> bytes:

@@ -12,6 +12,7 @@ from rsmq.errors import (
     InvalidValue,
     LeaseTakenOver,
     MessageTooLong,
+    NotPossible,
     QueueNotFound,
     RSMQError,
     RunReplaced,
@@ -31,6 +32,8 @@ WORKER_REPLACED = "WORKERREPLACED"
 BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
 RUN_REPLACED = "RUNREPLACED"
 LEASE_TAKEN_OVER = "LEASETAKENOVER"
+TRASH_OFF = "TRASHOFF"
+CANNOT_UNDO = "CANNOTUNDO"
 
 
 def parse_refusal(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
@@ -100,6 +103,58 @@ def _no_dead_letter_policy(_: str, queues: tuple[str, ...]) -> RSMQError:
     )
 
 
+#: Why a deletion can't be kept: what is so, and the remedy.
+TRASH_OFF_REASONS = {
+    "memory": (
+        "more than 80 % of the server's maxmemory is in use",
+        "Free memory, or delete for good.",
+    ),
+    "full": (
+        "1,000 deletions are kept",
+        "Each is kept for ten minutes. Wait, or delete for good.",
+    ),
+    "rename": (
+        "the user of Redis may not rename keys",
+        "It needs RENAME and RENAMENX. Or delete for good.",
+    ),
+}
+_NO_UNDO_REASONS = {
+    "unknown": ("there is no such deletion", "It can be undone for ten minutes."),
+    "over": ("its ten minutes are over", "Restore an export, or send the messages again."),
+    "undone": ("it was undone already", "queues.trash.list() has what can be undone."),
+    "deleted": ("the queue was deleted since", "Undo the deletion of the queue first."),
+    "recreated": (
+        "the queue was deleted and created again since",
+        "What was kept is of the earlier queue, and is removed after its ten minutes.",
+    ),
+    "exists": (
+        "a queue of this name exists again",
+        "Delete that queue, or move its messages elsewhere and delete it, and undo then.",
+    ),
+    "evicted": (
+        "the server has evicted what was kept",
+        "Redis evicts keys with a time to live when its memory is full.",
+    ),
+}
+
+
+def _trash_off(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    why, remedy = TRASH_OFF_REASONS[detail]
+    return NotPossible(
+        f"The deletion can't be undone later, because {why}; nothing was deleted",
+        value=queues[0],
+        hint=remedy,
+    )
+
+
+def make_no_undo(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    """Return the error of a deletion that can't be undone, for a reason of a script."""
+    why, remedy = _NO_UNDO_REASONS[detail]
+    return NotPossible(
+        f"The deletion can't be undone: {why}", value=queues[0] if queues else None, hint=remedy
+    )
+
+
 def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
     item, _, stored = detail.partition(" ")
     if item == "deliver_at":
@@ -138,5 +193,7 @@ _REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
     WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
     BATCH_ACKNOWLEDGED: _batch_acknowledged,
     RUN_REPLACED: lambda key, _: RunReplaced(key),
+    TRASH_OFF: _trash_off,
+    CANNOT_UNDO: make_no_undo,
     LEASE_TAKEN_OVER: lambda lease, _: LeaseTakenOver(lease),
 }

@@ -112,6 +112,9 @@ def test_errors_in_the_header_are_those_in_the_code(name):
     errors_of_functions = {
         "queue_not_found(": {"QUEUENOTFOUND"},
         "no_number(": {"INVALIDVALUE"},
+        "trash_off(": {"TRASHOFF"},
+        "undoable(": {"CANNOTUNDO"},
+        "not_open(": {"CANNOTUNDO"},
         "due_in_order(": {"QUEUENOTFOUND"},
         "check_destination(": {"QUEUENOTFOUND", "RUNREPLACED"},
         "stored_ms(of.vt)": {"INVALIDVALUE"},

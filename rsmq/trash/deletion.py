@@ -1,0 +1,143 @@
+"""
+A deletion that can be undone.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rsmq.errors import InvalidFormat
+from rsmq.wire.names import is_encodable
+
+#: For how long a deletion can be undone; the scripts have the same number.
+UNDO_MS = 600_000
+_MAX_BY = 160
+
+
+class DeletionKind(StrEnum):
+    """
+    What was deleted; each is equal to its text.
+
+    Attributes:
+        PURGE: all messages of a queue.
+        DELETE_QUEUE: a queue.
+        DELETE_MESSAGES: some messages.
+    """
+
+    PURGE = "purge"
+    DELETE_QUEUE = "delete-queue"
+    DELETE_MESSAGES = "delete-messages"
+
+
+class DeletionState(StrEnum):
+    """
+    What has become of it; each is equal to its text. The states follow each other in this order.
+
+    Attributes:
+        KEPT: it can be undone.
+        UNDOING: a part is restored. If nobody restores the rest now, another call of undo does.
+        UNDONE: all of it is restored.
+    """
+
+    KEPT = "kept"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """
+    A deletion that can be undone.
+
+    Attributes:
+        id: for ``undo``; empty if nothing was deleted.
+        queue: the name of the queue.
+        by: who has deleted it, as the caller said.
+        messages: the number of messages that were deleted.
+        deleted_ms: when, Unix ms of the server.
+        until_ms: until when it can be undone, Unix ms of the server.
+        message_ids: of a deletion of messages the ids that were deleted; empty in a list.
+    """
+
+    id: str
+    kind: DeletionKind
+    queue: str
+    by: str
+    messages: int
+    deleted_ms: int
+    state: DeletionState = DeletionState.KEPT
+    message_ids: tuple[str, ...] = ()
+
+    @property
+    def until_ms(self) -> int:
+        """Until when it can be undone, Unix ms of the server."""
+        return self.deleted_ms + UNDO_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """
+    The result of ``undo``.
+
+    Attributes:
+        queue: the name of the queue.
+        messages: the number of messages that were restored.
+        in_queue: those that were in the queue already, because they came back by another way; they
+            stay as they are.
+    """
+
+    queue: str
+    messages: int
+    in_queue: int
+
+
+def make_deletion_id() -> str:
+    """Return the id of a new deletion: the same in all cells of a set."""
+    return secrets.token_hex(8)
+
+
+def encode_facts(queue: str, by: object) -> bytes:
+    """
+    Return what is stored of a deletion beside its numbers.
+
+    Raises:
+        InvalidFormat: by is not a str of at most 160 characters.
+    """
+    if not isinstance(by, str) or len(by) > _MAX_BY or not is_encodable(by):
+        raise InvalidFormat(
+            "by", value=by, hint=f"It is a str of at most {_MAX_BY} characters, such as a name."
+        )
+    return json.dumps({"queue": queue, "by": by}).encode()
+
+
+def decode_deletion(id: str, text: bytes) -> Deletion:
+    """Return a deletion as it is stored: ``fragments/trash.lua`` has the form."""
+    state, kind, ms, messages, _, facts = text.split(b" ", 5)
+    read = json.loads(facts)
+    return Deletion(
+        id,
+        DeletionKind(kind.decode()),
+        read["queue"],
+        read["by"],
+        int(messages),
+        int(ms),
+        DeletionState(state.decode()),
+    )
+
+
+def join_deletions(parts: Iterable[Deletion]) -> Deletion:
+    """Return a deletion of several cells as one: it is undone when it is undone in all of them."""
+    found = list(parts)
+    states = {each.state for each in found}
+    state = DeletionState.UNDOING if len(states) > 1 else found[0].state
+    return replace(
+        found[0],
+        messages=sum(each.messages for each in found),
+        deleted_ms=min(each.deleted_ms for each in found),
+        state=state,
+        message_ids=tuple(id for each in found for id in each.message_ids),
+    )

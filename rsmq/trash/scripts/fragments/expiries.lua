@@ -1,0 +1,18 @@
+-- The times to live of keys that are restored.
+-- @include digits.lua
+
+-- Lets a key expire when the later one of two keys would have: the ms of the first, '' = never; and the ms that the
+-- second would have lived, -1 = for ever, -2 = there was none.
+local function restore_expiry(key, ms, left, now)
+  if ms == '' or left == -1 then
+    redis.call('PERSIST', key)
+  else
+    redis.call('PEXPIREAT', key, digits(math.max(tonumber(ms), now + math.max(left, 0))))
+  end
+end
+
+-- Gives a kept key its old name again.
+local function rename_back(kept, live, ms, left, now)
+  redis.call('RENAME', kept, live)
+  restore_expiry(live, ms, left, now)
+end

@@ -1,0 +1,54 @@
+-- Puts what has come to a queue into kept keys, which get the names of those of the queue. What has come wins.
+-- @include attribute_names.lua
+-- @include due.lua
+-- @include expiries.lua
+-- @include variadic.lua
+
+-- Returns the number of ids and fields that have come.
+local function size_of(zset, found)
+  local size = redis.call('ZCARD', zset)
+  for _, each in ipairs(found) do
+    size = size + (each[4] ~= -2 and each[1] ~= zset and redis.call('HLEN', each[1]) or 0)
+  end
+  return size
+end
+
+-- Returns the ids in a queue, and how many of them are kept too: these have come back by another way.
+local function ids_of(zset, kept_zset)
+  local ids, both = redis.call('ZRANGE', zset, 0, -1), 0
+  for _, id in ipairs(ids) do
+    both = both + (redis.call('ZSCORE', kept_zset, id) and 1 or 0)
+  end
+  return ids, both
+end
+
+-- Puts the fields of the queue's hash into the kept one, with the attributes that the queue has now.
+local function merge_hash(live, kept, ids)
+  local stored, changed = redis.call('HGETALL', live), {}
+  local _, gone = stored_attributes(live)
+  variadic('HDEL', kept, fields_of(ids))
+  for at = 1, #stored, 2 do
+    if redis.call('HGET', kept, stored[at]) ~= stored[at + 1] then
+      changed[#changed + 1], changed[#changed + 2] = stored[at], stored[at + 1]
+    end
+  end
+  variadic('HDEL', kept, gone)
+  variadic('HSET', kept, changed)
+end
+
+-- Puts the keys of a queue into the kept ones. `ids` are those of its messages.
+local function merge(found, hash, zset, ids, now)
+  for _, each in ipairs(found) do
+    local live, kept, ms, left = unpack(each)
+    if live == zset then
+      for _, id in ipairs(ids) do
+        redis.call('ZADD', kept, redis.call('ZSCORE', zset, id), id)
+      end
+    elseif live == hash then
+      merge_hash(live, kept, ids)
+    elseif left ~= -2 then
+      variadic('HSET', kept, redis.call('HGETALL', live))
+    end
+    rename_back(kept, live, ms, left, now)
+  end
+end

@@ -1,0 +1,71 @@
+-- Moves what is kept back to a queue, in steps. What is in the queue stays as it is.
+-- @include attribute_names.lua
+-- @include copying.lua
+-- @include due.lua
+-- @include expiries.lua
+-- @include variadic.lua
+
+-- Moves some messages, with what is kept of them in the second key of each pair of `beside`. Returns how many were
+-- restored, and how many are in the queue already.
+local function restore_some(hash, kept_hash, zset, kept_zset, beside, most, room)
+  local rows, answers = {}, {}
+  for at, id in ipairs(redis.call('ZRANGE', kept_zset, 0, most - 1)) do
+    rows[3 * at - 2], rows[3 * at - 1], rows[3 * at] = id, '', ''
+    answers[at] = redis.call('ZSCORE', zset, id) and 0 or 1
+  end
+  local fields, members, ids, looked = read_messages(kept_hash, kept_zset, rows, 1, answers, room)
+  local limited = redis.call('HGET', kept_hash, 'x:limited')
+  if limited then
+    redis.call('HSET', hash, 'x:limited', limited)
+  end
+  local passed = {}
+  for at = 1, looked do
+    passed[at] = rows[3 * at - 2]
+  end
+  for pair = 1, #beside, 2 do
+    copy_facts(beside[pair + 1], beside[pair], ids)
+    variadic('HDEL', beside[pair + 1], passed)
+  end
+  variadic('HSET', hash, fields)
+  variadic('ZADD', zset, members)
+  variadic('ZREM', kept_zset, passed)
+  variadic('HDEL', kept_hash, fields_of(passed))
+  return #ids, looked - #ids
+end
+
+-- Moves some of the other fields of kept hashes, and returns whether there may be more. Of attributes, those that the
+-- queue has now are right.
+local function restore_fields(found, hash)
+  for _, each in ipairs(found) do
+    local live, kept = each[1], each[2]
+    local is_attribute, moved = {}, {}
+    local attributes = live == hash and stored_attributes(kept) or {}
+    for at = 1, #attributes, 2 do
+      is_attribute[attributes[at]] = true
+    end
+    local cursor = '0'
+    repeat
+      local scan = redis.call('HSCAN', kept, cursor, 'COUNT', '250')
+      cursor = scan[1]
+      for at = 1, #scan[2], 2 do
+        if not is_attribute[scan[2][at]] then
+          redis.call('HSETNX', live, scan[2][at], scan[2][at + 1])
+          moved[#moved + 1] = scan[2][at]
+        end
+      end
+    until #moved > 0 or cursor == '0'
+    variadic('HDEL', kept, moved)
+    if #moved > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+local function restore_expiries(found, hash, now)
+  for _, each in ipairs(found) do
+    if each[1] ~= hash and redis.call('EXISTS', each[1]) == 1 then
+      restore_expiry(each[1], each[3], each[4], now)
+    end
+  end
+end
