@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
     from rsmq.schedules.asyncio_ import AsyncSchedules
-    from rsmq.trash.asyncio_ import AsyncTrash
     from rsmq.transport.topology.address import Address
+    from rsmq.trash.asyncio_ import AsyncTrash
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
-        if name == "schedules":
+        if name in ("schedules", "trash"):
             return Blocking(self._runner, method)
         if name in ("consume", "processing"):
             return lambda *args, **options: _BlockingBlock(self._runner, method(*args, **options))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rsmq.errors import QueueNotFound
 from rsmq.operations.arguments import check_batch
@@ -27,6 +27,9 @@ from rsmq.trash.operations import (
     undo,
 )
 from rsmq.wire.refusals import TRASH_OFF_REASONS, make_no_undo
+
+#: The class has a method of the name list.
+_Deletions: TypeAlias = list[Deletion]
 
 
 class Trash:
@@ -136,7 +139,7 @@ class Trash:
         Raises:
             PartlyDone: some cells can't be reached.
         """
-        by_id: dict[str, list[Deletion]] = {}
+        by_id: dict[str, _Deletions] = {}
         for _, found in (self._read()).values():
             for each in found:
                 by_id.setdefault(each.id, []).append(each)
@@ -210,8 +213,8 @@ class Trash:
         left = self._engine.by_cell(lambda client: client.run(empty_trash(client.namespace)))
         return int(sum(left.values()))
 
-    def _read(self) -> dict[int, tuple[str, list[Deletion]]]:
-        found: dict[int, tuple[str, list[Deletion]]] = self._engine.by_cell(
+    def _read(self) -> dict[int, tuple[str, _Deletions]]:
+        found: dict[int, tuple[str, _Deletions]] = self._engine.by_cell(
             lambda client: client.run(read_trash(client.namespace))
         )
         return found

@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from rsmq.operations.confirmation import Confirm
     from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.schedules.asyncio_ import AsyncSchedules
-    from rsmq.trash.asyncio_ import AsyncTrash
     from rsmq.transport.asyncio_.caller import AsyncCaller
+    from rsmq.trash.asyncio_ import AsyncTrash
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rsmq.errors import QueueNotFound
 from rsmq.operations.arguments import check_batch
@@ -26,6 +26,9 @@ from rsmq.trash.operations import (
     undo,
 )
 from rsmq.wire.refusals import TRASH_OFF_REASONS, make_no_undo
+
+#: The class has a method of the name list.
+_Deletions: TypeAlias = list[Deletion]
 
 
 class AsyncTrash:
@@ -135,7 +138,7 @@ class AsyncTrash:
         Raises:
             PartlyDone: some cells can't be reached.
         """
-        by_id: dict[str, list[Deletion]] = {}
+        by_id: dict[str, _Deletions] = {}
         for _, found in (await self._read()).values():
             for each in found:
                 by_id.setdefault(each.id, []).append(each)
@@ -209,8 +212,8 @@ class AsyncTrash:
         left = await self._engine.by_cell(lambda client: client.run(empty_trash(client.namespace)))
         return int(sum(left.values()))
 
-    async def _read(self) -> dict[int, tuple[str, list[Deletion]]]:
-        found: dict[int, tuple[str, list[Deletion]]] = await self._engine.by_cell(
+    async def _read(self) -> dict[int, tuple[str, _Deletions]]:
+        found: dict[int, tuple[str, _Deletions]] = await self._engine.by_cell(
             lambda client: client.run(read_trash(client.namespace))
         )
         return found

@@ -131,7 +131,7 @@ def delete_messages_to_trash(
 
 
 def read_trash(namespace: Namespace) -> Operation[tuple[str, list[Deletion]]]:
-    """Read why nothing can be kept now, '' if something can; and the deletions, the latest first."""
+    """Read why nothing can be kept now, '' if it can; and the deletions, the latest first."""
 
     def parse(reply: list[bytes]) -> tuple[str, list[Deletion]]:
         found = [

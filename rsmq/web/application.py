@@ -29,6 +29,7 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
+from rsmq.web.emptying import TrashEmptier
 from rsmq.web.openapi import make_document
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
@@ -121,6 +122,7 @@ def create_app(
                 await stack.enter_async_context(HistoryRecorder(client))
             if not read_only:
                 await stack.enter_async_context(OperationRunner(client))
+                await stack.enter_async_context(TrashEmptier(client))
             yield
 
     from rsmq import __version__  # noqa: PLC0415 - a circle at the import

@@ -115,7 +115,7 @@ TRASH_OFF_REASONS = {
     ),
     "rename": (
         "the user of Redis may not rename keys",
-        "It needs RENAME and RENAMENX. Or delete for good.",
+        "It needs RENAMENX. Or delete for good.",
     ),
 }
 _NO_UNDO_REASONS = {

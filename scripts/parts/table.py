@@ -99,6 +99,7 @@ def quick_parts() -> list[Part]:
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
                 "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
+                "tests/trash",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -211,7 +212,8 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             workers=0, is_waiting=True, needs=[_PEERS],
         ),
         measured(
-            "web: the API, rest-rsmq, callers; history", 30, "tests/web", "tests/history",
+            "web: the API, rest-rsmq, callers; history, undo", 30, "tests/web", "tests/history",
+            "tests/trash",
             "--ignore=tests/web/test_failover.py", is_waiting=True,
         ),
         measured(

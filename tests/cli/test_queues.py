@@ -234,3 +234,19 @@ def test_attributes_set_the_retention_and_a_sweep_removes_expired_messages(cli, 
     assert cli("sweep-expired", "q").lines == [old]
     assert cli("attributes", "q", "--keep", "0", "--json").json["keep"] is None
     assert cli("attributes", "q", "--expired", "dead-letter").code == 2
+
+
+def test_what_was_purged_or_deleted_with_undo_can_be_restored(cli, rsmq):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    purged = cli("purge", "q", "--yes", "--undo").lines
+    [gone] = cli("delete-queue", "q", "--yes", "--undo", "--json").json
+    listed = cli("undo").lines
+
+    assert purged == [f"q: 2 removed; rsmq undo {purged[0].split()[5]} restores them"]
+    assert listed[0].split() == ["ID", "WHAT", "QUEUE", "MESSAGES", "UNTIL", "STATE", "BY"]
+    assert sorted(line.split()[1] for line in listed[1:]) == ["delete-queue", "purge"]
+    assert cli("undo", gone["undo"]).lines == ["q: 0 restored"]
+    assert cli("undo", purged[0].split()[5], "--json").json[0]["messages"] == 2
+    assert [message.body for message in rsmq.peek_messages("q")] == ["a", "b"]
+    assert cli("undo", gone["undo"]).code != 0

@@ -106,6 +106,8 @@ UNCHANGING = {
     "record_quarantine_run": (["rsmq:q:x:alone"], [NO_ID, 1, 99_000]),
     "recover_messages": ([H, Z], [0, "", 9, "rsmq", NO_ID, 1]),
     "redrive_messages": (["{empty}:Q", "{empty}", H, Z], ["", "", 9]),
+    "empty_trash": (["rsmq:x:trash"], []),
+    "read_trash": (["rsmq:x:trash"], []),
     "release_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", "key"]),
     "release_lease": ([LEASES], ["lease", "other"]),
     "release_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, "query", "holder", ""]),
@@ -149,6 +151,12 @@ RENEWING = {
 #: Scripts whose every call stores something more, or stores the time of a change.
 STORING = {
     "claim_minute",
+    "purge_to_trash",
+    "delete_queue_to_trash",
+    "delete_messages_to_trash",
+    "undo_purge",
+    "undo_delete_queue",
+    "undo_step",
     "record_minute",
     "start_map",
     "begin_move",

@@ -76,6 +76,10 @@ CALLS = {
     "remove schedule": (lambda rsmq: rsmq.schedules.remove("a"), 1),
     "fire nothing": (lambda rsmq: rsmq.run_steps(fire_due_schedules(rsmq.namespace)), 1),
     "history": (lambda rsmq: rsmq.run(record_minute(rsmq.namespace, 1, ["q"], is_last=True)), 1),
+    "purge with undo": (lambda rsmq: rsmq.trash.purge_queue("q"), 1),
+    "delete with undo": (lambda rsmq: rsmq.trash.delete_messages("q", ["i" * 32]), 1),
+    "list what can be undone": (lambda rsmq: rsmq.trash.list(), 1),
+    "undo": (lambda rsmq: rsmq.trash.undo(rsmq.trash.purge_queue("q").id), 3),
     "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),
 }
 

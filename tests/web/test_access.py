@@ -31,6 +31,7 @@ _SCOPES = {
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
         "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
         "GET /operations/{operation}",
+        "GET /undo",
     },
     "peek": {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
@@ -61,6 +62,7 @@ _SCOPES = {
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
         "POST /operations/{operation}:cancel", "POST /operations/{operation}:pause",
         "POST /operations/{operation}:resume",
+        "POST /undo/{id}",
     },
     "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
     "repair": {"POST /doctor:repair"},

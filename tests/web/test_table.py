@@ -8,6 +8,7 @@ import pytest
 
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.schedules.asyncio_ import AsyncSchedules
+from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.web.api_page import make_page
 from rsmq.web.fields import Field, Refused, Shape, read_query
 from rsmq.web.openapi import PROBLEMS, make_document
@@ -23,6 +24,7 @@ _NOT_ROUTES = {
     "from_url": "a constructor",
     "run": "for packages that are built on the client",
     "run_steps": "for packages that are built on the client",
+    "trash.empty": "for the server itself, once a minute",
     "schedules.declare": "for definitions in the code of a worker",
 }
 
@@ -37,14 +39,20 @@ def _methods(cls, prefix=""):
 
 @pytest.mark.parametrize("client", [AsyncRSMQ, AsyncCells])
 def test_each_public_method_of_the_client_has_a_route(client):
-    public = _methods(client) | _methods(AsyncSchedules, "schedules.")
+    public = (
+        _methods(client) | _methods(AsyncSchedules, "schedules.") | _methods(AsyncTrash, "trash.")
+    )
     called = {name for route in TABLE for name in route.calls}
     assert public - called - set(_NOT_ROUTES) == set()
     assert called - public == set()
 
 
 def test_each_reason_for_a_missing_route_is_needed():
-    public = _methods(AsyncRSMQ) | _methods(AsyncSchedules, "schedules.")
+    public = (
+        _methods(AsyncRSMQ)
+        | _methods(AsyncSchedules, "schedules.")
+        | _methods(AsyncTrash, "trash.")
+    )
     called = {name for route in TABLE for name in route.calls}
     assert set(_NOT_ROUTES) <= public - called
 

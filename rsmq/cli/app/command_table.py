@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "delete-queue": Entry(
             "rsmq.cli.commands.queues:delete_queue", "Delete queues with all their messages."
         ),
+        "undo": Entry("rsmq.cli.commands.undo:undo", "Restore what was purged or deleted."),
     },
     "Messages": {
         "send": Entry(
@@ -219,7 +220,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "reject": ("release",),
     "remove": ("delete", "delete-queue"),
     "requeue": ("release", "redrive"),
-    "restore": ("import",),
+    "restore": ("undo", "import"),
     "result": ("job",),
     "retry": ("redrive", "release"),
     "revoke": ("cancel",),

@@ -241,22 +241,32 @@ def resume(call: Call, queues: tuple[str, ...]) -> None:
     resume_queues(call, queues)
 
 
-@command("purge", "rsmq purge orders", "rsmq purge orders --yes")
+_UNDO = click.option(
+    "--undo", is_flag=True, help="Keep what is deleted for ten minutes: rsmq undo restores it."
+)
+
+
+@command("purge", "rsmq purge orders", "rsmq purge orders --yes --undo")
 @queues_argument()
 @yes_option()
+@_UNDO
 @click.pass_obj
-def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
+def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:
     """
     Remove all messages of queues.
 
     Messages that are in flight are removed too. The queues, their attributes and their totals
-    stay. It asks first.
+    stay. It asks first. With --undo nothing is removed if that could not be undone.
     """
     with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Remove {_contents(rsmq, queues)}?", yes=yes)
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
+            if undo:
+                kept = rsmq.trash.purge_queue(queue)
+                text = f"{kept.messages:,} removed; rsmq undo {kept.id} restores them"
+                return {"removed": kept.messages, "undo": kept.id}, text
             number = rsmq.purge_queue(queue)
             return {"removed": number}, f"{number:,} removed"
 
@@ -266,18 +276,26 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
 @command("delete-queue", "rsmq delete-queue orders", "rsmq delete-queue old older --yes")
 @queues_argument()
 @yes_option()
+@_UNDO
 @click.pass_obj
-def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
+def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:
     """
     Delete queues with all their messages.
 
-    Messages that are in flight are deleted too. It asks first, once for all queues.
+    Messages that are in flight are deleted too. It asks first, once for all queues. With --undo
+    nothing is deleted if that could not be undone.
     """
     with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Delete {_contents(rsmq, queues)}, and the queues?", yes=yes)
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
+            if undo:
+                kept = rsmq.trash.delete_queue(queue)
+                return {
+                    "deleted": True,
+                    "undo": kept.id,
+                }, f"deleted; rsmq undo {kept.id} restores it"
             rsmq.delete_queue(queue)
             return {"deleted": True}, "deleted"
 

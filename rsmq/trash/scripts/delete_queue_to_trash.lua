@@ -38,11 +38,14 @@ local lives, refusal = lives_of(renamed, 5, trash)
 if not lives then
   return refusal
 end
-redis.call('SREM', queues, name)
 if lives[1] == -2 and lives[2] == -2 then
+  redis.call('SREM', queues, name)
   return {now, -1}
 end
-local kept = keep_keys(renamed, 5, lives, names, now)
+local kept = names_of(lives, names, now)
+redis.call('SREM', queues, '')
 put_deletion(trash, id, {state = 'kept', kind = 'delete-queue', ms = now, messages = messages, names = kept,
   facts = facts})
+redis.call('SREM', queues, name)
+keep_keys(renamed, 5, lives)
 return {now, messages}

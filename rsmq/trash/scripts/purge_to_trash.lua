@@ -43,7 +43,8 @@ local lives, refusal = lives_of(renamed, 4, trash)
 if not lives then
   return refusal
 end
-local kept = keep_keys(renamed, 4, lives, names, now)
-redis.call('HSET', hash, unpack(attributes))
+local kept = names_of(lives, names, now)
 put_deletion(trash, id, {state = 'kept', kind = 'purge', ms = now, messages = removed, names = kept, facts = facts})
+keep_keys(renamed, 4, lives)
+redis.call('HSET', hash, unpack(attributes))
 return {now, removed}

@@ -13,6 +13,7 @@
 -- errors  CANNOTUNDO
 -- source  none in Node
 -- @include time_ms.lua
+-- @include trash.lua
 -- @include undoable.lua
 -- @include expiries.lua
 
@@ -29,14 +30,11 @@ local found, evicted = kept_keys(renamed, 5, deletion, names, now)
 if not found then
   return evicted
 end
-redis.call('HDEL', trash, '') -- these fail if the user lacks a right, before any change
-redis.call('PERSIST', hash)
-redis.call('PEXPIREAT', hash, '1')
-redis.call('UNLINK', hash)
+redis.call('UNLINK', hash) -- this and the next ones fail if the user lacks a right, before any change
 redis.call('RENAMENX', found[1][2], found[1][2])
+put_deletion(trash, id, deletion)
+redis.call('PERSIST', hash)
 redis.call('SADD', queues, name)
-for _, each in ipairs(found) do
-  rename_back(each[2], each[1], each[3], -2, now)
-end
+rename_back(found, now)
 finish(trash, id, deletion, {})
 return deletion.messages

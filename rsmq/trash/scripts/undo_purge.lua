@@ -17,6 +17,7 @@
 -- @include time_ms.lua
 -- @include queue.lua
 -- @include full.lua
+-- @include trash.lua
 -- @include undoable.lua
 -- @include merging.lua
 
@@ -37,8 +38,10 @@ end
 if deletion.state ~= 'kept' or size_of(zset, found) > tonumber(small) then
   return {-1, 0}
 end
-redis.call('HDEL', trash, '')
-allow_removal(zset, hash)
+allow_removal(zset, hash) -- these fail if the user lacks a right, before any change
+redis.call('ZADD', zset, 'XX', '0', '')
+redis.call('RENAMENX', kept_hash, kept_hash)
+put_deletion(trash, id, deletion)
 local ids, in_queue = ids_of(zset, kept_zset)
 merge(found, hash, zset, ids, now)
 finish(trash, id, deletion, {})

@@ -37,8 +37,8 @@ local found, evicted = kept_keys(beside, 2, deletion, names, now)
 if not found then
   return evicted
 end
-redis.call('HDEL', trash, '')
-allow_removal(zset, hash)
+allow_removal(zset, hash) -- these fail if the user lacks a right, before any change
+redis.call('ZADD', zset, 'XX', '0', '')
 for _, each in ipairs(found) do
   redis.call('PEXPIRE', each[2], digits(life_ms()))
 end

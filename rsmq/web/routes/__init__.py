@@ -20,6 +20,7 @@ from rsmq.web.routes import (
     subscribers,
     surroundings,
     tail,
+    undo,
 )
 from rsmq.web.table import Route
 
@@ -32,6 +33,7 @@ TABLE: tuple[Route, ...] = (
     *receives.ROUTES,
     *raw.ROUTES,
     *tail.ROUTES,
+    *undo.ROUTES,
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *operations.ROUTES,

@@ -24,7 +24,8 @@ from rsmq.web.fields import (
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone
-from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered
+from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, refuse_with
+from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
 
@@ -196,6 +197,14 @@ async def _raise_unchanged(call: ApiCall) -> None:
 
 
 async def _delete(call: ApiCall) -> ApiAnswer:
+    if call.values.get("undo"):
+        if "receipt" in call.values:
+            raise Refused("invalidFormat", _UNDO_RULE)
+        queue, id = choose_one(call)
+        deletion = await call.queues.trash.delete_messages(queue, [id], by=call.caller)
+        if not deletion.id:
+            raise await message_gone(call)
+        return ApiAnswer({"undo": show_deletion(deletion)})
     if not await call.queues.delete_message(*choose_one(call)):
         await _raise_unchanged(call)
     return ApiAnswer(status=204)
@@ -210,8 +219,14 @@ async def _change(call: ApiCall) -> ApiAnswer:
 
 async def _delete_many(call: ApiCall) -> ApiAnswer:
     if "filter" in call.values:
+        refuse_with(call, "filter", "undo")
         return await begin_filtered(call, OperationKind.DELETE)
-    return ApiAnswer({"ids": await call.queues.delete_messages(*choose(call))})
+    if call.values.get("undo"):
+        if "receipts" in call.values:
+            raise Refused("invalidFormat", _UNDO_RULE)
+        deletion = await call.queues.trash.delete_messages(*choose(call), by=call.caller)
+        return ApiAnswer({"ids": list(deletion.message_ids), "undo": show_deletion(deletion)})
+    return ApiAnswer({"ids": await call.queues.delete_messages(*choose(call)), "undo": None})
 
 
 async def _change_many(call: ApiCall) -> ApiAnswer:
@@ -233,6 +248,7 @@ async def _move_many(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"ids": await call.queues.move_messages(first, destination, *ids)})
 
 
+_UNDO_RULE = "A consumer that deletes by receipt has finished: there is no undo"
 _OF_PATH = (Field("receipt", Shape.TEXT, "Its receipt; without one it needs the scope manage."),)
 _BATCH = Field("messages", Shape.OBJECTS, "At most 10,000 messages and 16 MiB.", required=True)
 _QUEUES = Field("queues", Shape.TEXTS, "The names of the queues.", required=True)
@@ -257,7 +273,8 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/queues/{queue}/messages/{id}", Scope.RECEIVE, "Delete a message.", _delete,
-        ("delete_message",), query=_OF_PATH, answers={204: "deleted"},
+        ("delete_message", "trash.delete_messages"), query=(*_OF_PATH, UNDO),
+        answers={204: "deleted", 200: "deleted, and it can be undone"}, result=(UNDO_RESULT,),
     ),
     Route(
         "PATCH", "/queues/{queue}/messages/{id}", Scope.RECEIVE,
@@ -266,8 +283,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
-        _delete_many, ("delete_messages",), body=(*CHOICE, *FILTER), result=(*_IDS, *SHOWN),
-        answers=ANSWERS,
+        _delete_many, ("delete_messages", "trash.delete_messages"),
+        body=(*CHOICE, *FILTER, UNDO), result=(*_IDS, UNDO_RESULT, *SHOWN), answers=ANSWERS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,

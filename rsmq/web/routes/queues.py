@@ -9,6 +9,7 @@ from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.routes.operations import ANSWERS, SHOWN, begin, prefers_async
+from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
@@ -87,7 +88,11 @@ async def _change(call: ApiCall) -> ApiAnswer:
 
 
 async def _delete(call: ApiCall) -> ApiAnswer:
-    await call.queues.delete_queue(call.names[QUEUE])
+    name = call.names[QUEUE]
+    if call.values.get("undo"):
+        deletion = await call.queues.trash.delete_queue(name, by=call.caller)
+        return ApiAnswer({"undo": show_deletion(deletion)})
+    await call.queues.delete_queue(name)
     return ApiAnswer(status=204)
 
 
@@ -122,7 +127,11 @@ async def _resume(call: ApiCall) -> ApiAnswer:
 
 
 async def _purge(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer({"removed": await call.queues.purge_queue(call.names[QUEUE])})
+    name = call.names[QUEUE]
+    if call.values.get("undo"):
+        deletion = await call.queues.trash.purge_queue(name, by=call.caller)
+        return ApiAnswer({"removed": deletion.messages, "undo": show_deletion(deletion)})
+    return ApiAnswer({"removed": await call.queues.purge_queue(name), "undo": None})
 
 
 async def _release_all(call: ApiCall) -> ApiAnswer:
@@ -149,7 +158,8 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
-        _delete, ("delete_queue",), answers={204: "deleted"}, is_long=True,
+        _delete, ("delete_queue", "trash.delete_queue"), query=(UNDO,), is_long=True,
+        answers={204: "deleted", 200: "deleted, and it can be undone"}, result=(UNDO_RESULT,),
     ),
     Route(
         "GET", "/queues/{queue}/counts", Scope.STATS, "Count the messages of a queue by state.",
@@ -184,7 +194,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/queues/{queue}:purge", Scope.DESTROY, "Remove all messages of a queue.", _purge,
-        ("purge_queue",), result=(Field("removed", Shape.WHOLE, "Their number."),), is_long=True,
+        ("purge_queue", "trash.purge_queue"), body=(UNDO,), is_long=True,
+        result=(Field("removed", Shape.WHOLE, "Their number."), UNDO_RESULT),
     ),
     Route(
         "POST", "/queues/{queue}:release-all", Scope.MANAGE, "Release all messages in flight.",

@@ -11,8 +11,14 @@ local function restore_expiry(key, ms, left, now)
   end
 end
 
--- Gives a kept key its old name again.
-local function rename_back(kept, live, ms, left, now)
-  redis.call('RENAME', kept, live)
-  restore_expiry(live, ms, left, now)
+-- Gives kept keys their old names again.
+local function rename_back(found, now)
+  for _, each in ipairs(found) do
+    local _, kept, ms, left = unpack(each)
+    restore_expiry(kept, ms, left, now)
+  end
+  for _, each in ipairs(found) do
+    redis.call('UNLINK', each[1])
+    redis.call('RENAMENX', each[2], each[1])
+  end
 end

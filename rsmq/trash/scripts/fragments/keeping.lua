@@ -18,16 +18,25 @@ local function lives_of(keys, at, trash)
   return lives
 end
 
--- Renames the first key of each pair to the second, and returns the names of those that exist.
-local function keep_keys(keys, at, lives, names, now)
+-- Returns the names of the keys that exist, as a deletion has them.
+local function names_of(lives, names, now)
   local kept = {}
   for number, name in ipairs(names_in(names)) do
-    local left, pair = lives[number], at + 2 * (number - 1)
+    local left = lives[number]
     if left ~= -2 then
-      redis.call('RENAME', keys[pair], keys[pair + 1])
-      redis.call('PEXPIRE', keys[pair + 1], digits(left >= 0 and math.min(left, life_ms()) or life_ms()))
       kept[#kept + 1] = name .. '=' .. (left >= 0 and digits(now + left) or '') .. ','
     end
   end
   return table.concat(kept)
+end
+
+-- Renames the first key of each pair to the second.
+local function keep_keys(keys, at, lives)
+  for number, left in ipairs(lives) do
+    local pair = at + 2 * (number - 1)
+    if left ~= -2 then
+      redis.call('RENAMENX', keys[pair], keys[pair + 1])
+      redis.call('PEXPIRE', keys[pair + 1], digits(left >= 0 and math.min(left, life_ms()) or life_ms()))
+    end
+  end
 end

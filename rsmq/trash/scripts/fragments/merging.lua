@@ -36,10 +36,10 @@ local function merge_hash(live, kept, ids)
   variadic('HSET', kept, changed)
 end
 
--- Puts the keys of a queue into the kept ones. `ids` are those of its messages.
+-- Puts the keys of a queue into the kept ones, and gives these their old names. `ids` are those of its messages.
 local function merge(found, hash, zset, ids, now)
   for _, each in ipairs(found) do
-    local live, kept, ms, left = unpack(each)
+    local live, kept, _, left = unpack(each)
     if live == zset then
       for _, id in ipairs(ids) do
         redis.call('ZADD', kept, redis.call('ZSCORE', zset, id), id)
@@ -49,6 +49,6 @@ local function merge(found, hash, zset, ids, now)
     elseif left ~= -2 then
       variadic('HSET', kept, redis.call('HGETALL', live))
     end
-    rename_back(kept, live, ms, left, now)
   end
+  rename_back(found, now)
 end

@@ -1,0 +1,99 @@
+"""
+Deletions that can be undone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq.trash.deletion import Deletion, DeletionKind
+from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.routes.forms import may
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+#: The field of calls that delete.
+UNDO = Field(
+    "undo", Shape.FLAG,
+    "Keep what is deleted for ten minutes, for POST /undo/{id}; 409 if that is not possible.",
+)  # fmt: skip
+#: The field of their answers.
+UNDO_RESULT = Field("undo", Shape.OBJECT, "How to undo it, as in GET /undo; null if it is final.")
+
+
+def scope_of(deletion: Deletion) -> Scope:
+    """Return the scope that the deletion needed, which its undo needs too."""
+    is_some = deletion.kind == DeletionKind.DELETE_MESSAGES
+    return Scope.MANAGE if is_some else Scope.DESTROY
+
+
+def show_deletion(deletion: Deletion) -> dict[str, Any] | None:
+    """Return a deletion; None if nothing was deleted."""
+    if not deletion.id:
+        return None
+    return {
+        "id": deletion.id,
+        "kind": deletion.kind,
+        "queue": deletion.queue,
+        "by": deletion.by,
+        "messages": deletion.messages,
+        "deleted_ms": deletion.deleted_ms,
+        "until_ms": deletion.until_ms,
+        "state": deletion.state,
+    }
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    trash = call.queues.trash
+    shown = []
+    for each in await trash.list():
+        if may(call, Scope.STATS, each.queue):
+            may_undo = may(call, scope_of(each), each.queue)
+            shown.append(
+                {
+                    **(show_deletion(each) or {}),
+                    "by": each.by if may_undo else None,
+                    "may_undo": may_undo and each.state != "undone",
+                }
+            )
+    return ApiAnswer({"deletions": shown, "off": await trash.why_off()})
+
+
+async def _undo(call: ApiCall) -> ApiAnswer:
+    trash, id = call.queues.trash, call.names["id"]
+    found = next((each for each in await trash.list() if each.id == id), None)
+    if found is None or not may(call, Scope.STATS, found.queue):
+        raise Refused(
+            "deletionNotFound",
+            "There is no such deletion",
+            status=404,
+            hint="It can be undone for ten minutes.",
+        )
+    call.allow(scope_of(found), found.queue)
+    restored = await trash.undo(id)
+    return ApiAnswer(
+        {"queue": restored.queue, "messages": restored.messages, "in_queue": restored.in_queue}
+    )
+
+
+ROUTES = (
+    Route(
+        "GET", "/undo", Scope.STATS, "List what was deleted and can be undone.", _list,
+        ("trash.list", "trash.why_off"),
+        result=(
+            Field("deletions", Shape.OBJECTS, "The latest first: id, kind (purge, delete-queue or "
+            "delete-messages), queue, by, messages, deleted_ms, until_ms, state (kept, undoing or "
+            "undone) and may_undo. by is null for those who may not undo it."),
+            Field("off", Shape.TEXT, "Why deletions would be final now; null if not so."),
+        ),
+    ),
+    Route(
+        "POST", "/undo/{id}", Scope.MANAGE,
+        "Restore what was deleted; it needs the scope that the deletion needed.", _undo,
+        ("trash.undo",),
+        result=(
+            Field("queue", Shape.TEXT, "The name of the queue."),
+            Field("messages", Shape.WHOLE, "The messages that were restored."),
+            Field("in_queue", Shape.WHOLE, "Those that had come back by another way."),
+        ),
+    ),
+)  # fmt: skip
