@@ -26,7 +26,8 @@ _numbers = itertools.count()
 COMMANDS = (
     "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "HSET",
     "HSETNX", "PERSIST", "PEXPIRE", "PTTL", "PUBLISH", "RENAMENX", "SADD", "SCAN", "SMEMBERS",
-    "SREM", "TIME", "UNLINK", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "SREM", "TIME", "UNLINK", "ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
+    "ZSCORE",
 )  # fmt: skip
 
 QUEUES = ("q", "dead", "poisoned", "paused", "large", "old")

@@ -328,7 +328,7 @@ def test_publish_pause_purge_and_release_act_as_the_client_does(run):
         assert (await http("POST", "/queues/q:resume")).json == {"changed": True}
         await queues.receive_message("q")
         assert (await http("POST", "/queues/q:release-all")).json == {"released": 1}
-        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1}
+        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1, "undo": None}
 
     run(test)
 
