@@ -142,7 +142,7 @@ def test_a_long_call_waits_for_a_redis_that_is_slow_and_others_do_not(proxy, ser
 
             await _until(has_run)
             assert (await http("GET", "/queues/q")).json["code"] == UNAVAILABLE
-            assert (await long).json == {"removed": 1}
+            assert (await long).json == {"removed": 1, "undo": None}
 
     asyncio.run(test())
 

@@ -183,7 +183,7 @@ def test_a_purge_without_memory_for_its_record_is_recorded_in_the_log(run, monke
     async def test(http, queues):
         await queues.create_queue("q")
         await queues.send_message("q", "a")
-        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1}
+        assert (await http("POST", "/queues/q:purge")).json == {"removed": 1, "undo": None}
 
     run(test)
     begin, end = [each for each in caplog.messages if "no memory for a record" in each]
