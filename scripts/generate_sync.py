@@ -66,6 +66,7 @@ SOURCES = {
     "rsmq.schedules.asyncio_": "schedules",
     "rsmq.trash.asyncio_": "trash",
     "rsmq.push.async_subscribers": "subscribers",
+    "rsmq.explain.async_reader": "reader",
     **{
         f"rsmq.cells.{name}": name
         for name in (
@@ -75,7 +76,7 @@ SOURCES = {
     },
 }  # fmt: skip
 #: The synchronous modules of features that are above the clients are beside the asyncio ones.
-_FOLDERS = {"subscribers": "push"}
+_FOLDERS = {"subscribers": "push", "reader": "explain"}
 #: Packages and modules of asyncio, and those of threads.
 _FACES = {
     **{module: f"rsmq.{_FOLDERS.get(name, '_sync')}.{name}" for module, name in SOURCES.items()},
@@ -205,6 +206,19 @@ TEXTS = {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."
         ),
+    },
+    "reader": {
+        "a queue or a message, with an asyncio client.": "a queue or a message.",
+        **{
+            f"""\
+        rsmq: an asyncio client, or a set of cells.
+        qname: the name of the queue.
+{end}""": f"""\
+        rsmq: a synchronous client, or a set of cells.
+        qname: the name of the queue.
+{end}"""
+            for end in ("        id:", "\n    Raises:")
+        },
     },
     "subscribers": {
         "Subscribers of queues, for asyncio: the targets": "Subscribers of queues: the targets",

@@ -28,7 +28,7 @@ from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.printable import format_count
-from rsmq.wire.ids import check_id, make_id_suffixes
+from rsmq.wire.ids import check_id, make_redrive_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
 from rsmq.wire.names import decode_name, encode_name
@@ -331,7 +331,7 @@ class _Redrive:
     def _step(
         self, target: QueueKeys, number: int, max_score: bytes, chosen: Sequence[_Chosen] = ()
     ) -> Operation[tuple[bytes, list[tuple[str, str]], int]]:
-        suffixes = make_id_suffixes(number)
+        suffixes = make_redrive_suffixes(number)
         return Operation(
             load("redrive_messages"),
             (self.source.hash, self.source.zset, target.hash, target.zset),

@@ -7,6 +7,7 @@ The language of filters.
     json.a.b>=3        ... with such a number there
     rc>=3              a receive count: also : < <= >
     sent<2026-10-25T01:30:00Z    when it was sent: also <= > >=; or Unix ms
+    cause:3f2a9b7c01de a dead letter of this cause, by its key; cause:none is one without a reason
 
 Spaces separate terms, and a message must fit all of them. A value with spaces or quotes is a string
 of JSON. Without quotes, ``json.a:5`` is the number 5 or the text "5", and ``true``, ``false`` and
@@ -24,6 +25,8 @@ from datetime import datetime
 from typing import Any
 
 from rsmq.errors import InvalidFormat
+from rsmq.model import DeadLetterReason
+from rsmq.search.failure_causes import cause_of, is_cause_key
 from rsmq.search.json_path import (
     JsonPath,
     NotJson,
@@ -57,12 +60,14 @@ class FilteredMessage:
         id: as clients see it.
         raw: the body.
         sent_us: Unix microseconds of the send; None if its id contains no time.
+        reason: why it is a dead letter; None without one.
     """
 
     id: str
     raw: bytes
     receive_count: int
     sent_us: int | None
+    reason: DeadLetterReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,10 @@ class Term:
     A condition of a filter.
 
     Attributes:
-        field: id, body, json, rc or sent.
+        field: id, body, json, rc, sent or cause.
         operator: ``:``, ``<``, ``<=``, ``>`` or ``>=``.
-        value: of id a text, of body bytes, of rc a number, of sent Unix microseconds, of json the
-            values one of which must be there.
+        value: of id and cause a text, of body bytes, of rc a number, of sent Unix microseconds, of
+            json the values one of which must be there.
         path: of json.
     """
 
@@ -90,10 +95,8 @@ class Term:
         Args:
             document: returns the body as a value of JSON; raises NotJson.
         """
-        if self.field == "id":
-            return message.id.startswith(self.value)
-        if self.field == "body":
-            return self.value in message.raw
+        if self.field in {"id", "body", "cause"}:
+            return self._fits_text(message)
         if self.field == "rc":
             return _COMPARE[self.operator](message.receive_count, self.value)
         if self.field == "sent":
@@ -104,6 +107,13 @@ class Term:
             return any(_is_like(each, self.operator, one) for each in found for one in self.value)
         except (NotJson, RecursionError):
             return False
+
+    def _fits_text(self, message: FilteredMessage) -> bool:
+        if self.field == "id":
+            return message.id.startswith(self.value)
+        if self.field == "body":
+            return self.value in message.raw
+        return bool(cause_of(message.reason).key == self.value)
 
 
 def _is_like(found: Any, sign: str, value: Any) -> bool:
@@ -167,7 +177,7 @@ def _read_term(text: str, at: int) -> tuple[Term, int]:
     name, begin = found[0] if found else "", at
     at += len(name)
     if name not in _READERS:
-        raise fault(begin, "A term begins with id:, body:, json., rc or sent, as in rc>=3")
+        raise fault(begin, "A term begins with id:, body:, json., rc, sent or cause:, as in rc>=3")
     path: JsonPath = ()
     if name == "json":
         if text[at : at + 1] != ".":
@@ -207,6 +217,12 @@ def _read_text(value: _Value) -> bytes:
         return value.text.encode()
     except UnicodeEncodeError:
         raise fault(value.at, "It is not a text") from None
+
+
+def _read_cause(value: _Value) -> str:
+    if not is_cause_key(value.text):
+        raise fault(value.at, "Here is the key of a group of dead letters, or none")
+    return value.text
 
 
 def _is_whole(text: str) -> bool:
@@ -251,9 +267,10 @@ def _read_values(value: _Value) -> tuple[Any, ...]:
 _LITERALS = {"true": True, "false": False, "null": None}
 _READERS: Mapping[str, Callable[[_Value], Any]] = {
     "id": lambda value: value.text, "body": _read_text, "json": _read_values, "rc": _read_count,
-    "sent": _read_us,
+    "sent": _read_us, "cause": _read_cause,
 }  # fmt: skip
 _ALL = (":", "<", "<=", ">", ">=")
 _OPERATORS: Mapping[str, tuple[str, ...]] = {
     "id": (":",), "body": (":",), "json": _ALL, "rc": _ALL, "sent": _ALL[1:],
+    "cause": (":",),
 }  # fmt: skip

@@ -10,10 +10,10 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.lua.load import loader_of
-from rsmq.model import State, StoredMessage
+from rsmq.model import DeadLetterReason, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.replies import parse_stored_message
+from rsmq.operations.replies import parse_reason, parse_stored_message
 from rsmq.search.message_filter import Term
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -78,6 +78,49 @@ class SearchStep:
     position: SearchPosition | None
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterEntry:
+    """The id of a dead letter, when it died (Unix ms), and why; None without a reason."""
+
+    id: str
+    died_ms: float
+    reason: DeadLetterReason | None
+
+
+def read_reasons(
+    keys: QueueKeys, position: SearchPosition, most: int = STEP
+) -> Operation[tuple[list[DeadLetterEntry], SearchPosition | None]]:
+    """
+    Read the reasons of dead letters from a position on, without their bodies.
+
+    Args:
+        most: the ids to look at, at most 1,000.
+
+    Returns:
+        The dead letters, and where the next step begins; None at the end of the queue.
+    """
+
+    def parse(reply: Any) -> tuple[list[DeadLetterEntry], SearchPosition | None]:
+        ids, scores, reasons = reply
+        found = []
+        for at, (raw_id, score) in enumerate(zip(ids, scores, strict=True)):
+            reason = parse_reason(reasons[at] if reasons else None)
+            died = float(score) if reason is None else reason.died_ms
+            found.append(DeadLetterEntry(decode_name(raw_id), died, reason))
+        if len(ids) < most:
+            return found, None
+        return found, SearchPosition(scores[-1].decode(), found[-1].id)
+
+    return Operation(
+        load("read_reasons"),
+        (keys.hash, keys.zset),
+        (position.score.encode(), encode_name(position.id), digits(most)),
+        parse,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
 def search_step(
     keys: QueueKeys,
     position: SearchPosition,
@@ -97,7 +140,7 @@ def search_step(
         count: the messages to return at most.
         most: the ids to look at, at most 1,000.
         cut: the bytes of each body to return; None is all.
-        terms: the conditions that are compared on the server, beside those of json.
+        terms: the conditions that are compared on the server, beside those of json and cause.
     """
 
     def parse(reply: Any) -> SearchStep:
@@ -140,7 +183,7 @@ def search_step(
 
 
 def _encode(term: Term) -> tuple[bytes, ...]:
-    if term.field == "json":
+    if term.field in {"json", "cause"}:
         return ()
     value = term.value
     if term.field == "id":

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rsmq.model import State
@@ -18,6 +18,8 @@ from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
 from rsmq.web.table import Client
 from rsmq.wire.keys import QueueKeys
+
+T = TypeVar("T")
 
 #: Bytes of a body in a list.
 BODY_BYTES = 4096
@@ -39,14 +41,14 @@ class _Turns:
         self._lock = asyncio.Lock()
         self.free_at = 0.0
 
-    async def run(self, client: Any, step: Operation[SearchStep]) -> SearchStep:
+    async def run(self, client: Any, step: Operation[T]) -> T:
         """Run a step when it is its turn."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             await asyncio.sleep(self.free_at - loop.time())
             begun = loop.time()
             try:
-                result: SearchStep = await client.run(step)
+                result: T = await client.run(step)
             finally:
                 now = loop.time()
                 self.free_at = now + min(_PAUSE * (now - begun), MAX_SECONDS)
@@ -54,6 +56,11 @@ class _Turns:
 
 
 _turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+async def run_paced(client: Any, step: Operation[T]) -> T:
+    """Run a step of a walk when it is its turn: together they use a tenth of Redis's time."""
+    return await _turns.setdefault(asyncio.get_running_loop(), _Turns()).run(client, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,7 @@ async def _run(
 ) -> SearchStep:
     # What the server does not compare needs whole bodies.
     is_plain = not query.redaction and all(term.field != "json" for term in terms)
+    has_cause = any(term.field == "cause" for term in terms)
     of_server = [term for term in terms if not query.redaction or term.field != "body"]
     keys: QueueKeys = client.namespace.queue(query.queue)
     step = search_step(
@@ -181,13 +189,13 @@ async def _run(
         position,
         codec=BODIES,
         state=query.state,
-        count=min(wanted, STEP) if is_plain else STEP,
+        count=min(wanted, STEP) if is_plain and not has_cause else STEP,
         most=STEP if query.is_search else min(wanted, STEP),
         cut=BODY_BYTES if is_plain else None,
         terms=of_server,
     )
     if is_paced:
-        return await _turns.setdefault(asyncio.get_running_loop(), _Turns()).run(client, step)
+        return await run_paced(client, step)
     result: SearchStep = await client.run(step)
     return result
 
@@ -226,5 +234,7 @@ def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
     elif len(message.raw) < candidate.size:
         # The server has compared the whole body, of which there is only a part here.
         filter = SearchFilter(tuple(term for term in filter.terms if term.field != "body"))
-    facts = FilteredMessage(message.id, raw, message.receive_count, candidate.sent_us)
+    facts = FilteredMessage(
+        message.id, raw, message.receive_count, candidate.sent_us, message.reason
+    )
     return filter.fits(facts)

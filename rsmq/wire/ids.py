@@ -34,12 +34,16 @@ _OLDESTNODE_ID_LENGTH = 42
 _TO_ALPHABET = bytes(ID_ALPHABET[byte % 62] for byte in range(256))
 _BIASED_BYTES = bytes(range(248, 256))  # 248 = 4 * 62: they would make some characters likelier
 
+#: The end of the id of a redriven message: this mark, 14 random characters, and three that check
+#: them.
+_REDRIVE_MARK = b"0Redo"
+
 #: The end of the id of a scheduled message: this mark, the tick in ms as nine digits in base 36,
 #: five random characters, and three that check the others.
 _TICK_MARK = b"0Tick"
 _TICK_DIGITS = 9
 _TICK_RANDOM_LENGTH = 5
-_TICK_CHECK_LENGTH = 3
+_CHECK_LENGTH = 3
 _BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _suffix_pool: Iterator[bytes] = iter(())
@@ -121,7 +125,7 @@ def make_tick_suffix(tick_ms: int) -> bytes:
         tick_ms, digit = divmod(tick_ms, 36)
         digits = _BASE_36[digit] + digits
     checked = _TICK_MARK + digits.encode() + make_id_suffix()[:_TICK_RANDOM_LENGTH]
-    return checked + _tick_check(checked)
+    return checked + _make_check(checked)
 
 
 def parse_tick_ms(id: str) -> int | None:
@@ -135,16 +139,40 @@ def parse_tick_ms(id: str) -> int | None:
     suffix = stored[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
     if len(stored) != NODE_ID_LENGTH or not suffix.startswith(_TICK_MARK):
         return None
-    checked = suffix[:-_TICK_CHECK_LENGTH]
+    checked = suffix[:-_CHECK_LENGTH]
     digits = suffix[len(_TICK_MARK) : len(_TICK_MARK) + _TICK_DIGITS]
-    if suffix != checked + _tick_check(checked) or not digits.isalnum() or not digits.isascii():
+    if suffix != checked + _make_check(checked) or not digits.isalnum() or not digits.isascii():
         return None
     return int(digits, 36)
 
 
-def _tick_check(checked: bytes) -> bytes:
+def make_redrive_suffixes(number: int) -> list[bytes]:
+    """Return the 22 last characters of the ids of redriven messages, sorted."""
+    length = ID_RANDOM_LENGTH - _CHECK_LENGTH
+    checked = [(_REDRIVE_MARK + each)[:length] for each in make_id_suffixes(number)]
+    return [each + _make_check(each) for each in checked]
+
+
+def is_redriven(id: str) -> bool:
+    """
+    Return whether a redrive gave a message this id.
+
+    Args:
+        id: the id of a message, also with the number of its cell before it.
+    """
+    stored = id.rpartition("-")[2]
+    suffix = stored[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
+    checked = suffix[:-_CHECK_LENGTH]
+    return (
+        len(stored) == NODE_ID_LENGTH
+        and suffix.startswith(_REDRIVE_MARK)
+        and suffix == checked + _make_check(checked)
+    )
+
+
+def _make_check(checked: bytes) -> bytes:
     number, check = crc32(checked), b""
-    for _ in range(_TICK_CHECK_LENGTH):
+    for _ in range(_CHECK_LENGTH):
         number, at = divmod(number, len(ID_ALPHABET))
         check += ID_ALPHABET[at : at + 1]
     return check

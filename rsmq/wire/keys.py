@@ -265,7 +265,12 @@ class Namespace:
             raise MissingParameter("name", value=worker, hint=f"{_WORKER_RULE}.")
         if not isinstance(worker, str) or not _NAME.fullmatch(worker):
             raise InvalidFormat("name", value=worker, hint=f"{_WORKER_RULE}.")
-        return encode_name(f"{self.name}:x:held:{worker}")
+        return self.held_prefix + encode_name(worker)
+
+    @property
+    def held_prefix(self) -> bytes:
+        """The begin of the keys of all workers' messages in flight; their names follow."""
+        return encode_name(f"{self.name}:x:held:")
 
     @property
     def hash_tag(self) -> str | None:

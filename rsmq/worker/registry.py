@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ class WorkerInfo:
         queues: how many messages of each of its queues it had in flight then.
         handled: how many messages it had handled.
         failed: how often a handler had failed.
+        slots: how many calls of handlers it can run at once; 0 if it does not say so.
+        running: how many calls ran then.
     """
 
     name: str
@@ -52,6 +54,8 @@ class WorkerInfo:
     queues: dict[str, int]
     handled: int
     failed: int
+    slots: int = 0
+    running: int = 0
 
 
 def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
@@ -76,7 +80,11 @@ def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[Wo
     """
     operation = worker_operations.list_workers(rsmq.namespace)
     operation.limit = start_time_limit(timeout)
-    now, stored = rsmq.run(operation)
+    return parse_workers(*rsmq.run(operation))
+
+
+def parse_workers(now: int, stored: Mapping[str, bytes]) -> tuple[int, list[WorkerInfo]]:
+    """Return the result of ``read_workers`` from that of the operation."""
     found = []
     for name, entry in sorted(stored.items()):
         expires_ms, _, rest = entry.partition(b":")
@@ -94,6 +102,8 @@ def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[Wo
                 queues=dict(info.get("queues", {})),
                 handled=int(info.get("handled", 0)),
                 failed=int(info.get("failed", 0)),
+                slots=int(info.get("slots", 0)),
+                running=int(info.get("running", 0)),
             )
         )
     return now, found

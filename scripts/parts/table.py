@@ -99,7 +99,7 @@ def quick_parts() -> list[Part]:
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
                 "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
-                "tests/trash",
+                "tests/trash", "tests/explain",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -212,8 +212,8 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             workers=0, is_waiting=True, needs=[_PEERS],
         ),
         measured(
-            "web: the API, rest-rsmq, callers; history, undo", 30, "tests/web", "tests/history",
-            "tests/trash",
+            "web: the API, rest-rsmq, callers; history, undo, explanations", 30, "tests/web",
+            "tests/history", "tests/trash", "tests/explain",
             "--ignore=tests/web/test_failover.py", is_waiting=True,
         ),
         measured(

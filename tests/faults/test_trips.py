@@ -10,9 +10,12 @@ import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
+from rsmq.explain.operations import read_message_state, read_queue_state
+from rsmq.figures.operations import sample_hidden
 from rsmq.history.operations import record_minute
 from rsmq.jobs.operations import cancel_job
 from rsmq.schedules.operations import fire_due_schedules
+from rsmq.search.failure_groups import group_dead_letters
 from tests.blocking import Blocking
 from tests.servers import Server, redis_7
 
@@ -80,6 +83,16 @@ CALLS = {
     "delete with undo": (lambda rsmq: rsmq.trash.delete_messages("q", ["i" * 32]), 1),
     "list what can be undone": (lambda rsmq: rsmq.trash.list(), 1),
     "undo": (lambda rsmq: rsmq.trash.undo(rsmq.trash.purge_queue("q").id), 3),
+    "observe message": (
+        lambda rsmq: rsmq.run(read_message_state(rsmq.namespace, "q", "i" * 32)),
+        1,
+    ),
+    "observe queue": (lambda rsmq: rsmq.run(read_queue_state(rsmq.namespace, "q")), 1),
+    "sample hidden": (lambda rsmq: rsmq.run(sample_hidden(rsmq.namespace.queue("q"))), 1),
+    "group dead letters": (
+        lambda rsmq: rsmq.run_steps(group_dead_letters(rsmq.namespace, "q", 200)),
+        1,
+    ),
     "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),
 }
 

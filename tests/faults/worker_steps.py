@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from rsmq import TEXT
-from rsmq.search.operations import SearchPosition, search_step
+from rsmq.explain.operations import read_message_state, read_queue_state
+from rsmq.search.operations import SearchPosition, read_reasons, search_step
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
     Identity,
@@ -51,7 +52,7 @@ class InFlight:
     id: str
 
 
-def prepare_in_flight(name, *, receives=1, has_reason=False):
+def prepare_in_flight(name, *, receives=1, has_reason=False, info=None):
     """
     Prepare a message that a worker has in flight, with an earlier receive that began no call, and
     with a run in quarantine of this receive. Other messages have records beside both queues.
@@ -61,7 +62,7 @@ def prepare_in_flight(name, *, receives=1, has_reason=False):
         namespace = Namespace(stored.ns)
         worker = Identity(namespace, f"worker-{name}", "token")
         queue, target = namespace.queue(name), namespace.queue(f"{name}-dead")
-        client.run(register_worker(worker, {}, ttl=5, dead=""))
+        client.run(register_worker(worker, info or {}, ttl=5, dead=""))
         for each in (name, target.name):
             client.create_queue(each)
             client.send_message(each, "another")
@@ -432,11 +433,70 @@ RETRYING = (
 )
 
 
+def explain(client, state):
+    return client.run(read_message_state(state.worker.namespace, state.queue.name, state.id))
+
+
+def check_held(state, facts, stored):
+    assert (facts.receive_count, facts.unbegun, facts.quarantine_runs) == (2, 1, 2)
+    assert facts.holder.name == state.worker.name
+
+
+def check_failed(state, facts, stored):
+    assert (facts.unbegun, facts.last_error) == (1, "E: e")
+
+
+def check_explained_death(state, facts, stored):
+    assert facts.reason.exception == "E: e"
+
+
+def check_own_limit(state, facts, stored):
+    assert (facts.max_retries, facts.unbegun) == (2, 1)
+
+
+def check_sample(state, facts, stored):
+    assert (facts.hidden.in_flight, facts.hidden.retrying) == (1, 1)
+    assert facts.can_see_workers
+
+
+def check_reasons(state, result, stored):
+    letters, _ = result
+    assert "E: e" in [each.reason.exception for each in letters if each.reason is not None]
+
+
 def prepare_name(name):
     return prepare_in_flight(name, receives=2)
 
 
 STEPS = [
+    Step(
+        "explain: in flight",
+        prepare_in_flight("x-held", receives=2, info={"queues": {"x-held": 1}}),
+        explain,
+        check_held,
+    ),
+    Step("explain: retrying", prepare_retrying("x-retrying"), explain, check_failed),
+    Step(
+        "explain: dead letter",
+        prepare_visible("x-dead", has_reason=True),
+        explain,
+        check_explained_death,
+    ),
+    Step("explain: limited", prepare_limited("x-limited"), explain, check_own_limit),
+    Step(
+        "explain: queue",
+        prepare_retrying("x-queue"),
+        lambda client, state: client.run(
+            read_queue_state(state.worker.namespace, state.queue.name)
+        ),
+        check_sample,
+    ),
+    Step(
+        "dead letters: reasons",
+        prepare_visible("x-reasons", has_reason=True),
+        lambda client, state: client.run(read_reasons(state.queue, SearchPosition())),
+        check_reasons,
+    ),
     Step("worker: receive", prepare_visible("w-receive"), receive, check_receive),
     Step(
         "worker: release what began no call",

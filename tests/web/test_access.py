@@ -30,10 +30,11 @@ _SCOPES = {
         "GET /subscribers", "GET /webhooks", "GET /workers", "GET /workers/{worker}/held",
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
         "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
-        "GET /operations/{operation}",
-        "GET /undo",
+        "GET /operations/{operation}", "GET /undo", "GET /queues/{queue}/why",
     },
     "peek": {
+        "GET /queues/{queue}/messages/{id}/why", "GET /queues/{queue}/messages/{id}/timeline",
+        "GET /queues/{queue}/dead-letters/groups",
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
         "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail",

@@ -93,6 +93,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.messages:peek", "Show messages by their positions in the queue."
         ),
         "tail": Entry("rsmq.cli.commands.tail:tail", "Show new messages without receiving them."),
+        "why": Entry("rsmq.cli.commands.why:why", "Say why a message or a queue does not move."),
     },
     "Jobs": {
         "job": Entry("rsmq.cli.commands.jobs:job", "Show what has become of a tracked message."),
@@ -105,6 +106,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "dead-letter": Entry(
             "rsmq.cli.commands.dead_letters:dead_letter",
             "Show, set or remove a queue's dead-letter policy.",
+        ),
+        "dead-letters": Entry(
+            "rsmq.cli.commands.why:dead_letters", "Show dead letters in groups of the same cause."
         ),
         "sweep-expired": Entry(
             "rsmq.cli.commands.dead_letters:sweep_expired",
@@ -202,6 +206,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "drop": ("delete-queue",),
     "dump": ("export",),
     "enqueue": ("send",),
+    "explain": ("why",),
     "extend": ("visibility",),
     "fetch": ("receive",),
     "flush": ("purge",),

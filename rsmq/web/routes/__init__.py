@@ -7,6 +7,7 @@ from __future__ import annotations
 from rsmq.web.routes import (
     dead_letters,
     doctor,
+    explanations,
     history,
     jobs,
     message_list,
@@ -37,6 +38,7 @@ TABLE: tuple[Route, ...] = (
     *jobs.ROUTES,
     *dead_letters.ROUTES,
     *operations.ROUTES,
+    *explanations.ROUTES,
     *history.ROUTES,
     *schedules.ROUTES,
     *subscribers.ROUTES,

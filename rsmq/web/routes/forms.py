@@ -14,14 +14,18 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_message
+from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, cut_body, show_body
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.table import ApiCall, Client, Scope
+from rsmq.wire.names import is_encodable
 
 #: The name of a queue in the path of an entry.
 QUEUE = "queue"
 
+_MAX_SKIP = 10**9
+_SCORE = re.compile(r"-?(?:[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|inf)")
 #: Other clients may store ids of any characters.
 _RECEIPT = re.compile(r"(.+)\.([1-9][0-9]{0,18})", re.DOTALL)
 
@@ -162,6 +166,19 @@ def read_cursor(text: str) -> Any:
         return json.loads(base64.urlsafe_b64decode(text))
     except (ValueError, RecursionError):
         raise bad_cursor(text) from None
+
+
+def read_position(cursor: str, cells: int) -> tuple[int, SearchPosition]:
+    """Return the cell and the position of a cursor in a walk."""
+    match read_cursor(cursor):
+        case [int(cell), str(score), str(id), int(skip)] if (
+            0 <= cell < cells
+            and (not score or _SCORE.fullmatch(score))
+            and is_encodable(id)
+            and 0 <= skip <= _MAX_SKIP
+        ):
+            return cell, SearchPosition(score, id, skip=skip)
+    raise bad_cursor(cursor)
 
 
 def bad_cursor(text: str) -> InvalidFormat:

@@ -4,7 +4,6 @@ Operations that read messages without receiving them: lists, searches, single me
 
 from __future__ import annotations
 
-import re
 from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat
@@ -19,15 +18,14 @@ from rsmq.web.routes.forms import (
     make_cursor,
     message_gone,
     read_cursor,
+    read_position,
     show_stored,
 )
 from rsmq.web.search import BODY_BYTES, MessagePage, MessageQuery, read_first, read_page
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
-from rsmq.wire.names import is_encodable
 
 _MAX_START = 10**9
-_SCORE = re.compile(r"-?(?:[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|inf)")
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
@@ -48,7 +46,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     position = SearchPosition(skip=start) if is_hidden else SearchPosition(rank=start)
     cell = 0
     if "cursor" in call.values:
-        cell, position = _read_position(call.values["cursor"], cells)
+        cell, position = read_position(call.values["cursor"], cells)
     page = await read_page(call.queues, query, cell, position)
     cursor = None
     if page.next is not None:
@@ -94,18 +92,6 @@ async def _count(call: ApiCall, state: State | None) -> int:
         counts = await call.queues.get_queue_attributes(name)
         return counts.messages if state is None else counts.visible_messages
     return int(getattr(await call.queues.count_messages(name), state))
-
-
-def _read_position(cursor: str, cells: int) -> tuple[int, SearchPosition]:
-    match read_cursor(cursor):
-        case [int(cell), str(score), str(id), int(skip)] if (
-            0 <= cell < cells
-            and (not score or _SCORE.fullmatch(score))
-            and is_encodable(id)
-            and 0 <= skip <= _MAX_START
-        ):
-            return cell, SearchPosition(score, id, skip=skip)
-    raise bad_cursor(cursor)
 
 
 def _answer(query: MessageQuery, page: MessagePage, cursor: str | None) -> ApiAnswer:

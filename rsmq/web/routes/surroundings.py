@@ -35,6 +35,8 @@ def _show_worker(call: ApiCall, worker: WorkerInfo, cell: int) -> dict[str, Any]
         },
         "handled": worker.handled,
         "failed": worker.failed,
+        "slots": worker.slots,
+        "running": worker.running,
     }
 
 

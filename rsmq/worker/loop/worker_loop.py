@@ -407,6 +407,8 @@ class WorkerLoop:
             "queues": {lane.name: lane.count_in_flight() for lane in self._lanes},
             "handled": self.numbers.handled,
             "failed": self.numbers.failed,
+            "slots": self._slots,
+            "running": self.run_queue.running_count,
         }
 
     # Receiving.

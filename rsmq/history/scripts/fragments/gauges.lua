@@ -1,5 +1,6 @@
 -- The gauges of a queue. Exact for up to 40 hidden messages; of more, 40 at even distances are looked at.
 -- @include digits.lua
+-- @include sampled.lua
 
 -- Returns the numbers of visible messages, of those in flight (received, and hidden) and of delayed ones, and
 -- 1 + the age in seconds of the first visible one at `minute`, Unix minutes, or 0.
@@ -18,15 +19,7 @@ local function gauges_of(hash, zset, now, minute)
   if hidden == 0 then
     return visible, 0, 0, oldest
   end
-  local ids = {}
-  if hidden <= 40 then
-    ids = redis.call('ZRANGE', zset, digits(visible), '-1')
-  else
-    for at = 0, 39 do
-      local rank = digits(visible + math.floor(at * hidden / 40))
-      ids[#ids + 1] = redis.call('ZRANGE', zset, rank, rank)[1]
-    end
-  end
+  local ids = hidden_ids(zset, visible, hidden, 40)
   local fields = {}
   for at, id in ipairs(ids) do
     fields[at] = id .. ':rc'

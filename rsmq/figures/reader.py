@@ -1,5 +1,5 @@
 """
-Figures of queues, read in rounds at a bounded cost: for metrics, ``rsmq top`` and ``rsmq cells``.
+A reader of the figures of queues.
 
 A round reads the attributes of queues, in O(log n) time at most for each. It takes a round trip for
 each cell and each hundred queues, and one more if the queues are listed. The first round also
@@ -9,15 +9,16 @@ failed, the round ends with the error.
 
 The number of messages in flight and the oldest message need a walk through the queue. A walk is
 made at most every five seconds, and only through queues of up to 10,000 messages. For longer queues
-they are estimated: all hidden messages count as in flight, and the first message that is due counts
-as the oldest. The limit applies to the messages of all cells of a set together.
+they are estimated: the states of hidden messages by a sample of 400, which is taken as often, and
+the first message that is due counts as the oldest. The limit applies to the messages of all cells
+of a set together.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.cells.records import check_records
 from rsmq.cells.totals import add_attributes, add_counts
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.figures.operations import add_hidden, sample_hidden
 from rsmq.model import QueueAttributes
 from rsmq.operations.cells import CellRecord
 from rsmq.operations.queues import describe_queues, get_queue_attributes, list_queues
@@ -59,6 +61,8 @@ class QueueGauges:
         due_seconds: seconds since the message that is received next became visible, at the time of
             the walk; None without a visible message.
         is_estimate: whether in_flight, retrying, delayed and oldest_seconds are estimates.
+        margin: by how much in_flight, retrying and delayed differ at most, with a probability of
+            95 %; 0 if they are exact.
     """
 
     attributes: QueueAttributes
@@ -68,6 +72,7 @@ class QueueGauges:
     oldest_seconds: float | None
     due_seconds: float | None
     is_estimate: bool
+    margin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class _Walk:
     oldest_ms: float | None
     due_seconds: float | None
     is_estimate: bool
+    margin: int = 0
 
 
 class QueueReader:
@@ -242,6 +248,7 @@ class QueueReader:
             oldest,
             walk.due_seconds,
             walk.is_estimate,
+            walk.margin,
         )
 
     def _walk(self, queue: str, attributes: QueueAttributes) -> _Walk:
@@ -255,8 +262,6 @@ class QueueReader:
             or walk.is_estimate != _is_long(attributes)
         ):
             walk = self._walks[queue] = self._new_walk(queue, attributes, now)
-        elif walk.is_estimate:
-            return replace(walk, in_flight=attributes.hidden_messages)
         return walk
 
     def _new_walk(self, queue: str, attributes: QueueAttributes, now: float) -> _Walk:
@@ -267,14 +272,21 @@ class QueueReader:
                 )
                 first = [message for messages in of_cells for message in messages]
                 sent = [message.sent_ms for message in first if message.sent_ms is not None]
+                hidden = add_hidden(
+                    self._read_in_each(
+                        queue,
+                        lambda client: client.run(sample_hidden(client.namespace.queue(queue))),
+                    )
+                )
                 return _Walk(
                     now,
-                    attributes.hidden_messages,
-                    0,
-                    0,
+                    hidden.in_flight,
+                    hidden.retrying,
+                    hidden.delayed,
                     min(sent, default=None),
                     _seconds_since(min((each.visible_at_ms for each in first), default=None)),
                     is_estimate=True,
+                    margin=hidden.margin,
                 )
             counts = add_counts(
                 self._read_in_each(queue, lambda client: client.count_messages(queue))

@@ -1,0 +1,165 @@
+"""
+The commands why and dead-letters.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import command, queue_argument
+from rsmq.cli.app.output import format_table, format_text, format_time, truncate
+
+if TYPE_CHECKING:
+    from rsmq.explain import Explanation, ObservedQueue, QueueRates, TimelineEvent
+    from rsmq.model import QueueAttributes
+    from rsmq.search.failure_groups import FailureGroup
+
+#: Without a history, the queue is read again after so many seconds.
+_WATCHED_SECONDS = 1.0
+
+
+@command("why", "rsmq why orders", "rsmq why orders ID")
+@queue_argument()
+@click.argument("id", required=False)
+@click.pass_obj
+def why(call: Call, queue: str, id: str | None) -> None:
+    """
+    Say why a message does not move, or why a queue is not drained.
+
+    The first line is the cause that decides, and the next lines hold too. With an ID the events of
+    the message follow; ~ is before what is concluded from others and not stored. All times are in
+    UTC. Without a history, which rsmq web records, it reads the queue again after a second.
+    """
+    from rsmq.explain import (  # noqa: PLC0415 - takes time
+        explain_message,
+        explain_queue,
+        message_timeline,
+    )
+    from rsmq.explain.reader import observe_message, observe_queue  # noqa: PLC0415 - as above
+
+    with call.open_queues() as rsmq:
+
+        def rates_of(facts: ObservedQueue) -> QueueRates | None:
+            """Return how fast the queue changes, if it is not known and there are messages."""
+            if facts.rates is not None or not facts.attributes.visible_messages:
+                return facts.rates
+            begun = time.monotonic()
+            time.sleep(_WATCHED_SECONDS)
+            after = rsmq.get_queue_attributes(queue)
+            return _compute_rates(facts.attributes, after, time.monotonic() - begun)
+
+        if id is None:
+            of_queue = observe_queue(rsmq, queue)
+            _write(call, explain_queue(replace(of_queue, rates=rates_of(of_queue))))
+            return
+        facts = observe_message(rsmq, queue, id)
+        if facts.is_there and not facts.is_hidden:
+            facts = replace(facts, queue=replace(facts.queue, rates=rates_of(facts.queue)))
+        _write(call, explain_message(facts), message_timeline(facts))
+
+
+def _compute_rates(
+    before: QueueAttributes, after: QueueAttributes, seconds: float
+) -> QueueRates | None:
+    from rsmq.explain import QueueRates  # noqa: PLC0415 - takes time
+
+    sent = after.total_sent - before.total_sent
+    received = after.total_received - before.total_received
+    if min(sent, received) < 0 or not received:  # a second without a receive says nothing
+        return None
+    return QueueRates(sent / seconds * 60, received / seconds * 60, seconds)
+
+
+def _write(call: Call, explanation: Explanation, events: list[TimelineEvent] | None = None) -> None:
+    document: dict[str, Any] = {
+        "queue": explanation.queue,
+        "id": explanation.id,
+        "cause": explanation.cause.value,
+        "sentence": explanation.sentence,
+        "causes": [{"cause": each.cause.value, "text": each.text} for each in explanation.causes],
+    }
+    lines = [each.text for each in explanation.causes]
+    if events is not None:
+        document["events"] = [
+            {
+                "kind": each.kind.value,
+                "at_ms": each.at_ms,
+                "text": each.text,
+                "is_estimate": each.is_estimate,
+                "detail": each.detail,
+            }
+            for each in events
+        ]
+        rows = [
+            (("~" if each.is_estimate else " ") + format_time(each.at_ms), format_text(each.text))
+            for each in events
+        ]
+        lines += ["", *format_table((" at", "event"), rows)] if rows else []
+    call.out.result(document, lines)
+
+
+@command("dead-letters", "rsmq dead-letters orders-dead")
+@queue_argument(metavar="DEAD_LETTER_QUEUE")
+@click.option(
+    "--count", "--number", "-n", type=click.IntRange(1, 1_000_000), default=10_000,
+    show_default=True, metavar="N", help="The highest number of dead letters to look at.",
+)  # fmt: skip
+@click.pass_obj
+def dead_letters(call: Call, queue: str, count: int) -> None:
+    """
+    Show the dead letters of a queue in groups of the same cause.
+
+    The cause is the type of the exception, its text without numbers, ids and quoted values, and the
+    functions of its traceback. The column "again" has how many of them had been redriven before.
+    The key is stable: cause:KEY is a filter of the HTTP API.
+    """
+    from rsmq.search.failure_groups import group_dead_letters  # noqa: PLC0415 - takes time
+
+    with call.open_queues() as rsmq:
+        by_cell = rsmq.engine.by_cell(
+            lambda client: client.run_steps(group_dead_letters(client.namespace, queue, count))
+        )
+    groups = [(cell, group) for cell, found in by_cell.items() for group in found.groups()]
+    show_id = rsmq.engine.show_id
+    rows = [
+        (
+            group.cause.key,
+            group.count,
+            group.redriven,
+            format_time(group.last_died_ms),
+            show_id(cell, group.ids[0]),
+            format_text(_describe(group)),
+        )
+        for cell, group in groups
+    ]
+    lines = format_table(("key", "count", "again", "last", "id", "cause"), rows)
+    documents = [_to_json(group, [show_id(cell, id) for id in group.ids]) for cell, group in groups]
+    call.out.result(documents, [truncate(each, call.out.width, keep=18) for each in lines])
+
+
+def _describe(group: FailureGroup) -> str:
+    cause = group.cause
+    if cause.exception is None and not cause.text:
+        return "no reason is recorded: received too often"
+    text = f"{cause.exception}: {cause.text}" if cause.exception else cause.text
+    return f"{text.removesuffix(': ')} in {cause.frames[-1]}" if cause.frames else text
+
+
+def _to_json(group: FailureGroup, ids: list[str]) -> dict[str, Any]:
+    return {
+        "key": group.cause.key,
+        "exception": group.cause.exception,
+        "text": group.cause.text,
+        "frames": list(group.cause.frames),
+        "count": group.count,
+        "first_died_ms": group.first_died_ms,
+        "last_died_ms": group.last_died_ms,
+        "ids": ids,
+        "queues": dict(group.queues),
+        "redriven": group.redriven,
+    }

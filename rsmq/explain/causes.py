@@ -1,0 +1,170 @@
+"""
+Why a message does not move, and why a queue is not drained: from facts to causes, without I/O.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rsmq.explain.observed import ObservedMessage, ObservedQueue
+from rsmq.wire.jobs import ENDS
+
+#: A queue is filled faster than it is drained if so much more is sent than received.
+_FASTER = 1.05
+
+
+class Cause(StrEnum):
+    """
+    Why a message does not move, or a queue is not drained; each is equal to its text.
+
+    Attributes:
+        ENDED: the message is gone, and its job has ended.
+        DEAD_LETTERED: it is in the dead-letter queue.
+        GONE: it is not in the queue, and no record says why.
+        NO_BODY: its id is there without a body.
+        NO_ID: its body is there without an id.
+        PAUSED: the queue is paused for workers.
+        HELD: a worker that is alive has it in flight.
+        HELD_BY_DEAD_WORKER: a worker that died had it in flight.
+        IN_FLIGHT: a consumer that is not a worker has it in flight.
+        DEFERRED: a worker has put it off, for a rate limit, a lock or ``Defer``; likely.
+        RETRYING: its handler failed, and it waits for the next attempt.
+        DELAYED: it is hidden and was never received.
+        EXPIRED: the next receive removes or moves it, because it is too old.
+        EXPIRES: it will be too old at a known time.
+        OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
+        NO_WORKER: no live worker listens, and nothing is received.
+        WORKERS_BUSY: all slots of the workers are in use.
+        STALLED: workers listen, and nothing was received for minutes.
+        FILLED_FASTER: more is sent than received.
+        WAITING: other messages are in front of it; of a queue: messages are visible.
+        DRAINING: the queue becomes shorter.
+        ALL_HIDDEN: no message of the queue is visible.
+        DEAD_WORKER: a worker died with messages of the queue in flight.
+        EMPTY: the queue has no messages.
+    """
+
+    ENDED = "ended"
+    DEAD_LETTERED = "dead-lettered"
+    GONE = "gone"
+    NO_BODY = "no-body"
+    NO_ID = "no-id"
+    PAUSED = "paused"
+    HELD = "held"
+    HELD_BY_DEAD_WORKER = "held-by-dead-worker"
+    IN_FLIGHT = "in-flight"
+    DEFERRED = "deferred"
+    RETRYING = "retrying"
+    DELAYED = "delayed"
+    EXPIRED = "expired"
+    EXPIRES = "expires"
+    OVER_LIMIT = "over-limit"
+    NO_WORKER = "no-worker"
+    WORKERS_BUSY = "workers-busy"
+    STALLED = "stalled"
+    FILLED_FASTER = "filled-faster"
+    WAITING = "waiting"
+    DRAINING = "draining"
+    ALL_HIDDEN = "all-hidden"
+    DEAD_WORKER = "dead-worker"
+    EMPTY = "empty"
+
+
+def causes_of_message(facts: ObservedMessage) -> list[Cause]:
+    """Return why a message does not move: the first one decides, the others hold too."""
+    if not facts.is_there:
+        return [_absence(facts)]
+    is_paused = facts.queue.attributes.paused
+    causes = [Cause.PAUSED] if is_paused else []
+    if facts.is_hidden:
+        state = _hidden_state(facts)
+        # A worker finishes what it has, also while the queue is paused.
+        causes = [state, *causes] if state is Cause.HELD else [*causes, state]
+    if facts.is_expired:
+        causes.append(Cause.EXPIRED)
+    elif facts.max_attempts is not None and facts.attempts >= facts.max_attempts:
+        causes.append(Cause.OVER_LIMIT)
+    if not facts.is_hidden:
+        causes += _before_others(_consumption(facts.queue))
+    elif not facts.is_in_flight and _has_no_consumer(facts.queue):
+        causes.append(Cause.NO_WORKER)
+    if facts.expires_ms is not None and not facts.is_expired:
+        causes.append(Cause.EXPIRES)
+    return causes
+
+
+def _before_others(causes: list[Cause]) -> list[Cause]:
+    """Return the causes of a queue for one of its messages: its place is first, if it moves on."""
+    if not {Cause.FILLED_FASTER, Cause.DRAINING}.intersection(causes):
+        return causes
+    return [Cause.WAITING, *(each for each in causes if each is not Cause.WAITING)]
+
+
+def _absence(facts: ObservedMessage) -> Cause:
+    if facts.visible_at_ms is not None:
+        return Cause.NO_BODY
+    if facts.size is not None:
+        return Cause.NO_ID
+    if facts.dead is not None:
+        return Cause.DEAD_LETTERED
+    has_outcome = facts.job is not None and facts.job.state in ENDS - {"expired"}
+    return Cause.ENDED if has_outcome else Cause.GONE
+
+
+def _hidden_state(facts: ObservedMessage) -> Cause:
+    if facts.receive_count == 0:
+        return Cause.DELAYED
+    if facts.last_error is not None:
+        return Cause.RETRYING
+    if facts.holder is not None:
+        return Cause.HELD if facts.holder.alive else Cause.HELD_BY_DEAD_WORKER
+    if facts.unbegun and facts.queue.can_see_workers:
+        return Cause.DEFERRED
+    return Cause.IN_FLIGHT
+
+
+def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
+    """Return why a queue is not drained: the first one decides, the others hold too."""
+    attributes = facts.attributes
+    if not attributes.messages:
+        return [Cause.EMPTY]
+    causes = [Cause.PAUSED] if attributes.paused else []
+    if attributes.visible_messages:
+        causes += _consumption(facts)
+    else:
+        causes.append(Cause.ALL_HIDDEN)
+        if _has_no_consumer(facts):
+            causes.append(Cause.NO_WORKER)
+    if facts.dead_workers:
+        causes.append(Cause.DEAD_WORKER)
+    return causes
+
+
+def _consumption(facts: ObservedQueue) -> list[Cause]:
+    """Return what holds up the visible messages of a queue."""
+    rates = facts.rates
+    is_received = rates is not None and rates.received_per_minute > 0
+    causes: list[Cause] = []
+    if _has_no_consumer(facts):
+        return [Cause.NO_WORKER, Cause.WAITING]
+    if _are_busy(facts):
+        causes.append(Cause.WORKERS_BUSY)
+    if rates is None:
+        return [*causes, Cause.WAITING]
+    if not is_received:
+        return [*causes, Cause.STALLED, Cause.WAITING] if facts.live_workers else [Cause.WAITING]
+    if rates.sent_per_minute > rates.received_per_minute * _FASTER:
+        return [Cause.FILLED_FASTER, *causes, Cause.WAITING]
+    if rates.received_per_minute > rates.sent_per_minute * _FASTER:
+        return [Cause.DRAINING, *causes, Cause.WAITING]
+    return [*causes, Cause.WAITING]
+
+
+def _has_no_consumer(facts: ObservedQueue) -> bool:
+    is_received = facts.rates is not None and facts.rates.received_per_minute > 0
+    return facts.can_see_workers and not facts.live_workers and not is_received
+
+
+def _are_busy(facts: ObservedQueue) -> bool:
+    live = facts.live_workers
+    return bool(live) and all(each.running >= each.slots > 0 for each in live)

@@ -1,0 +1,191 @@
+"""
+What is read of a queue and of a message to say what they wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rsmq.figures import HiddenCounts
+from rsmq.jobs.status import JobStatus
+from rsmq.model import DeadLetterReason, QueueAttributes
+from rsmq.search.redaction import Redaction
+from rsmq.wire.ids import is_redriven, parse_sent_us
+from rsmq.worker.registry import WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRates:
+    """
+    How fast a queue is filled and drained.
+
+    Attributes:
+        sent_per_minute: messages that were sent.
+        received_per_minute: receives and pops, repeated receives included.
+        seconds: the time in which they were counted.
+    """
+
+    sent_per_minute: float
+    received_per_minute: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedQueue:
+    """
+    What is known of a queue at a moment.
+
+    Attributes:
+        name: its name.
+        now_ms: the server's time, Unix ms.
+        workers: the workers with a listener for it, those that are alive and those that died within
+            a day.
+        can_see_workers: whether the user may read which workers there are.
+        rates: None if nothing has been recorded in the last ten minutes.
+        hidden: the hidden messages by state; None if it was not read.
+    """
+
+    name: str
+    now_ms: int
+    attributes: QueueAttributes
+    workers: tuple[WorkerInfo, ...] = ()
+    can_see_workers: bool = True
+    rates: QueueRates | None = None
+    hidden: HiddenCounts | None = None
+
+    @property
+    def live_workers(self) -> list[WorkerInfo]:
+        """The workers that are alive."""
+        return [each for each in self.workers if each.alive]
+
+    @property
+    def dead_workers(self) -> list[WorkerInfo]:
+        """The workers that died with messages of this queue in flight."""
+        return [each for each in self.workers if not each.alive and each.queues.get(self.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPlace:
+    """Where a message is a dead letter: the queue, since when (Unix ms), and why."""
+
+    queue: str
+    died_ms: float
+    reason: DeadLetterReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedMessage:
+    """
+    What is known of a message at a moment.
+
+    Attributes:
+        queue: what is known of its queue.
+        id: as the caller knows it.
+        visible_at_ms: Unix ms from which it is visible; None if its id is not in the queue.
+        size: the bytes of its body; None if it has no body.
+        receive_count: how often it was received.
+        first_received_ms: Unix ms; None before the first receive.
+        ids_before: how many ids are in front of it.
+        unbegun: how many of its receives began no handler call.
+        last_error: the error of the last attempt, while it waits for a retry.
+        reason: the reason why a worker moved it to this queue.
+        max_retries: its own number of retries; None if that of the policy counts.
+        expires_ms: Unix ms from which it is expired, by its own limit or its queue's; None if it
+            never is.
+        quarantine_runs: how often it was run with no other call beside it, without an outcome.
+        holder: the worker that has it in flight; None if none of this library has.
+        job: its record; None if it is not tracked.
+        dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.
+        has_dead_letter_queue: whether that exists.
+    """
+
+    queue: ObservedQueue
+    id: str
+    visible_at_ms: float | None = None
+    size: int | None = None
+    receive_count: int = 0
+    first_received_ms: int | None = None
+    ids_before: int = 0
+    unbegun: int = 0
+    last_error: str | None = None
+    reason: DeadLetterReason | None = None
+    max_retries: int | None = None
+    expires_ms: float | None = None
+    quarantine_runs: int = 0
+    holder: WorkerInfo | None = None
+    job: JobStatus[object] | None = None
+    dead: DeadLetterPlace | None = None
+    has_dead_letter_queue: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is a message of the queue, with its id and its body."""
+        return self.visible_at_ms is not None and self.size is not None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is not visible yet."""
+        return self.visible_at_ms is not None and self.visible_at_ms > self.queue.now_ms
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether it was received, and is hidden but not for a retry."""
+        return self.is_hidden and self.receive_count > 0 and self.last_error is None
+
+    @property
+    def is_redriven(self) -> bool:
+        """Whether a redrive has sent it again, from a dead-letter queue."""
+        return is_redriven(self.id)
+
+    @property
+    def attempts(self) -> int:
+        """How many of its receives began an attempt, as dead-letter policies count them."""
+        return max(self.receive_count - self.unbegun, 0)
+
+    @property
+    def max_attempts(self) -> int | None:
+        """After how many attempts it is a dead letter; None if it never is."""
+        limit = self.queue.attributes.max_receives
+        if limit is None or not self.has_dead_letter_queue:
+            return None
+        return limit if self.max_retries is None else self.max_retries + 1
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the next receive removes it, or moves it, because it is too old."""
+        goes_nowhere = (
+            self.queue.attributes.expired == "dead-letter" and not self.has_dead_letter_queue
+        )
+        return (
+            self.expires_ms is not None
+            and self.expires_ms <= self.queue.now_ms
+            and not goes_nowhere
+        )
+
+    @property
+    def sent_ms(self) -> float | None:
+        """Unix ms of the send, with microseconds as decimals; None if the id contains no time."""
+        us = parse_sent_us(self.id.rpartition("-")[2], self.queue.now_ms)
+        return None if us is None else us / 1000
+
+    def shown_to(self, redaction: Redaction, may_see: Callable[[str], bool]) -> ObservedMessage:
+        """
+        Return the facts as a reader may see them.
+
+        Args:
+            redaction: what of bodies, and of texts that may quote them, it does not see.
+            may_see: whether it may read the messages of another queue.
+        """
+        job, dead = self.job, self.dead
+        if job is not None:
+            job = replace(job, error=redaction.failure(job.error))
+        if dead is not None:
+            dead = replace(dead, reason=redaction.reason(dead.reason))
+        return replace(
+            self,
+            last_error=redaction.failure(self.last_error),
+            reason=redaction.reason(self.reason),
+            job=job,
+            dead=dead if dead is not None and may_see(dead.queue) else None,
+        )

@@ -1,0 +1,162 @@
+"""
+Operations that read what queues and messages wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rsmq.explain.observed import DeadLetterPlace, ObservedMessage, ObservedQueue, QueueRates
+from rsmq.figures.operations import SAMPLE, parse_hidden
+from rsmq.history.records import recent_fields, recent_totals
+from rsmq.jobs.operations import JobRecord
+from rsmq.jobs.status import JobStatus, return_unchanged
+from rsmq.lua.load import loader_of
+from rsmq.model import QueueAttributes
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.plain import plain_command
+from rsmq.operations.replies import parse_attributes, parse_reason
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.stored import parse_integer
+from rsmq.worker.registry import WorkerInfo, parse_workers
+
+load = loader_of("explain")
+
+#: Minutes of the history that a rate is computed from.
+_RATE_MINUTES = 10
+
+
+def read_message_state(
+    namespace: Namespace, qname: str, id: str, workers: Sequence[WorkerInfo] = ()
+) -> Operation[ObservedMessage]:
+    """
+    Read what is known of a message, but for the rates of its queue.
+
+    Args:
+        id: its id as it is stored.
+        workers: those that are registered in other cells.
+    """
+    keys = namespace.queue(qname)
+
+    def parse(reply: Any) -> ObservedMessage:
+        described, now, registered, stored, records, job, has_dead_letter_queue, dead = reply
+        queue = _parse_queue(keys, described, int(now), registered, others=workers)
+        score, size, count, first, ids_before, raw_holder = stored
+        holder = None if raw_holder is None else decode_name(raw_holder)
+        unbegun, error, reason, max_retries, own_expiry, quarantine = records
+        target = queue.attributes.dead_letter_queue
+        return ObservedMessage(
+            queue,
+            id,
+            visible_at_ms=None if score is None else float(score),
+            size=size,
+            receive_count=parse_integer(count) or 0,
+            first_received_ms=parse_integer(first),
+            ids_before=ids_before,
+            unbegun=unbegun,
+            last_error=None if error is None else error.decode(errors="replace"),
+            reason=parse_reason(reason),
+            max_retries=max_retries,
+            expires_ms=_expiry(queue.attributes, id, queue.now_ms, parse_integer(own_expiry)),
+            quarantine_runs=parse_integer((quarantine or b"").partition(b":")[0]) or 0,
+            holder=next((each for each in queue.workers if each.name == holder), None),
+            job=_parse_job(keys.name, id, job),
+            dead=None
+            if dead is None or target is None
+            else DeadLetterPlace(target, float(dead[0]), parse_reason(dead[1])),
+            has_dead_letter_queue=bool(has_dead_letter_queue),
+        )
+
+    return Operation(
+        load("read_message_state"),
+        (keys.hash, keys.zset),
+        (
+            encode_name(id),
+            encode_name(namespace.name),
+            namespace.workers,
+            namespace.held_prefix,
+            encode_name(keys.name),
+            *(encode_name(each.name) for each in workers),
+        ),
+        parse,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueue]:
+    """Read what is known of a queue, but for its rates."""
+    keys = namespace.queue(qname)
+
+    def parse(reply: Any) -> ObservedQueue:
+        described, now, registered, hidden = reply
+        return _parse_queue(keys, described, int(now), registered, hidden)
+
+    return Operation(
+        load("read_queue_state"),
+        (keys.hash, keys.zset),
+        (digits(SAMPLE), namespace.workers),
+        parse,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def _parse_queue(
+    keys: QueueKeys,
+    described: Any,
+    now: int,
+    stored: Any,
+    hidden: Any = None,
+    *,
+    others: Sequence[WorkerInfo] = (),
+) -> ObservedQueue:
+    pairs = () if stored is None else zip(stored[::2], stored[1::2], strict=True)
+    _, registered = parse_workers(now, {decode_name(name): entry for name, entry in pairs})
+    return ObservedQueue(
+        keys.name,
+        now,
+        parse_attributes(described),
+        tuple(each for each in (*registered, *others) if keys.name in each.queues),
+        can_see_workers=stored is not None,
+        hidden=None if hidden is None else parse_hidden(hidden),
+    )
+
+
+def _parse_job(qname: str, id: str, stored: Any) -> JobStatus[object] | None:
+    return None if stored is None else JobRecord(*stored).to_status(qname, id, return_unchanged)
+
+
+def _expiry(attributes: QueueAttributes, id: str, now: int, own_ms: float | None) -> float | None:
+    sent_us = parse_sent_us(id, now) if attributes.keep is not None else None
+    times = [] if own_ms is None else [own_ms]
+    if sent_us is not None and attributes.keep is not None:
+        times.append(sent_us / 1000 + attributes.keep * 1000)
+    return min(times, default=None)
+
+
+def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[QueueRates | None]:
+    """Read how fast a queue was filled and drained in the last minutes, from its history."""
+    keys, fields = namespace.queue(facts.name), recent_fields(facts.now_ms)
+
+    def parse(reply: Any) -> QueueRates | None:
+        found = zip(fields, reply, strict=True)
+        stored = {name.encode(): value for name, value in found if value is not None}
+        return _parse_rates(stored, facts)
+
+    return plain_command("HMGET", keys.history, *fields, parse=parse)
+
+
+def _parse_rates(fields: dict[bytes, bytes], facts: ObservedQueue) -> QueueRates | None:
+    created = facts.attributes.created
+    totals = created and recent_totals(
+        fields, int(created.timestamp()), facts.now_ms, _RATE_MINUTES
+    )
+    if not totals:
+        return None
+    sent, received, minutes = totals
+    return QueueRates(sent / minutes, received / minutes, minutes * 60)

@@ -1,0 +1,54 @@
+-- Where a message is known: its record, the worker that has it in flight, the dead-letter queue.
+-- @include local_keys.lua
+-- @include queue.lua
+-- @include job_state.lua
+-- @include reasons.lua
+
+-- Returns the record of a tracked message, if it has one that the user may read.
+local function job_of(hash, zset, id, now)
+  local key = zset .. ':x:job:' .. id
+  require_local('EXISTS', zset, key)
+  local found = redis.pcall('HMGET', key, 'state', 'receives', 'attempt', 'worker', 'begun', 'ended', 'result',
+    'error', 'cancel', 'done', 'total', 'text', 'ttl')
+  if found.err or not found[1] then
+    return false
+  end
+  return {job_state(hash, zset, id, found[1], found[2], now), found[1], unpack(found, 3, 13)}
+end
+
+-- Returns the name of the worker that has a message in flight with this 'receive count:queue', of the first 1,000 of
+-- these names and of those that are registered. `held` begins the keys of what workers have in flight.
+local function worker_of(zset, id, receipt, held, names, registered)
+  local keys = {}
+  for at = 1, registered and #registered or 0, 2 do
+    names[#names + 1] = registered[at]
+  end
+  for at = 1, math.min(#names, 1000) do
+    keys[at] = held .. names[at]
+  end
+  require_local('EXISTS', zset, unpack(keys))
+  for at, key in ipairs(keys) do
+    if redis.pcall('HGET', key, id) == receipt then
+      return names[at]
+    end
+  end
+  return false
+end
+
+-- Returns 1 if the dead-letter queue exists, else 0, and {score, reason} if the message is in it.
+local function find_dead(zset, id, namespace, target)
+  if not target then
+    return 0, false
+  end
+  local to_zset = namespace .. ':' .. target
+  require_local('EXISTS', zset, to_zset, to_zset .. ':Q')
+  local has_read, exists = pcall(queue, to_zset .. ':Q')
+  if not has_read or not exists then
+    return 0, false
+  end
+  local score = redis.pcall('ZSCORE', to_zset, id)
+  if type(score) ~= 'string' then
+    return 1, false
+  end
+  return 1, {score, reasons_of(to_zset, {id})[1] or false}
+end

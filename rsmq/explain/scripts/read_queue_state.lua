@@ -1,0 +1,29 @@
+-- Reads everything that says why a queue is not drained. Nothing is changed.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset     sorted set  the queue's message ids
+-- ARGV[1] most     integer     how many hidden messages to look at, at most 4,000
+-- ARGV[2] workers  string      the key of the registered workers, a hash that the user may lack the right to
+--
+-- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, the
+--         states of hidden messages as sample_hidden.lua returns them}
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include describe.lua
+-- @include hidden.lua
+-- @include registered.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local most, workers = ARGV[1], ARGV[2]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local now = server_time_ms()
+return {
+  describe(hash, zset), digits(now), registered_workers(zset, workers),
+  count_hidden_states(hash, zset, now, tonumber(most)),
+}

@@ -1,0 +1,312 @@
+"""
+The texts of causes: a sentence for each, with its evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from rsmq.explain.causes import Cause
+from rsmq.explain.observed import ObservedMessage, ObservedQueue
+from rsmq.printable import escape_unprintable, format_count
+from rsmq.worker.registry import WorkerInfo
+
+_UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
+#: From this many of a unit on, a span is shown in it.
+_MIN_OF_UNIT = 2
+
+
+def describe_message_cause(cause: Cause, facts: ObservedMessage) -> str:
+    """Return the sentence of a cause of a message."""
+    of_message = _OF_MESSAGE.get(cause)
+    text = of_message(facts) if of_message is not None else _OF_QUEUE[cause](facts.queue)
+    return escape_unprintable(text)
+
+
+def describe_queue_cause(cause: Cause, facts: ObservedQueue) -> str:
+    """Return the sentence of a cause of a queue."""
+    return escape_unprintable(_OF_QUEUE[cause](facts))
+
+
+def format_moment(ms: float, now_ms: float) -> str:
+    """Return a Unix time in ms as a time in UTC, with its date if that is not today's."""
+    try:
+        moment, now = (datetime.fromtimestamp(each / 1000, UTC) for each in (ms, now_ms))
+    except (OverflowError, OSError, ValueError):
+        return f"{ms:.0f} ms"
+    is_today = moment.date() == now.date()
+    return moment.strftime("%H:%M:%S UTC" if is_today else "%Y-%m-%d %H:%M:%S UTC")
+
+
+def format_span(seconds: float) -> str:
+    """Return a span of time in its largest unit, as in "40 s" or "6 min"."""
+    for size, unit in _UNITS:
+        if seconds >= _MIN_OF_UNIT * size:
+            return f"{round(seconds / size):,} {unit}"
+    return f"{max(round(seconds), 0)} s"
+
+
+def _at(ms: float, now_ms: float) -> str:
+    """Return a time, and how far away it is."""
+    seconds = (ms - now_ms) / 1000
+    away = f"in {format_span(seconds)}" if seconds >= 0 else f"{format_span(-seconds)} ago"
+    return f"{format_moment(ms, now_ms)} ({away})"
+
+
+def _visible_at(facts: ObservedMessage) -> str:
+    return _at(facts.visible_at_ms or 0, facts.queue.now_ms)
+
+
+def _target(facts: ObservedMessage) -> str:
+    return f"queue {facts.queue.attributes.dead_letter_queue}"
+
+
+def _ended(facts: ObservedMessage) -> str:
+    job = facts.job
+    if job is None or job.ended_at is None:
+        return "It is gone, and its job has ended."
+    by = "" if job.worker is None else f" in worker {job.worker}"
+    ended = _at(job.ended_at.timestamp() * 1000, facts.queue.now_ms)
+    error = "" if job.error is None or job.state != "failed" else f": {job.error}"
+    attempt = "" if not job.attempt else f", attempt {job.attempt}{by}"
+    return f"It is gone, and its job has ended: {job.state} at {ended}{attempt}{error}."
+
+
+def _dead_lettered(facts: ObservedMessage) -> str:
+    dead = facts.dead
+    if dead is None:
+        return "It is a dead letter."
+    since = (
+        f"It is a dead letter in queue {dead.queue} since {_at(dead.died_ms, facts.queue.now_ms)}"
+    )
+    if dead.reason is None:
+        return f"{since}: it was received too often."
+    exception = "" if dead.reason.exception is None else f" {dead.reason.exception}."
+    return f"{since}: {dead.reason.text.rstrip('.')}.{exception}"
+
+
+def _gone(facts: ObservedMessage) -> str:
+    queue, created, sent = facts.queue, facts.queue.attributes.created, facts.sent_ms
+    begin = f"It is not in queue {queue.name}"
+    if sent is None:
+        return f"{begin}: it was never sent, or was deleted or moved, of which there is no record."
+    if created is not None and sent < created.timestamp() * 1000 - 1000:
+        return (
+            f"{begin}: its id is older than the queue, which was created at "
+            f"{format_moment(created.timestamp() * 1000, queue.now_ms)}."
+        )
+    return (
+        f"{begin}: its id says that it was sent at {_at(sent, queue.now_ms)}, and since then it "
+        "was deleted or moved, of which there is no record."
+    )
+
+
+def _held(facts: ObservedMessage) -> str:
+    name = "" if facts.holder is None else facts.holder.name
+    return (
+        f"Worker {name} has it in flight, receive {facts.receive_count:,}; if it is neither "
+        f"settled nor extended, it becomes visible again at {_visible_at(facts)}."
+    )
+
+
+def _held_by_dead_worker(facts: ObservedMessage) -> str:
+    if facts.holder is None:
+        return _in_flight(facts)
+    return (
+        f"Worker {facts.holder.name} had it in flight and is "
+        f"{_dead_for(facts.holder, facts.queue)}; it comes back at {_visible_at(facts)}, or when a "
+        "worker of this name starts."
+    )
+
+
+def _dead_for(worker: WorkerInfo, queue: ObservedQueue) -> str:
+    return f"dead for {format_span((queue.now_ms - worker.seen_ms) / 1000)}"
+
+
+def _in_flight(facts: ObservedMessage) -> str:
+    who = (
+        "A consumer that is not a worker of this library, such as a Node or PHP program,"
+        if facts.queue.can_see_workers
+        else "A consumer, which this user has no right to look up,"
+    )
+    return (
+        f"{who} has it in flight, receive {facts.receive_count:,}; if it is not deleted, it "
+        f"becomes visible again at {_visible_at(facts)}."
+    )
+
+
+def _deferred(facts: ObservedMessage) -> str:
+    return (
+        f"A worker has probably put it off, for a rate limit, a lock or Defer, until "
+        f"{_visible_at(facts)}: no worker has it, and {facts.unbegun:,} of its "
+        f"{format_count(facts.receive_count, 'receive')} began no call."
+    )
+
+
+def _retrying(facts: ObservedMessage) -> str:
+    of = "" if facts.max_attempts is None else f" of {facts.max_attempts:,}"
+    error = facts.last_error or "its handler failed"
+    return (
+        f"It waits for a retry until {_visible_at(facts)}, after attempt {facts.attempts:,}{of}: "
+        f"{error}."
+    )
+
+
+def _delayed(facts: ObservedMessage) -> str:
+    return f"It is delayed until {_visible_at(facts)}."
+
+
+def _expired(facts: ObservedMessage) -> str:
+    moves = facts.queue.attributes.expired == "dead-letter"
+    what = f"moves it to {_target(facts)}" if moves else "removes it"
+    since = _at(facts.expires_ms or 0, facts.queue.now_ms)
+    return f"It is expired since {since}: the next receive {what}."
+
+
+def _expires(facts: ObservedMessage) -> str:
+    return f"It expires at {_at(facts.expires_ms or 0, facts.queue.now_ms)}."
+
+
+def _over_limit(facts: ObservedMessage) -> str:
+    had = f"It has had {facts.attempts:,} of {format_count(facts.max_attempts or 0, 'attempt')}"
+    if facts.is_in_flight:
+        return f"{had}: if this one does not succeed, it is moved to {_target(facts)}."
+    return f"{had}: the next receive makes it a dead letter in {_target(facts)}."
+
+
+_NO_BODY = (
+    "Its id is in the queue and its body is missing, so no consumer gets it; a receive removes the "
+    "id when it has been visible for ten seconds, and rsmq doctor finds it."
+)
+_NO_ID = (
+    "Its body is there and its id is not in the queue, so no consumer gets it; rsmq doctor can "
+    "restore it."
+)
+
+
+def _waiting(facts: ObservedMessage) -> str:
+    if not facts.ids_before:
+        return "It is visible, and the next message that is received."
+    before = f"It is visible, with {format_count(facts.ids_before)} before it"
+    rates = facts.queue.rates
+    if rates is None:
+        return f"{before}; how fast they are received is not recorded."
+    if not rates.received_per_minute:
+        return f"{before}; none was received in the last {format_span(rates.seconds)}."
+    seconds = (facts.ids_before + 1) / rates.received_per_minute * 60
+    return (
+        f"{before}; at the present rate, {rates.received_per_minute:,.0f} a minute, it is received "
+        f"in about {format_span(seconds)}."
+    )
+
+
+_OF_MESSAGE: Mapping[Cause, Callable[[ObservedMessage], str]] = {
+    Cause.ENDED: _ended, Cause.DEAD_LETTERED: _dead_lettered, Cause.GONE: _gone,
+    Cause.NO_BODY: lambda _: _NO_BODY, Cause.NO_ID: lambda _: _NO_ID, Cause.HELD: _held,
+    Cause.HELD_BY_DEAD_WORKER: _held_by_dead_worker, Cause.IN_FLIGHT: _in_flight,
+    Cause.DEFERRED: _deferred, Cause.RETRYING: _retrying, Cause.DELAYED: _delayed,
+    Cause.EXPIRED: _expired, Cause.EXPIRES: _expires, Cause.OVER_LIMIT: _over_limit,
+    Cause.WAITING: _waiting,
+}  # fmt: skip
+
+
+def _paused(facts: ObservedQueue) -> str:
+    return f"Queue {facts.name} is paused: workers do not receive from it until it is resumed."
+
+
+def _no_worker(facts: ObservedQueue) -> str:
+    dead = [each for each in facts.workers if not each.alive]
+    last = max(dead, key=lambda each: each.seen_ms, default=None)
+    note = "" if last is None else f"; worker {last.name} is {_dead_for(last, facts)}"
+    return f"No live worker listens to queue {facts.name}, and nobody is known to receive{note}."
+
+
+def _workers_busy(facts: ObservedQueue) -> str:
+    live = facts.live_workers
+    calls = format_count(sum(each.running for each in live), "call")
+    return f"All slots of {_listeners(live)} are in use, by {calls}."
+
+
+def _listeners(live: list[WorkerInfo]) -> str:
+    if len(live) == 1:
+        return f"worker {live[0].name}, the only one that listens,"
+    return f"the {format_count(len(live), 'worker')} that listen"
+
+
+def _stalled(facts: ObservedQueue) -> str:
+    seconds = 0.0 if facts.rates is None else facts.rates.seconds
+    return (
+        f"Nothing was received from queue {facts.name} in the last {format_span(seconds)}, by "
+        f"{_listeners(facts.live_workers)} or by others."
+    )
+
+
+def _rates(facts: ObservedQueue) -> str:
+    if facts.rates is None:
+        return ""
+    return (
+        f"{format_count(round(facts.rates.sent_per_minute))} a minute are sent, and "
+        f"{facts.rates.received_per_minute:,.0f} received"
+    )
+
+
+def _filled_faster(facts: ObservedQueue) -> str:
+    return f"Queue {facts.name} is filled faster than it is drained: {_rates(facts)}."
+
+
+def _draining(facts: ObservedQueue) -> str:
+    if facts.rates is None:
+        return _visible(facts)
+    per_minute = facts.rates.received_per_minute - facts.rates.sent_per_minute
+    seconds = facts.attributes.visible_messages / per_minute * 60
+    return (
+        f"Queue {facts.name} is being drained: {_rates(facts)}, so its "
+        f"{format_count(facts.attributes.visible_messages, 'visible message')} take about "
+        f"{format_span(seconds)}."
+    )
+
+
+def _visible(facts: ObservedQueue) -> str:
+    number = facts.attributes.visible_messages
+    waits = f"{format_count(number)} of queue {facts.name} {'is' if number == 1 else 'are'} visible"
+    if facts.rates is None:
+        return f"{waits}; how fast they are received is not recorded."
+    return f"{waits}; {_rates(facts)}."
+
+
+def _all_hidden(facts: ObservedQueue) -> str:
+    hidden, next_due = facts.hidden, facts.attributes.next_due_ms
+    states = ""
+    if hidden is not None:
+        about = "about " * bool(hidden.margin)
+        states = (
+            f": {about}{hidden.in_flight:,} in flight, {hidden.delayed:,} delayed, "
+            f"{hidden.retrying:,} waiting for a retry"
+        )
+    first = (
+        "" if next_due is None else f"; the next one is visible at {_at(next_due, facts.now_ms)}"
+    )
+    return f"No message of queue {facts.name} is visible{states}{first}."
+
+
+def _dead_worker(facts: ObservedQueue) -> str:
+    texts = [
+        f"worker {each.name}, {_dead_for(each, facts)}, had "
+        f"{format_count(each.queues[facts.name])} of queue {facts.name} in flight"
+        for each in facts.dead_workers
+    ]
+    text = "; ".join(texts[:3]) + ("; and others" if len(texts) > 3 else "")  # noqa: PLR2004
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _empty(facts: ObservedQueue) -> str:
+    return f"Queue {facts.name} has no messages."
+
+
+_OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
+    Cause.PAUSED: _paused, Cause.NO_WORKER: _no_worker, Cause.WORKERS_BUSY: _workers_busy,
+    Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
+    Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
+    Cause.EMPTY: _empty,
+}  # fmt: skip

@@ -1,0 +1,150 @@
+"""
+Why messages and queues do not move, the timeline of a message, and dead letters by cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rsmq.explain import (
+    Explanation,
+    ObservedMessage,
+    explain_message,
+    explain_queue,
+    message_timeline,
+    observe_message,
+    observe_queue,
+)
+from rsmq.search.failure_groups import FailureGroup
+from rsmq.search.redaction import Redaction
+from rsmq.web.dead_letter_groups import read_groups
+from rsmq.web.fields import Field, Shape, between
+from rsmq.web.routes.forms import QUEUE, make_cursor, may, read_position, show_fields, whole
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.limits import check_whole_number
+
+_MAX_GROUPED = 10_000
+
+
+async def _facts(call: ApiCall) -> ObservedMessage:
+    facts = await observe_message(call.queues, call.names[QUEUE], call.names["id"])
+    return facts.shown_to(call.redaction, lambda queue: may(call, Scope.PEEK, queue))
+
+
+async def _explain_message(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer(show_explanation(explain_message(await _facts(call))))
+
+
+async def _explain_queue(call: ApiCall) -> ApiAnswer:
+    facts = await observe_queue(call.queues, call.names[QUEUE])
+    return ApiAnswer(show_explanation(explain_queue(facts)))
+
+
+def show_explanation(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as a value of JSON."""
+    return {
+        "queue": explanation.queue,
+        "id": explanation.id,
+        "now_ms": explanation.now_ms,
+        "cause": explanation.cause.value,
+        "sentence": explanation.sentence,
+        "causes": [{"cause": each.cause.value, "text": each.text} for each in explanation.causes],
+    }
+
+
+async def _timeline(call: ApiCall) -> ApiAnswer:
+    facts = await _facts(call)
+    events = [asdict(event) | {"at_ms": whole(event.at_ms)} for event in message_timeline(facts)]
+    return ApiAnswer({"queue": facts.queue.name, "id": facts.id, "events": events})
+
+
+async def _groups(call: ApiCall) -> ApiAnswer:
+    number = check_whole_number("max", call.values.get("max", _MAX_GROUPED), 1, _MAX_GROUPED)
+    cell, position = 0, None
+    if "cursor" in call.values:
+        cell, position = read_position(call.values["cursor"], call.queues.engine.number)
+    page = await read_groups(call.queues, call.names[QUEUE], number, cell, position)
+    cursor = None
+    if page.next is not None:
+        cell, at = page.next
+        cursor = make_cursor(cell, at.score, at.id, at.skip)
+    return ApiAnswer(
+        {
+            "groups": [show_group(each, call.redaction) for each in page.found.groups()],
+            "scanned": page.found.count,
+            "others": page.found.others,
+            "cursor": cursor,
+        }
+    )
+
+
+def show_group(group: FailureGroup, redaction: Redaction) -> dict[str, Any]:
+    """Return a group as its reader may see it: the texts of failures may quote values."""
+    example = redaction.reason(group.example)
+    return {
+        "key": group.cause.key,
+        "exception": group.cause.exception,
+        "text": None if redaction else group.cause.text,
+        "frames": [] if redaction else list(group.cause.frames),
+        "count": group.count,
+        "first_died_ms": whole(group.first_died_ms),
+        "last_died_ms": whole(group.last_died_ms),
+        "ids": list(group.ids),
+        "queues": dict(group.queues),
+        "redriven": group.redriven,
+        "example": None if example is None else show_fields(example),
+    }
+
+
+_EXPLANATION = (
+    Field("queue", Shape.TEXT, "The name of the queue."),
+    Field("id", Shape.TEXT, "The id of the message; null for a queue."),
+    Field("now_ms", Shape.WHOLE, "Unix ms of the server when it was read."),
+    Field("cause", Shape.TEXT, "The cause that decides, such as paused, held or waiting."),
+    Field("sentence", Shape.TEXT, "It in a sentence with its evidence; times are in UTC."),
+    Field("causes", Shape.OBJECTS, "It and the others that hold too: cause and text of each."),
+)
+
+ROUTES = (
+    Route(
+        "GET", "/queues/{queue}/why", Scope.STATS, "Say why a queue is not drained.",
+        _explain_queue, result=_EXPLANATION,
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}/why", Scope.PEEK,
+        "Say why a message does not move, also if it is not in the queue any more.",
+        _explain_message, result=_EXPLANATION,
+    ),
+    Route(
+        "GET", "/queues/{queue}/messages/{id}/timeline", Scope.PEEK,
+        "Read what is known of the past and the future of a message.", _timeline,
+        result=(
+            Field("queue", Shape.TEXT, "The name of the queue."),
+            Field("id", Shape.TEXT, "The id of the message."),
+            Field("events", Shape.OBJECTS, "In their order: kind, at_ms (null if it is not known), "
+            "text, is_estimate, and detail, the traceback of a dead letter."),
+        ),
+    ),
+    Route(
+        "GET", "/queues/{queue}/dead-letters/groups", Scope.PEEK,
+        "Read the dead letters of a queue in groups of the same cause.", _groups,
+        query=(
+            Field(
+                "max", Shape.WHOLE, "Dead letters to look at, 1 to 10,000; 10,000 by default.",
+                rule=between(1, _MAX_GROUPED),
+            ),
+            Field("cursor", Shape.TEXT, "The cursor of the page before."),
+        ),
+        result=(
+            Field("groups", Shape.OBJECTS, "The largest first: key, for the filter cause:KEY, "
+            "exception, text and frames of the failure, count, first_died_ms, last_died_ms, ids "
+            "(the last five), queues, redriven (how many had been redriven before), and example, "
+            "the reason of the last one."),
+            Field("scanned", Shape.WHOLE, "The dead letters that were looked at."),
+            Field("others", Shape.WHOLE, "Those of them beyond 200 groups."),
+            Field("cursor", Shape.TEXT, "For the next page; null after the last. Groups of two "
+            "pages with the same key belong together."),
+        ),
+    ),
+)  # fmt: skip

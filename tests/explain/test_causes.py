@@ -1,0 +1,267 @@
+"""Which causes follow from facts, in which order, and their sentences; without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from rsmq.explain import (
+    Cause,
+    ObservedMessage,
+    ObservedQueue,
+    QueueRates,
+    explain_message,
+    explain_queue,
+)
+from rsmq.explain.observed import DeadLetterPlace
+from rsmq.explain.sentences import format_span
+from rsmq.figures import HiddenCounts
+from rsmq.jobs.status import JobState, JobStatus
+from rsmq.model import DeadLetterReason, QueueAttributes
+from rsmq.worker import WorkerInfo
+
+NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
+ID = "hocfdlzqs8mf9oJypfX0YbIG5vOe9dTs"
+CREATED = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def attributes(**options):
+    values = {
+        "vt": 30, "delay": 0, "maxsize": 65536, "total_received": 0, "total_sent": 0,
+        "created": CREATED, "modified": CREATED, "messages": 10, "hidden_messages": 0,
+        "visible_messages": 10, "next_due_ms": None, "dead_letter_queue": None,
+        "max_receives": None, "paused": False,
+    }  # fmt: skip
+    return QueueAttributes(**(values | options))
+
+
+def worker(name="w", *, alive=True, seen=0, in_flight=0, running=0):
+    return WorkerInfo(
+        name, alive, NOW - 60_000, NOW - seen * 1000, "host", 1, {"q": in_flight}, 0, 0, 4, running
+    )
+
+
+def queue(*workers, rates=None, hidden=None, can_see_workers=True, **options):
+    speed = None if rates is None else QueueRates(*rates, 600)
+    return ObservedQueue(
+        "q", NOW, attributes(**options), workers, can_see_workers, speed, hidden or HiddenCounts()
+    )
+
+
+def message(in_queue=None, **options):
+    facts = ObservedMessage(in_queue or queue(worker()), ID, visible_at_ms=NOW - 1000, size=5)
+    return replace(facts, **options)
+
+
+HIDDEN = {"visible_at_ms": NOW + 40_000}
+RECEIVED = HIDDEN | {"receive_count": 2, "first_received_ms": NOW - 50_000}
+REASON = DeadLetterReason("q", "attempt 3 of 3 failed", "E: x", "trace", "w", 3, NOW - 60_000)
+LIMITED = {"dead_letter_queue": "d", "max_receives": 3}
+
+
+def job(state, **options):
+    ended = datetime.fromtimestamp(NOW / 1000 - 60, UTC)
+    status = JobStatus("q", ID, state, 2, "w", ended, ended, None, None)
+    return replace(status, **options)
+
+
+@pytest.mark.parametrize(
+    ("facts", "causes", "sentence"),
+    [
+        (
+            message(queue(paused=True), ids_before=3),
+            [Cause.PAUSED, Cause.NO_WORKER, Cause.WAITING],
+            "Queue q is paused: workers do not receive from it until it is resumed.",
+        ),
+        (message(**HIDDEN), [Cause.DELAYED], "It is delayed until 12:03:10 UTC (in 40 s)."),
+        (
+            message(visible_at_ms=NOW + 3 * 86_400_000),
+            [Cause.DELAYED],
+            "It is delayed until 2026-11-23 12:02:30 UTC (in 3 days).",
+        ),
+        (
+            message(queue(worker(), paused=True), holder=worker("w7"), **RECEIVED),
+            [Cause.HELD, Cause.PAUSED],
+            ("Worker w7 has it in flight, receive 2; if it is neither settled nor extended, it "
+            "becomes visible again at 12:03:10 UTC (in 40 s)."),
+        ),
+        (
+            message(holder=worker("w7", alive=False, seen=40), **RECEIVED),
+            [Cause.HELD_BY_DEAD_WORKER],
+            ("Worker w7 had it in flight and is dead for 40 s; it comes back at 12:03:10 UTC "
+            "(in 40 s), or when a worker of this name starts."),
+        ),
+        (
+            message(**RECEIVED),
+            [Cause.IN_FLIGHT],
+            ("A consumer that is not a worker of this library, such as a Node or PHP program, has "
+            "it in flight, receive 2; if it is not deleted, it becomes visible again at 12:03:10 "
+            "UTC (in 40 s)."),
+        ),
+        (
+            message(unbegun=1, **RECEIVED),
+            [Cause.DEFERRED],
+            ("A worker has probably put it off, for a rate limit, a lock or Defer, until 12:03:10 "
+            "UTC (in 40 s): no worker has it, and 1 of its 2 receives began no call."),
+        ),
+        (
+            message(
+                queue(worker(), **LIMITED), has_dead_letter_queue=True, last_error="E: x",
+                **RECEIVED,
+            ),
+            [Cause.RETRYING],
+            "It waits for a retry until 12:03:10 UTC (in 40 s), after attempt 2 of 3: E: x.",
+        ),
+        (
+            message(
+                queue(worker(), **LIMITED), has_dead_letter_queue=True, receive_count=4, unbegun=1
+            ),
+            [Cause.OVER_LIMIT, Cause.WAITING],
+            "It has had 3 of 3 attempts: the next receive makes it a dead letter in queue d.",
+        ),
+        (
+            message(
+                queue(worker(), **LIMITED), has_dead_letter_queue=True, max_retries=1,
+                holder=worker(), **RECEIVED,
+            ),
+            [Cause.HELD, Cause.OVER_LIMIT],
+            None,
+        ),
+        # Without the dead-letter queue, such messages are delivered.
+        (message(queue(worker(), **LIMITED), receive_count=9), [Cause.WAITING], None),
+        (
+            message(expires_ms=NOW - 5000),
+            [Cause.EXPIRED, Cause.WAITING],
+            "It is expired since 12:02:25 UTC (5 s ago): the next receive removes it.",
+        ),
+        (
+            message(expires_ms=NOW + 5000, **HIDDEN),
+            [Cause.DELAYED, Cause.EXPIRES],
+            None,
+        ),
+        (
+            message(queue(worker("w", alive=False, seen=7200)), ids_before=1),
+            [Cause.NO_WORKER, Cause.WAITING],
+            ("No live worker listens to queue q, and nobody is known to receive; worker w is dead "
+            "for 2 h."),
+        ),
+        # Consumers that are not workers are known by what they receive.
+        (message(queue(rates=(10, 10))), [Cause.WAITING], None),
+        (message(queue(can_see_workers=False)), [Cause.WAITING], None),
+        (
+            message(queue(worker(running=4), worker("v", running=4))),
+            [Cause.WORKERS_BUSY, Cause.WAITING],
+            "All slots of the 2 workers that listen are in use, by 8 calls.",
+        ),
+        (
+            message(queue(worker(), rates=(5, 0))),
+            [Cause.STALLED, Cause.WAITING],
+            ("Nothing was received from queue q in the last 10 min, by worker w, the only one that "
+            "listens, or by others."),
+        ),
+        (
+            message(queue(worker(running=4), rates=(100, 800)), ids_before=4812),
+            [Cause.WAITING, Cause.DRAINING, Cause.WORKERS_BUSY],
+            ("It is visible, with 4,812 messages before it; at the present rate, 800 a minute, it "
+            "is received in about 6 min."),
+        ),
+        (
+            message(queue(worker(), rates=(900, 800))),
+            [Cause.WAITING, Cause.FILLED_FASTER],
+            "It is visible, and the next message that is received.",
+        ),
+        (message(size=None), [Cause.NO_BODY], None),
+        (message(visible_at_ms=None), [Cause.NO_ID], None),
+        (
+            message(visible_at_ms=None, size=None, dead=DeadLetterPlace("d", NOW - 60_000, REASON)),
+            [Cause.DEAD_LETTERED],
+            ("It is a dead letter in queue d since 12:01:30 UTC (60 s ago): attempt 3 of 3 failed. "
+            "E: x."),
+        ),
+        (
+            message(visible_at_ms=None, size=None, job=job(JobState.FAILED, error="E: x")),
+            [Cause.ENDED],
+            ("It is gone, and its job has ended: failed at 12:01:30 UTC (60 s ago), attempt 2 in "
+            "worker w: E: x."),
+        ),
+        (message(visible_at_ms=None, size=None), [Cause.GONE], None),
+        (
+            message(queue(created=None), visible_at_ms=None, size=None, id="?" * 32),
+            [Cause.GONE],
+            ("It is not in queue q: it was never sent, or was deleted or moved, of which there is "
+            "no record."),
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_cause_of_a_message_decides(facts, causes, sentence):
+    found = explain_message(facts)
+
+    assert [each.cause for each in found.causes] == causes
+    assert all(each.text for each in found.causes)
+    if sentence is not None:
+        assert found.sentence == sentence
+
+
+ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW + 40_000}
+
+
+@pytest.mark.parametrize(
+    ("facts", "causes", "sentence"),
+    [
+        (queue(messages=0, visible_messages=0), [Cause.EMPTY], "Queue q has no messages."),
+        (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
+        (
+            queue(
+                worker(), worker("v", alive=False, seen=40, in_flight=3),
+                hidden=HiddenCounts(7, 1, 2), **ALL_HIDDEN,
+            ),
+            [Cause.ALL_HIDDEN, Cause.DEAD_WORKER],
+            ("No message of queue q is visible: 7 in flight, 2 delayed, 1 waiting for a retry; the "
+            "next one is visible at 12:03:10 UTC (in 40 s)."),
+        ),
+        (queue(**ALL_HIDDEN), [Cause.ALL_HIDDEN, Cause.NO_WORKER], None),
+        (
+            queue(worker(running=4)),
+            [Cause.WORKERS_BUSY, Cause.WAITING],
+            "All slots of worker w, the only one that listens, are in use, by 4 calls.",
+        ),
+        (queue(worker(), rates=(1, 0)), [Cause.STALLED, Cause.WAITING], None),
+        (
+            queue(worker(), rates=(120, 80)),
+            [Cause.FILLED_FASTER, Cause.WAITING],
+            ("Queue q is filled faster than it is drained: 120 messages a minute are sent, and 80 "
+            "received."),
+        ),
+        (
+            queue(worker(), rates=(20, 80), visible_messages=1200),
+            [Cause.DRAINING, Cause.WAITING],
+            ("Queue q is being drained: 20 messages a minute are sent, and 80 received, so its "
+            "1,200 visible messages take about 20 min."),
+        ),
+        (
+            queue(worker(), visible_messages=1),
+            [Cause.WAITING],
+            "1 message of queue q is visible; how fast they are received is not recorded.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_cause_of_a_queue_decides(facts, causes, sentence):
+    found = explain_queue(facts)
+
+    assert [each.cause for each in found.causes] == causes
+    assert all(each.text for each in found.causes)
+    if sentence is not None:
+        assert found.sentence == sentence
+
+
+def test_a_sentence_has_no_unprintable_characters():
+    found = explain_message(message(last_error="E: \x1b[2J\n\u202e", **RECEIVED))
+
+    assert found.sentence.isprintable()
+
+
+def test_a_span_has_its_largest_unit():
+    spans = {0.2: "0 s", 119: "119 s", 120: "2 min", 7200: "2 h", 86_400: "24 h", 172_800: "2 days"}
+    assert {seconds: format_span(seconds) for seconds in spans} == spans

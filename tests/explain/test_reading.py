@@ -1,0 +1,285 @@
+"""What is read of queues and messages, from the raw keys of every feature that holds one up."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from rsmq import AsyncCells, AsyncRSMQ
+from rsmq.explain import (
+    Cause,
+    EventKind,
+    explain_message,
+    explain_queue,
+    message_timeline,
+    observe_message,
+    observe_queue,
+)
+from rsmq.history.recorder import record_queues
+from rsmq.model import DeadLetterReason
+from rsmq.operations.plain import plain_command
+from rsmq.search.redaction import MARK, Redaction
+from rsmq.worker.operations import (
+    Identity,
+    ReceiveRequest,
+    Settlement,
+    dead_letter_messages,
+    receive_for_worker,
+    register_worker,
+    settle_messages,
+)
+
+_numbers = itertools.count()
+REASON = {"queue": "q", "text": "attempt 1 of 1 failed", "exception": "E: 5 is bad"}
+REASON |= {"traceback": 'File "/a/b.py", line 7, in charge\n', "worker": "w", "attempts": 1}
+
+
+class Place:
+    """A client of a new server with the queues q and d, and a worker that is only registered."""
+
+    def __init__(self, queues):
+        self.queues = queues
+        self.client = queues.cells[0]
+        self.namespace = self.client.namespace
+        self.worker = Identity(self.namespace, "w", "token")
+        self.q, self.d = self.namespace.queue("q"), self.namespace.queue("d")
+
+    async def register(self, *, ttl=5, **info):
+        info = {"queues": {"q": 1}, "slots": 2, "running": 1} | info
+        await self.client.run(register_worker(self.worker, info, ttl=ttl, dead="token"))
+
+    async def receive(self, **options):
+        request = ReceiveRequest(self.q, 60_000, 1, 0, 1, **options)
+        [result] = await self.client.run(receive_for_worker(self.worker, [request], 1))
+        return result.ids[0]
+
+    async def settle(self, action, count, *values):
+        return await self.client.run(
+            settle_messages(self.worker, [Settlement(self.q, action, count, [values])])
+        )
+
+    async def explain(self, id):
+        return explain_message(await observe_message(self.queues, "q", id))
+
+    async def events(self, id):
+        return message_timeline(await observe_message(self.queues, "q", id))
+
+    async def raw(self, *words):
+        return await self.client.run(plain_command(*words))
+
+
+@pytest.fixture
+def run():
+    def run_test(test):
+        async def main():
+            url = f"memory://explain{next(_numbers)}"
+            async with AsyncRSMQ.from_url(url) as queues:
+                await queues.create_queue("q")
+                await queues.create_queue("d")
+                await test(Place(queues))
+
+        asyncio.run(main())
+
+    return run_test
+
+
+def test_a_message_in_flight_names_its_worker_alive_and_dead(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.register()
+        await place.receive()
+        assert (await place.explain(id)).cause is Cause.HELD
+        await place.register(ttl=-3600)
+        found = await place.explain(id)
+        assert found.cause is Cause.HELD_BY_DEAD_WORKER
+        assert found.sentence.startswith("Worker w had it in flight and is dead for 6")
+        of_queue = explain_queue(await observe_queue(place.queues, "q"))
+        causes = [each.cause for each in of_queue.causes]
+        assert causes == [Cause.ALL_HIDDEN, Cause.NO_WORKER, Cause.DEAD_WORKER]
+        # A record of an earlier receive is not one of this receive.
+        await place.queues.change_message_visibility("q", id, 0)
+        await place.queues.receive_message("q", vt=60)
+        assert (await place.explain(id)).cause is Cause.IN_FLIGHT
+
+    run(test)
+
+
+def test_a_message_that_was_put_off_or_failed_says_so(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.register()
+        await place.receive()
+        await place.settle("defer", 1, id, 30_000, 1)
+        assert (await place.explain(id)).cause is Cause.DEFERRED
+        await place.queues.change_message_visibility("q", id, 0)
+        await place.receive()
+        await place.settle("retry", 2, id, 60_000, "E: 5 is bad")
+        await place.queues.set_dead_letter_policy("q", "d", 3)
+        found = await place.explain(id)
+        assert found.cause is Cause.RETRYING
+        assert found.sentence.endswith("after attempt 1 of 3: E: 5 is bad.")
+        kinds = [each.kind for each in await place.events(id)]
+        assert kinds == ["sent", "first-received", "received", "retried", "visible"]
+        facts = await observe_message(place.queues, "q", id)
+        shown = facts.shown_to(Redaction((("a",),)), lambda _: True)
+        assert shown.last_error == f"E: {MARK}"
+
+    run(test)
+
+
+def test_a_dead_letter_is_found_from_the_queue_that_it_came_from(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.queues.set_dead_letter_policy("q", "d", 1)
+        await place.register()
+        await place.receive()
+        message = (id, 1, REASON)
+        await place.client.run(dead_letter_messages(place.worker, place.q, place.d, [message]))
+        facts = await observe_message(place.queues, "q", id)
+        assert explain_message(facts).sentence.endswith("attempt 1 of 1 failed. E: 5 is bad.")
+        [sent, died] = message_timeline(facts)
+        assert (sent.kind, died.kind) == (EventKind.SENT, EventKind.DEAD_LETTERED)
+        assert died.detail == REASON["traceback"]
+        # A caller that may not read the other queue does not learn why.
+        hidden = facts.shown_to(Redaction(), lambda queue: queue != "d")
+        assert explain_message(hidden).cause is Cause.GONE
+        assert [each.kind for each in message_timeline(hidden)] == [EventKind.SENT]
+
+    run(test)
+
+
+def test_a_redriven_message_says_so_and_is_counted_when_it_dies_again(run):
+    async def test(place):
+        await place.queues.send_messages("d", ["1", "2", "3"])
+        pairs = await place.queues.redrive_messages("d", "q")
+        assert len({new for _, new in pairs}) == 3
+        assert [each.body for each in await place.queues.peek_messages("q", 0, 9)] == list("123")
+        for _, id in pairs:
+            assert (len(id), id[10:15]) == (32, "0Redo")
+            facts = await observe_message(place.queues, "q", id)
+            assert facts.is_redriven
+            assert message_timeline(facts)[0].kind is EventKind.REDRIVEN
+        id = await place.queues.send_message("q", "4")
+        assert not (await observe_message(place.queues, "q", id)).is_redriven
+
+    run(test)
+
+
+def test_a_message_waits_for_those_before_it_at_the_recorded_rate(run):
+    async def test(place):
+        now = int(datetime.now(UTC).timestamp()) // 60
+        ids = await place.queues.send_messages("q", ["m"] * 101)
+        await record_queues(place.queues, now - 3)
+        await place.queues.send_messages("q", ["m"] * 30)
+        for _ in range(3):
+            await place.queues.receive_messages("q", 20, vt=0)
+        await record_queues(place.queues, now)
+        facts = await observe_message(place.queues, "q", ids[100])
+        rates = facts.queue.rates
+        assert (rates.sent_per_minute, rates.received_per_minute) == (10, 20)
+        assert (facts.ids_before, explain_message(facts).cause) == (40, Cause.WAITING)
+        # The history of an earlier queue with this name is void.
+        await place.raw("HINCRBY", place.q.hash, "created", 5)
+        assert (await observe_message(place.queues, "q", ids[100])).queue.rates is None
+
+    run(test)
+
+
+def test_limits_of_a_message_and_its_queue_are_seen(run):
+    async def test(place):
+        await place.queues.set_dead_letter_policy("q", "d", 9)
+        id = await place.queues.send_message("q", "m", max_retries=0, expires=100)
+        await place.queues.receive_message("q", vt=0)
+        found = [each.cause for each in (await place.explain(id)).causes]
+        assert found == [Cause.OVER_LIMIT, Cause.NO_WORKER, Cause.WAITING, Cause.EXPIRES]
+        await place.queues.set_queue_attributes("q", keep=1)
+        old = "g0000000001234567890123456789ABC"
+        await place.raw("ZADD", place.q.zset, 1, old)
+        assert (await place.explain(old)).cause is Cause.NO_BODY
+        await place.raw("HSET", place.q.hash, old, "m")
+        assert (await place.explain(old)).cause is Cause.EXPIRED
+        await place.raw("ZREM", place.q.zset, old)
+        assert (await place.explain(old)).cause is Cause.NO_ID
+        # It was sent before its queue was created.
+        await place.raw("HDEL", place.q.hash, "x:keep")
+        await place.raw("ZADD", place.q.zset, 1, old)
+        assert (await place.events(old))[1].kind is EventKind.MOVED
+
+    run(test)
+
+
+def test_a_tracked_message_has_its_attempt_and_its_end_in_the_timeline(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m", track=True)
+        key = place.q.job(id)
+        fields = {"state": "succeeded", "attempt": 2, "worker": "w", "begun": 5000, "ended": 6000}
+        words = [word for pair in fields.items() for word in pair]
+        await place.queues.delete_message("q", id)
+        assert (await place.explain(id)).cause is Cause.GONE
+        await place.raw("HSET", key, *words)
+        assert (await place.explain(id)).cause is Cause.ENDED
+        begun, ended, sent = await place.events(id)
+        assert (begun.at_ms, ended.at_ms, sent.kind) == (5000, 6000, EventKind.SENT)
+        assert ended.text == "Its job ended: succeeded."
+
+    run(test)
+
+
+def test_a_quarantined_message_and_a_purged_record_are_no_riddle(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.raw("HSET", f"{place.namespace.name}:q:x:alone", id, "2:5")
+        texts = [each.text for each in await place.events(id)]
+        assert any(text.startswith("Run alone 2 times") for text in texts)
+        await place.raw(
+            "HSET", f"{place.namespace.name}:q:x:reasons", id, f"7:{json.dumps(REASON)}"
+        )
+        facts = await observe_message(place.queues, "q", id)
+        assert facts.reason == DeadLetterReason(**REASON, died_ms=7)
+
+    run(test)
+
+
+def test_a_user_with_the_rights_of_rsmq_alone_gets_what_the_queue_shows(server, ns):
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q")
+            id = await queues.send_message("q", "m")
+            rules = ("on", ">p", "+@all", "-exists", f"~{ns}:q", f"~{ns}:q:Q")
+            await queues.run(plain_command("ACL", "SETUSER", ns, *rules, key=b"q"))
+            url = server.url.replace("://", f"://{ns}:p@")
+            async with AsyncRSMQ.from_url(url, ns=ns) as few:
+                facts = await observe_message(few, "q", id)
+                assert not facts.queue.can_see_workers
+                assert explain_message(facts).cause is Cause.WAITING
+                assert explain_queue(await observe_queue(few, "q")).cause is Cause.WAITING
+            await queues.run(plain_command("ACL", "DELUSER", ns, key=b"q"))
+
+    asyncio.run(test())
+
+
+def test_in_a_set_the_worker_may_be_registered_in_another_cell(server, ns):
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
+            await queues.create_queue("q")
+            id = await queues.send_message("q", "m")
+            cell, _ = queues.engine.split_id(id)
+            there, home = (queues.cells[each].namespace for each in (cell, 1 - cell))
+            identity = Identity(there, "w", "token")
+            request = ReceiveRequest(there.queue("q"), 60_000, 1, 0, 1)
+            await queues.cells[cell].run(receive_for_worker(identity, [request], 1))
+            info = {"queues": {"q": 1}}
+            registration = register_worker(Identity(home, "w", "token"), info, ttl=5, dead="")
+            await queues.cells[1 - cell].run(registration)
+            for known in (id, id.partition("-")[2]):
+                facts = await observe_message(queues, "q", known)
+                assert (facts.holder.name, facts.id) == ("w", known)
+            of_queue = await observe_queue(queues, "q")
+            assert (of_queue.attributes.messages, of_queue.hidden.in_flight) == (1, 1)
+            assert [each.name for each in of_queue.live_workers] == ["w"]
+
+    asyncio.run(test())
