@@ -25,6 +25,7 @@ _chance = random.Random()  # noqa: S311
 def handle_order(order: dict[str, Any], message: Delivery) -> None:
     """Price an order. Some have no currency, or no items."""
     if order.get("note") == CRASHING:
+        time.sleep(3)  # so that it is seen in flight
         os._exit(1)
     if message.attempt == 1 and _chance.random() < 0.02:  # noqa: PLR2004
         raise ConnectionError(f"payments.example:443: connection reset, order {order['number']}")
