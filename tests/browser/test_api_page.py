@@ -6,8 +6,7 @@ from tests.browser.chromium import THEMES, WIDTHS
 from tests.browser.serving import serving
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("width", "theme"), list(zip(WIDTHS, THEMES, strict=True)))
 def test_the_page_of_the_api_is_readable_in_each_window_and_theme(chromium, width, theme):
     with serving("memory://api-page") as address:
         chromium.set_view(width, theme)
