@@ -131,7 +131,7 @@ def read_history(
             if vt is None:
                 raise QueueNotFound(keys.name, namespace.name)
             # That of a deleted queue of this name.
-            if created_of(fields.get(b"state", b"")) != _parse_created(created):
+            if created_of(fields.get(b"state", b"")) != parse_created(created):
                 fields = {}
         first, last = _range_of(start, end, seconds, int(now[0]))
         records = parse_records(fields, by_hours=seconds >= _HOUR_SECONDS)
@@ -152,7 +152,8 @@ def end_or_now(end: datetime | None) -> datetime:
     return datetime.now(UTC) if end is None else end
 
 
-def _parse_created(text: bytes | None) -> int:
+def parse_created(text: bytes | None) -> int:
+    """Return the creation time of a queue as histories store it, Unix seconds."""
     try:
         return max(int(float(text or 0)), 0)
     except ValueError:

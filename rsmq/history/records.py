@@ -166,6 +166,26 @@ def created_of(state: bytes) -> int | None:
     return next(_unpack(state), None)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedTotals:
+    """
+    The totals of a queue at its last record.
+
+    Attributes:
+        minute: Unix minutes, the end of the last recorded one.
+    """
+
+    minute: int
+    sent: int
+    received: int
+
+
+def totals_of(state: bytes, created: int) -> RecordedTotals | None:
+    """Return the totals at the last record; None without one of the queue of this creation time."""
+    numbers = list(_unpack(state))[:4]
+    return RecordedTotals(*numbers[1:]) if numbers and numbers[0] == created else None
+
+
 def make_history(records: Iterable[HistoryRecord], start: int, end: int, step: int) -> History:
     """
     Return the history of records.

@@ -30,7 +30,7 @@ _SCOPES = {
         "GET /subscribers", "GET /webhooks", "GET /workers", "GET /workers/{worker}/held",
         "GET /queues/{queue}/history", "GET /history", "GET /queues/{queue}/dead-letter-policy",
         "GET /queues/{queue}/subscribers/{subscriber}", "GET /operations",
-        "GET /operations/{operation}", "GET /undo", "GET /queues/{queue}/why",
+        "GET /operations/{operation}", "GET /undo", "GET /alerts", "GET /queues/{queue}/why",
     },
     "peek": {
         "GET /queues/{queue}/messages/{id}/why", "GET /queues/{queue}/messages/{id}/timeline",

@@ -86,9 +86,9 @@ def test_a_bad_order_and_the_cursor_of_another_one_are_refused(run, query):
     run(test)
 
 
-def test_a_hundred_queues_are_read_by_one_script(run):
+def test_two_hundred_queues_are_read_by_one_script(run):
     async def test(http, queues):
-        for number in range(101):
+        for number in range(201):
             await queues.create_queue(f"q{number:03}")
         scripts, run_operation = [], queues.run
 
@@ -102,6 +102,9 @@ def test_a_hundred_queues_are_read_by_one_script(run):
         scripts.clear()
         assert (await http("GET", "/queues?limit=100&sort=oldest")).status == 200
         assert len(scripts) == 1 + 2 + 1
+        scripts.clear()
+        assert (await http("GET", "/queues?activity=true&sort=oldest")).status == 200
+        assert len(scripts) == 1 + 2 + 1 + 1
 
     run(test)
 

@@ -26,6 +26,8 @@ def show_rate(value: float | None) -> str:
     """Return a number per second."""
     if value is None:
         return _NONE
+    if 0 < value < 0.1:  # noqa: PLR2004
+        return "< 0.1"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"  # noqa: PLR2004
 
 

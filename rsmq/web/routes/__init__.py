@@ -5,6 +5,7 @@ The table of operations.
 from __future__ import annotations
 
 from rsmq.web.routes import (
+    alerts,
     dead_letters,
     doctor,
     explanations,
@@ -44,4 +45,5 @@ TABLE: tuple[Route, ...] = (
     *subscribers.ROUTES,
     *doctor.ROUTES,
     *surroundings.ROUTES,
+    *alerts.ROUTES,
 )

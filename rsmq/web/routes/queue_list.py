@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypeAlias
 
 from rsmq.cells.totals import add_attributes
-from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, show_all
+from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
+from rsmq.web.activity import QueueActivity, read_activities
+from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.operations import sort_values
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
-from rsmq.wire.keys import Namespace
 from rsmq.wire.names import is_pattern
 
-#: Queues that one script reads.
-_STEP = 100
 _MAX_LIMIT = 1000
 
 #: The place of a queue in an order: whether it has no value, the value or its negative, its name.
@@ -38,52 +38,18 @@ async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAt
 
     Other clients may have made queues with other names; those that no call accepts are left out.
     """
-    found: dict[str, list[QueueAttributes]] = {}
-    for cell in range(queues.engine.number):
-        client: Any = await queues.engine.client(cell)
-        namespace = _any_names(client)
-        for step in _in_steps(namespace, names):
-            read = await client.run(describe_queues(namespace, step))
-            for name, attributes in read.items():
-                if attributes is not None:
-                    found.setdefault(name, []).append(attributes)
+    of_cells = await read_each(queues, names, describe_queues)
     return {
-        name: each[0] if len(each) == 1 else add_attributes(each) for name, each in found.items()
+        name: found[0] if len(found) == 1 else add_attributes(found)
+        for name, found in of_cells.items()
     }
 
 
 async def _read_values(queues: Client, names: list[str], sort: str) -> dict[str, float]:
     """Return the values of queues in all cells: the earliest time, or the sum."""
-    found: dict[str, float] = {}
-    for cell in range(queues.engine.number):
-        client: Any = await queues.engine.client(cell)
-        namespace = _any_names(client)
-        for step in _in_steps(namespace, names):
-            read = await client.run(sort_values(namespace, step, sort))
-            for name, value in read.items():
-                before = found.get(name)
-                if before is None:
-                    found[name] = value
-                else:
-                    found[name] = min(value, before) if sort in _TIMES else value + before
-    return found
-
-
-def _any_names(client: Any) -> Namespace:
-    return Namespace(client.namespace.name, strict_names=False)
-
-
-def _in_steps(namespace: Namespace, names: list[str]) -> Iterable[list[str]]:
-    readable = [name for name in names if _is_readable(namespace, name)]
-    return (readable[start : start + _STEP] for start in range(0, len(readable), _STEP))
-
-
-def _is_readable(namespace: Namespace, name: str) -> bool:
-    try:
-        namespace.queue(name)
-    except (InvalidFormat, MissingParameter):
-        return False
-    return True
+    of_cells = await read_each(queues, names, partial(sort_values, sort=sort))
+    join = min if sort in _TIMES else sum
+    return {name: join(found) for name, found in of_cells.items()}
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
@@ -116,12 +82,35 @@ async def _list(call: ApiCall) -> ApiAnswer:
             places = [place for place in places if place > after]
     page = places[:limit]
     read = await read_attributes(call.queues, [name for _, _, name in page])
+    shown = [show_attributes(name, read[name]) for _, _, name in page if name in read]
+    if call.values.get("activity"):
+        await _add_activities(call, shown)
     return ApiAnswer(
         {
-            "queues": [show_attributes(name, read[name]) for _, _, name in page if name in read],
+            "queues": shown,
             "cursor": make_cursor(sort, *page[-1]) if len(places) > limit else None,
         }
     )
+
+
+async def _add_activities(call: ApiCall, shown: list[dict[str, Any]]) -> None:
+    """Add what happens in queues to what is shown of them."""
+    targets = {each["name"]: each["dead_letter_queue"] for each in shown}
+    activities = await read_activities(call.queues, targets)
+    for each in shown:
+        each["activity"] = _show_activity(activities.get(each["name"]))
+
+
+def _show_activity(activity: QueueActivity | None) -> dict[str, Any] | None:
+    if activity is None:
+        return None
+    return {
+        "waiting_seconds": activity.waiting_seconds,
+        "dead_letters": activity.dead_letters,
+        "sent_per_second": activity.sent_per_second,
+        "received_per_second": activity.received_per_second,
+        "visible_last_hour": activity.hour.visible,
+    }
 
 
 def _has(name: str, part: str) -> bool:
@@ -154,6 +143,10 @@ ROUTES = (
             ),
             Field("sort", Shape.TEXT, f"One of {', '.join(_SORTS)}; with - before it in descending "
             "order. oldest is the queue whose first message has been visible the longest."),
+            Field("activity", Shape.FLAG, "Whether each queue has an object activity: "
+            "waiting_seconds of the first visible message, dead_letters in the queue of its "
+            "policy, sent_per_second and received_per_second in the last minute or two, and "
+            "visible_last_hour, a number for each minute. What is not recorded is null."),
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),
         ),
         result=(

@@ -12,20 +12,34 @@ from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, history_query, spark_of
+from rsmq.web.pages.views.queues import make_rows, queue_columns
 from rsmq.web.table import Scope
 
 _LIMIT = 10
+#: Where an alert is repaired: the page of its queue unless it is here.
+_PAGES = {"dead-worker": "workers", "late-schedule": "schedules", "webhook-stopped": "webhooks"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    longest, workers = await asyncio.gather(
-        call.read("/queues", sort="oldest", limit=_LIMIT), call.read("/workers")
+    """Return the values: ten commands, and two for each 200 queues of the namespace."""
+    found, longest, workers = await asyncio.gather(
+        call.read("/alerts"),
+        call.read("/queues", sort="oldest", limit=_LIMIT, activity=True),
+        call.read("/workers"),
     )
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
     history = await call.read("/history", **history_query(SPANS[0])) if sees_all else None
     return {
-        "queues": longest["queues"],
+        "alerts": found["alerts"],
+        "number": found["queues"],
+        "queues": [
+            each
+            for each in make_rows(longest["queues"])
+            if each["activity"]["waiting_seconds"] is not None
+        ],
+        "columns": queue_columns(),
         "figures": _figures(history, workers["workers"]),
+        "pages": _PAGES,
     }
 
 
@@ -36,10 +50,13 @@ def _figures(history: Mapping[str, Any] | None, workers: list[Any]) -> list[Figu
     )
     if history is None:
         return [of_workers]
-    names = (("visible", "visible"), ("in flight", "in_flight"), ("sent", "sent"))
+    names = (
+        ("visible", "visible", ""), ("in flight", "in_flight", ""), ("delayed", "delayed", ""),
+        ("sent", "sent", "/ min"), ("received", "received", "/ min"),
+    )  # fmt: skip
     rest = [
-        Figure(name, show_number(_last(history[key])), spark=spark_of(history[key]))
-        for name, key in (*names, ("received", "received"))
+        Figure(name, show_number(_last(history[key])), unit, spark=spark_of(history[key]))
+        for name, key, unit in names
     ]
     return [*rest, of_workers]
 

@@ -1,0 +1,3 @@
+"""
+What is wrong with the queues, the worst first.
+"""

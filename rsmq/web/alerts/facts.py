@@ -1,0 +1,56 @@
+"""
+The facts from which alerts follow, as they were read at one time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rsmq.push.shared_breaker import PushTarget
+from rsmq.schedules.definition import StoredSchedule
+from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.worker.registry import WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessages:
+    """
+    Messages that a dead worker still has in flight.
+
+    Attributes:
+        by_queue: their numbers.
+        last_visible_ms: Unix ms when all of them are visible again.
+    """
+
+    by_queue: Mapping[str, int]
+    last_visible_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlertFacts:
+    """
+    The facts.
+
+    Attributes:
+        now_ms: the server's time, Unix ms.
+        states: what waits in each queue.
+        activities: what happens in those that may have an alert.
+        workers: those that are alive, and those that died within a day.
+        held: by name of a dead worker, what it still has in flight.
+        targets: the targets of webhooks.
+        schedules: the schedules.
+        memory: the used bytes and ``maxmemory`` of the fullest server that has a limit.
+        recorded_minute: the last minute of which histories were recorded, Unix minutes; None if
+            none was, and 0 if the user may not read it.
+    """
+
+    now_ms: int
+    states: Mapping[str, QueueState] = field(default_factory=dict)
+    activities: Mapping[str, QueueActivity] = field(default_factory=dict)
+    workers: Sequence[WorkerInfo] = ()
+    held: Mapping[str, HeldMessages] = field(default_factory=dict)
+    targets: Sequence[PushTarget] = ()
+    schedules: Sequence[StoredSchedule] = ()
+    memory: tuple[int, int] | None = None
+    recorded_minute: int | None = None

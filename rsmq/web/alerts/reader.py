@@ -1,0 +1,141 @@
+"""
+Reads the facts from which alerts follow.
+
+It takes a script for each 200 queues, and one more for each 200 queues whose messages wait;
+and a command each for workers, schedules, webhooks, memory and the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from rsmq.operations.plain import plain_command
+from rsmq.push.shared_breaker import PushTarget, list_targets
+from rsmq.schedules.definition import StoredSchedule
+from rsmq.web.activity import QueueState, read_activities, read_states
+from rsmq.web.alerts.facts import AlertFacts, HeldMessages
+from rsmq.web.alerts.rules import NEW_SECONDS, may_need_activity
+from rsmq.web.blocking import in_each_cell
+from rsmq.web.held import read_held
+from rsmq.web.table import Client
+from rsmq.wire.stored import parse_integer
+from rsmq.worker.registry import WorkerInfo, read_workers
+
+#: The queues that wait the longest, and the dead workers, that are looked at closely.
+_MAX_QUEUES, _MAX_WORKERS = 300, 20
+
+
+async def read_facts(
+    queues: Client, may_see: Callable[[str], bool], *, sees_all: bool
+) -> AlertFacts:
+    """
+    Read the facts that a caller may know.
+
+    Args:
+        may_see: whether the caller may know what happens in a queue.
+        sees_all: whether it may know what concerns no single queue.
+    """
+    names = [name for name in await queues.list_queues() if may_see(name)]
+    now_ms, states = await read_states(queues, names, NEW_SECONDS)
+    workers, targets, schedules, memory, minute = await asyncio.gather(
+        _read_workers(queues),
+        _read_targets(queues),
+        _read_schedules(queues),
+        _read_memory(queues) if sees_all else _nothing(),
+        _read_recorded_minute(queues) if sees_all else _nothing(),
+    )
+    shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
+    return AlertFacts(
+        now_ms,
+        states,
+        await read_activities(queues, _choose(states.values(), now_ms)),
+        shown,
+        await _read_held(queues, shown, may_see),
+        [each for each in targets if may_see(each.queue)],
+        [
+            each
+            for each in schedules
+            if (may_see(each.definition.queue) if each.definition else sees_all)
+        ],
+        memory,
+        minute if sees_all else 0,
+    )
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _choose(states: Iterable[QueueState], now_ms: int) -> dict[str, None]:
+    found = [each for each in states if may_need_activity(each, now_ms)]
+    found.sort(key=lambda each: each.visible_since_ms or 0)
+    return {each.name: None for each in found[:_MAX_QUEUES]}
+
+
+async def _read_workers(queues: Client) -> list[WorkerInfo]:
+    by_cell = await in_each_cell(queues, read_workers)
+    return [worker for _, workers in by_cell.values() for worker in workers]
+
+
+async def _read_targets(queues: Client) -> list[PushTarget]:
+    by_cell = await in_each_cell(queues, list_targets)
+    return [target for found in by_cell.values() for _, target in found]
+
+
+async def _read_schedules(queues: Client) -> Sequence[StoredSchedule]:
+    return await queues.schedules.list()
+
+
+async def _read_held(
+    queues: Client, workers: Iterable[WorkerInfo], may_see: Callable[[str], bool]
+) -> Mapping[str, HeldMessages]:
+    dead = [each for each in workers if not each.alive and any(each.queues.values())]
+    found: dict[str, HeldMessages] = {}
+    for worker in dead[:_MAX_WORKERS]:
+        hidden = [
+            each
+            for each in await read_held(queues, worker.name)
+            if each.is_hidden and may_see(each.queue)
+        ]
+        by_queue: dict[str, int] = {}
+        for each in hidden:
+            by_queue[each.queue] = by_queue.get(each.queue, 0) + 1
+        if hidden:
+            last = max(each.visible_at_ms or 0 for each in hidden)
+            found[worker.name] = HeldMessages(by_queue, last)
+    return found
+
+
+async def _read_memory(queues: Client) -> tuple[int, int] | None:
+    async def read(client: Any) -> tuple[int, int] | None:
+        try:
+            text = await client.run(plain_command("INFO", "memory", key=client.namespace.queues))
+        except ResponseError:  # the user may not read it
+            return None
+        facts = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        limit = int(facts.get("maxmemory", "0"))
+        return (int(facts["used_memory"]), limit) if limit else None
+
+    engine: Any = queues.engine
+    of_cells = (await engine.by_cell(read)).values()
+    limited = [each for each in of_cells if each is not None]
+    return max(limited, key=lambda each: each[0] / each[1], default=None)
+
+
+async def _read_recorded_minute(queues: Client) -> int | None:
+    async def read(client: Any) -> int | None:
+        try:
+            stored = await client.run(
+                plain_command("HGET", client.namespace.history, "finished", parse=parse_integer)
+            )
+        except ResponseError:
+            return 0
+        return stored or None
+
+    engine: Any = queues.engine
+    found = (await engine.by_cell(read)).values()
+    return None if None in found else min(found)

@@ -1,0 +1,307 @@
+"""
+The rules: facts in, alerts out, without I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from rsmq.printable import format_count
+from rsmq.push.breaker import TargetState
+from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.web.alerts.facts import AlertFacts
+
+#: Seconds for which dead letters are new.
+NEW_SECONDS = 3600
+#: A message that waits for so long is looked at.
+WAIT_SECONDS = 60
+#: Nothing is received if nothing was for so many minutes.
+_IDLE_MINUTES = 5
+#: A queue grows if, in so many minutes, more was sent than received: by this factor and number.
+_GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
+#: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
+_LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
+_FULL_SHARE = 0.8
+
+
+class AlertKind(Enum):
+    """What may be wrong, the worst first."""
+
+    DEAD_WORKER = "dead-worker"
+    MEMORY = "memory"
+    NOT_RECEIVED = "not-received"
+    WEBHOOK_STOPPED = "webhook-stopped"
+    GROWING = "growing"
+    NEW_DEAD_LETTERS = "new-dead-letters"
+    LATE_SCHEDULE = "late-schedule"
+    PAUSED = "paused"
+    NOT_RECORDED = "not-recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """
+    Something that is wrong.
+
+    Attributes:
+        level: ``bad`` if messages are not processed, ``warn`` if that may come.
+        subject: the name of the queue, the worker or the schedule; empty for the server.
+        text: one sentence.
+        evidence: the figures behind it.
+        since_ms: Unix ms; None if it is not known.
+        queue: the queue that it concerns; None if it is none, or several.
+        size: by which alerts of a kind are sorted.
+    """
+
+    kind: AlertKind
+    level: Literal["bad", "warn"]
+    subject: str
+    text: str
+    evidence: str
+    since_ms: int | None
+    queue: str | None
+    size: float
+
+
+def find_alerts(facts: AlertFacts) -> list[Alert]:
+    """Return what is wrong, the worst first."""
+    found = [alert for rule in _RULES for alert in rule(facts)]
+    order = list(AlertKind)
+    found.sort(key=lambda each: (order.index(each.kind), -each.size, each.subject))
+    return found
+
+
+def may_need_activity(state: QueueState, now_ms: int) -> bool:
+    """Return whether it must be known what happens in a queue."""
+    waits = state.visible_since_ms is not None and now_ms - state.visible_since_ms >= (
+        WAIT_SECONDS * 1000
+    )
+    return state.paused_ms is None and (waits or state.visible >= _MIN_GROWTH)
+
+
+def dead_letter_queues(states: Iterable[QueueState]) -> dict[str, list[str]]:
+    """Return the dead-letter queues of policies, each with the queues that use it."""
+    found: dict[str, list[str]] = {}
+    for state in states:
+        if state.dead_letter_queue is not None and state.dead_letter_queue != state.name:
+            found.setdefault(state.dead_letter_queue, []).append(state.name)
+    return found
+
+
+def _find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
+    for worker in facts.workers:
+        held = facts.held.get(worker.name)
+        if worker.alive or held is None:
+            continue
+        number, queues = sum(held.by_queue.values()), sorted(held.by_queue)
+        yield Alert(
+            AlertKind.DEAD_WORKER, "bad", worker.name,
+            f"Worker {worker.name} died with {format_count(number, 'message')} in flight.",
+            f"{', '.join(f'{name}: {held.by_queue[name]:,}' for name in queues)}. They are visible "
+            f"again within {_span((held.last_visible_ms - facts.now_ms) / 1000)}. The worker ran "
+            f"on {worker.host or 'an unknown host'}, process {worker.pid}.",
+            worker.seen_ms, queues[0] if len(queues) == 1 else None, number,
+        )  # fmt: skip
+
+
+def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
+    if facts.memory is None:
+        return
+    used, limit = facts.memory
+    share = used / limit
+    if share >= _FULL_SHARE:
+        yield Alert(
+            AlertKind.MEMORY, "bad" if share >= (1 + _FULL_SHARE) / 2 else "warn", "",
+            f"Redis uses {share:.0%} of its memory; when it is full, sends are refused.",
+            f"used_memory is {used:,} bytes, maxmemory {limit:,}.", None, None, share,
+        )  # fmt: skip
+
+
+def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
+    listened = {name for each in facts.workers if each.alive for name in each.queues}
+    targets = dead_letter_queues(facts.states.values())
+    for state in facts.states.values():
+        since = state.visible_since_ms
+        if since is None or state.paused_ms is not None or state.name in targets:
+            continue
+        waits = (facts.now_ms - since) / 1000
+        activity = facts.activities.get(state.name)
+        received = None if activity is None else _received_lately(activity)
+        has_waited = waits >= (WAIT_SECONDS if received == 0 else _IDLE_MINUTES * 60)
+        if received or not has_waited:
+            continue
+        if received is None and state.name in listened:
+            continue
+        text = f"Nobody receives from {state.name}."
+        evidence = (
+            f"{format_count(state.visible, 'message')} visible, the first one for {_span(waits)}. "
+        )
+        if state.name in listened:
+            if waits < _IDLE_MINUTES * 60:
+                continue
+            text = f"{state.name} has live workers, and they receive nothing."
+        else:
+            evidence += "No live worker of this library listens"
+            evidence += (
+                ", and it is not recorded whether other consumers receive."
+                if received is None
+                else f", and nothing was received in the last {_IDLE_MINUTES} minutes."
+            )
+        if state.name in listened:
+            evidence += f"Nothing was received in the last {_IDLE_MINUTES} minutes."
+        yield Alert(
+            AlertKind.NOT_RECEIVED, "bad", state.name, text, evidence, int(since), state.name, waits
+        )
+
+
+def _received_lately(activity: QueueActivity) -> int | None:
+    """Return the receives of the last minutes, as far as they were recorded."""
+    if activity.received_since is None or activity.received_per_second is None:
+        return None
+    recent = activity.hour.received[-_IDLE_MINUTES:]
+    return activity.received_since + sum(each or 0 for each in recent)
+
+
+def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
+    idle = {each.queue for each in _find_not_received(facts)}
+    targets = dead_letter_queues(facts.states.values())
+    for name, activity in facts.activities.items():
+        state = facts.states.get(name)
+        if state is None or state.paused_ms is not None or name in targets or name in idle:
+            continue
+        if activity.sent_since is None or activity.received_since is None:
+            continue
+        recorded = [each for each in activity.hour.visible[-_GROWTH_MINUTES:] if each is not None]
+        sent = activity.sent_since + _sum_of(activity.hour.sent)
+        received = activity.received_since + _sum_of(activity.hour.received)
+        grows = sent > received * _FASTER and sent - received >= _MIN_GROWTH
+        if not recorded or not grows or state.visible < recorded[0] + _MIN_GROWTH:
+            continue
+        yield Alert(
+            AlertKind.GROWING, "bad", name,
+            f"{name} grows: more is sent than received.",
+            f"In the last {_GROWTH_MINUTES} minutes {format_count(sent, 'message')} sent and "
+            f"{received:,} received; {state.visible:,} are visible.",
+            None, name, sent - received,
+        )  # fmt: skip
+
+
+def _sum_of(column: list[int | None]) -> int:
+    return sum(each or 0 for each in column[-_GROWTH_MINUTES:])
+
+
+def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
+    for name, sources in dead_letter_queues(facts.states.values()).items():
+        state = facts.states.get(name)
+        if state is None or not state.fresh:
+            continue
+        since = state.fresh_since_ms
+        yield Alert(
+            AlertKind.NEW_DEAD_LETTERS, "warn", name,
+            f"{format_count(state.fresh, 'new dead letter')} in {name} within the last hour.",
+            f"{format_count(state.messages, 'dead letter')} in all. It is the dead-letter queue of "
+            f"{_list(sources)}.",
+            None if since is None else int(since), name, state.fresh,
+        )  # fmt: skip
+
+
+def _find_paused(facts: AlertFacts) -> Iterator[Alert]:
+    for state in facts.states.values():
+        if state.paused_ms is not None and state.messages:
+            yield Alert(
+                AlertKind.PAUSED, "warn", state.name,
+                f"{state.name} is paused, with {format_count(state.messages, 'message')}.",
+                "Workers of this library receive nothing from it; other clients do not know of it.",
+                int(state.paused_ms), state.name, state.messages,
+            )  # fmt: skip
+
+
+def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
+    for target in facts.targets:
+        if target.state == TargetState.CLOSED:
+            continue
+        until = target.until_ms
+        again = "" if until is None else (
+            f" It is tried again in {_span((until - facts.now_ms) / 1000)}."
+        )  # fmt: skip
+        yield Alert(
+            AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
+            f"The webhook of {target.queue} is stopped.",
+            f"{target.url} is {target.state}; its last answer was "
+            f"{target.answer or 'not recorded'}.{again}",
+            None, target.queue, 1,
+        )  # fmt: skip
+
+
+def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
+    for schedule in facts.schedules:
+        at = schedule.next_attempt_at
+        if at is None or schedule.paused_at is not None:
+            continue
+        due_ms = int(at.timestamp() * 1000)
+        late = (facts.now_ms - due_ms) / 1000
+        queue = schedule.definition.queue if schedule.definition else None
+        if late >= _LATE_SECONDS:
+            yield Alert(
+                AlertKind.LATE_SCHEDULE, "bad", schedule.name,
+                f"The schedule {schedule.name} is {_span(late)} late: nothing runs schedules.",
+                "A worker of this library or rsmq scheduler runs them.", due_ms, queue, late,
+            )  # fmt: skip
+        elif schedule.failures and schedule.failed_at is not None:
+            yield Alert(
+                AlertKind.LATE_SCHEDULE, "warn", schedule.name,
+                f"The schedule {schedule.name} has failed "
+                f"{format_count(schedule.failures, 'time')}.",
+                "It is tried again; its page says why.",
+                int(schedule.failed_at.timestamp() * 1000), queue, 0,
+            )  # fmt: skip
+
+
+def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:
+    if facts.recorded_minute == 0 or not facts.states:
+        return
+    now = facts.now_ms // 60_000
+    last = facts.recorded_minute
+    if last is None or now - last >= _UNRECORDED_MINUTES:
+        yield Alert(
+            AlertKind.NOT_RECORDED, "warn", "",
+            "The history is not recorded, so charts have a gap and rates are not known.",
+            "rsmq web records it, unless it runs with --no-record or --read-only.",
+            None if last is None else last * 60_000, None, 0,
+        )  # fmt: skip
+
+
+_MAX_LISTED = 3
+
+
+def _list(names: list[str]) -> str:
+    rest = len(names) - _MAX_LISTED
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return ", ".join(sorted(names)[:_MAX_LISTED]) + more
+
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def _span(seconds: float) -> str:
+    """Return a time in the largest unit of which it has two."""
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+_RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
+    _find_dead_workers,
+    _find_full_memory,
+    _find_not_received,
+    _find_stopped_webhooks,
+    _find_growth,
+    _find_new_dead_letters,
+    _find_late_schedules,
+    _find_paused,
+    _find_missing_records,
+)

@@ -1,0 +1,98 @@
+"""
+The messages that workers have in flight, and when they are visible again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.errors import RSMQError
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
+from rsmq.web.operations import load
+from rsmq.web.table import Client
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import encode_name
+from rsmq.wire.stored import parse_number
+from rsmq.worker.operations import Receipt, list_in_flight
+
+#: Messages that one script looks at.
+_STEP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """
+    A message that is recorded as in flight with a worker.
+
+    Attributes:
+        id: as callers know it.
+        visible_at_ms: Unix ms from which it is visible; None if it was settled, or received again.
+        is_hidden: whether that is in the future.
+    """
+
+    queue: str
+    id: str
+    receive_count: int
+    visible_at_ms: float | None
+    is_hidden: bool
+
+
+async def read_held(queues: Client, worker: str) -> list[HeldMessage]:
+    """
+    Return the messages that are recorded as in flight with a worker, by queue.
+
+    Args:
+        worker: its name.
+
+    Raises:
+        MissingParameter, InvalidFormat: the name is invalid.
+    """
+
+    async def read(client: Any) -> list[tuple[str, Receipt, float | None, bool]]:
+        by_queue = await client.run_steps(list_in_flight(client.namespace, worker))
+        found: list[tuple[str, Receipt, float | None, bool]] = []
+        for queue, receipts in sorted(by_queue.items()):
+            for start in range(0, len(receipts), _STEP):
+                step = receipts[start : start + _STEP]
+                now_ms, scores = await _read_scores(client, queue, step)
+                found += [
+                    (queue, receipt, score, score is not None and score > now_ms)
+                    for receipt, score in zip(step, scores, strict=True)
+                ]
+        return found
+
+    engine: Any = queues.engine
+    by_cell = await engine.by_cell(read)
+    return [
+        HeldMessage(queue, engine.show_id(cell, id), count, score, is_hidden)
+        for cell, of_cell in by_cell.items()
+        for queue, (id, count), score, is_hidden in of_cell
+    ]
+
+
+async def _read_scores(
+    client: Any, queue: str, receipts: Sequence[Receipt]
+) -> tuple[int, Sequence[float | None]]:
+    try:
+        keys = client.namespace.queue(queue)
+    except RSMQError:  # a record of another program
+        return 0, [None] * len(receipts)
+    found: tuple[int, Sequence[float | None]] = await client.run(_held_messages(keys, receipts))
+    return found
+
+
+def _held_messages(
+    keys: QueueKeys, receipts: Sequence[Receipt]
+) -> Operation[tuple[int, Sequence[float | None]]]:
+    words = [(encode_name(id), digits(count)) for id, count in receipts]
+    return Operation(
+        load("held_messages"),
+        (keys.hash, keys.zset),
+        tuple(word for pair in words for word in pair),
+        lambda reply: (int(reply[0]), list(map(parse_number, reply[1:]))),
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )

@@ -1,0 +1,44 @@
+"""
+What is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rsmq.web.access.principals import ALL_QUEUES
+from rsmq.web.alerts.reader import read_facts
+from rsmq.web.alerts.rules import Alert, AlertKind, find_alerts
+from rsmq.web.fields import Field, Shape
+from rsmq.web.routes.forms import may
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+
+def _show(alert: Alert) -> dict[str, Any]:
+    shown = {each.name: getattr(alert, each.name) for each in fields(alert)}
+    del shown["size"]
+    return {**shown, "kind": alert.kind.value}
+
+
+async def _list(call: ApiCall) -> ApiAnswer:
+    facts = await read_facts(
+        call.queues,
+        lambda queue: may(call, Scope.STATS, queue),
+        sees_all=may(call, Scope.STATS, ALL_QUEUES),
+    )
+    return ApiAnswer({"alerts": list(map(_show, find_alerts(facts))), "queues": len(facts.states)})
+
+
+ROUTES = (
+    Route(
+        "GET", "/alerts", Scope.STATS, "List what is wrong with the queues, the worst first.",
+        _list,
+        result=(
+            Field("alerts", Shape.OBJECTS, "Each has a kind ("
+            f"{', '.join(each.value for each in AlertKind)}), a level (bad or warn), the subject, "
+            "a sentence, its evidence, and since when (Unix ms, or null)."),
+            Field("queues", Shape.WHOLE, "The queues that were looked at."),
+        ),
+    ),
+)  # fmt: skip

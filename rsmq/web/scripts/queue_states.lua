@@ -1,0 +1,45 @@
+-- Returns what waits in each of several queues.
+--
+-- KEYS[1...] queues  hash and sorted set  of each queue: its hash, then its sorted set of ids
+-- ARGV[1] fresh      integer              ms: messages that became visible so long ago or later are counted
+--
+-- returns {ms now, for each queue {messages, visible ones, score of the first visible one, those that became visible
+--         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause}}; nil for
+--         what there is not, and for a queue that can't be read
+-- errors  none
+-- source  none in Node
+-- @include digits.lua
+-- @include time_ms.lua
+-- @include queue.lua
+
+local queues = KEYS
+local fresh = ARGV[1]
+
+local time = server_time_ms()
+local now, since = digits(time), digits(time - fresh)
+
+local function read(hash, zset)
+  local stored = queue(hash, 'x:dlq', 'x:paused')
+  if not stored then
+    return false
+  end
+  local messages, visible, first, recent, first_recent = redis.call('ZCARD', zset), 0, nil, 0, nil
+  if messages > 0 then
+    visible = redis.call('ZCOUNT', zset, '-inf', now)
+  end
+  if visible > 0 then
+    first = redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2]
+    recent = redis.call('ZCOUNT', zset, since, now)
+  end
+  if recent > 0 then
+    first_recent = redis.call('ZRANGEBYSCORE', zset, since, now, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  end
+  return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5]}
+end
+
+local states = {now}
+for at = 1, #queues, 2 do
+  local has_read, state = pcall(read, queues[at], queues[at + 1])
+  states[#states + 1] = has_read and state
+end
+return states

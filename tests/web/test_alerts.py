@@ -1,0 +1,204 @@
+"""What is wrong: the rules without a server, and the facts that are read for them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from rsmq.history.recorder import record_queues
+from rsmq.history.records import HistoryRecord, make_history
+from rsmq.operations.plain import plain_command
+from rsmq.push.shared_breaker import PushTarget
+from rsmq.schedules.definition import StoredSchedule
+from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.web.alerts.facts import AlertFacts, HeldMessages
+from rsmq.web.alerts.rules import AlertKind, find_alerts
+from rsmq.worker.registry import WorkerInfo
+
+_MINUTE = 30_000_000
+_NOW = _MINUTE * 60_000
+_CALM = AlertFacts(_NOW, recorded_minute=_MINUTE)
+
+
+def _state(name="q", *, messages=0, waits=None, **values):
+    since = None if waits is None else _NOW - waits * 1000
+    state = QueueState(
+        name, messages, messages if waits is not None else 0, since, 0, None, None, None
+    )
+    return replace(state, **values)
+
+
+def _activity(*, sent=0, received=0, visible=0, recorded=60):
+    """An hour in which each minute had the same numbers."""
+    records = [
+        HistoryRecord(at, at + 1, sent, received, visible, 0, 0, None)
+        for at in range(_MINUTE - recorded, _MINUTE)
+    ]
+    hour = make_history(records, _MINUTE - 60, _MINUTE, 1)
+    if not recorded:
+        return QueueActivity(None, None, None, None, None, None, hour)
+    return QueueActivity(None, None, sent / 60, received / 60, 0, 0, hour)
+
+
+def _worker(name="w", *, alive=True, queues=None):
+    return WorkerInfo(name, alive, _NOW, _NOW - 40_000, "host", 7, queues or {}, 0, 0)
+
+
+def _facts(*states, **values):
+    return replace(_CALM, states={each.name: each for each in states}, **values)
+
+
+def _kinds(facts):
+    return [(each.kind, each.subject) for each in find_alerts(facts)]
+
+
+def test_nothing_is_wrong_with_queues_that_are_received_from():
+    facts = _facts(
+        _state(messages=50_000, waits=600), _state("idle"),
+        activities={"q": _activity(sent=10, received=10)},
+        workers=[_worker(queues={"q": 5}), _worker("gone", alive=False)],
+        memory=(79, 100),
+        targets=[PushTarget("q", "https://a", "closed", 2, None, "500")],
+    )  # fmt: skip
+    assert find_alerts(facts) == []
+
+
+@pytest.mark.parametrize(
+    ("waits", "activity", "listens", "is_wrong"),
+    [
+        (61, _activity(), False, True),
+        (59, _activity(), False, False),
+        (61, _activity(received=1), False, False),  # by a consumer of another language
+        (61, _activity(), True, False),
+        (301, _activity(), True, True),
+        (299, _activity(recorded=0), False, False),
+        (301, _activity(recorded=0), False, True),
+        (301, _activity(recorded=0), True, False),
+        (301, None, False, True),
+    ],
+)
+def test_a_queue_whose_messages_nobody_receives_is_wrong(waits, activity, listens, is_wrong):
+    facts = _facts(
+        _state(messages=3, waits=waits),
+        activities={} if activity is None else {"q": activity},
+        workers=[_worker(queues={"q": 0})] if listens else [],
+    )
+    assert _kinds(facts) == [(AlertKind.NOT_RECEIVED, "q")] * is_wrong
+
+
+def test_a_queue_grows_if_more_is_sent_than_received_and_more_is_visible():
+    def kinds(now, **values):
+        state = _state(messages=now, waits=5)
+        return _kinds(_facts(state, activities={"q": _activity(**values)}))
+
+    assert kinds(1000, sent=20, received=10) == [(AlertKind.GROWING, "q")]
+    assert kinds(1000, sent=20, received=19.5) == []
+    assert kinds(1000, sent=20, received=10, visible=950) == []
+    assert kinds(1000, sent=6, received=2) == []
+
+
+def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
+    source, other = _state("q", dead_letter_queue="dead"), _state("p", dead_letter_queue="dead")
+    dead = _state("dead", messages=9, waits=9000, fresh=2, fresh_since_ms=_NOW - 1000.5)
+    [alert] = find_alerts(_facts(source, other, dead))
+    assert (alert.kind, alert.subject) == (AlertKind.NEW_DEAD_LETTERS, "dead")
+    assert alert.text == "2 new dead letters in dead within the last hour."
+    assert alert.evidence == "9 dead letters in all. It is the dead-letter queue of p, q."
+    assert alert.since_ms == _NOW - 1001
+    assert find_alerts(_facts(source, other, replace(dead, fresh=0))) == []
+
+
+def test_a_paused_queue_is_wrong_if_it_has_messages():
+    paused = _state(messages=4, waits=900, paused_ms=_NOW - 5)
+    [alert] = find_alerts(_facts(paused))
+    assert (alert.kind, alert.level, alert.since_ms) == (AlertKind.PAUSED, "warn", _NOW - 5)
+    assert find_alerts(_facts(replace(paused, messages=0, visible=0, visible_since_ms=None))) == []
+
+
+def test_a_dead_worker_is_wrong_while_it_has_messages_in_flight():
+    workers = [_worker(alive=False, queues={"q": 3})]
+    held = {"w": HeldMessages({"q": 2, "p": 1}, _NOW + 20_000)}
+    [alert] = find_alerts(replace(_CALM, workers=workers, held=held))
+    assert alert.text == "Worker w died with 3 messages in flight."
+    assert alert.evidence.startswith("p: 1, q: 2. They are visible again within 20 s. ")
+    assert find_alerts(replace(_CALM, workers=workers)) == []
+
+
+def _schedule(**values):
+    stored = StoredSchedule("s", None, None, None, None, None, None, None, None, None, 0)
+    return replace(stored, **values)
+
+
+def test_schedules_webhooks_memory_and_missing_records_are_wrong():
+    at = datetime.fromtimestamp(_NOW / 1000 - 61, UTC)
+    assert _kinds(replace(_CALM, schedules=[_schedule(next_attempt_at=at)])) == [
+        (AlertKind.LATE_SCHEDULE, "s")
+    ]
+    assert _kinds(replace(_CALM, schedules=[_schedule(next_attempt_at=at, paused_at=at)])) == []
+    target = PushTarget("q", "https://a", "open", 0, _NOW + 30_000, "503")
+    [alert] = find_alerts(replace(_CALM, targets=[target]))
+    assert alert.kind is AlertKind.WEBHOOK_STOPPED
+    assert alert.evidence.endswith("its last answer was 503. It is tried again in 30 s.")
+    levels = [find_alerts(replace(_CALM, memory=(used, 100)))[0].level for used in (80, 95)]
+    assert levels == ["warn", "bad"]
+    for minute, number in ((None, 1), (_MINUTE - 5, 1), (_MINUTE - 4, 0), (0, 0)):
+        assert len(find_alerts(_facts(_state(), recorded_minute=minute))) == number
+
+
+def test_the_worst_is_first_and_of_a_kind_the_largest():
+    facts = _facts(
+        _state("a", messages=5, paused_ms=1.0), _state("b", messages=9, paused_ms=1.0),
+        _state("c", messages=1, waits=400), _state("d", messages=1, waits=500),
+        memory=(99, 100),
+    )  # fmt: skip
+    assert _kinds(facts) == [
+        (AlertKind.MEMORY, ""), (AlertKind.NOT_RECEIVED, "d"), (AlertKind.NOT_RECEIVED, "c"),
+        (AlertKind.PAUSED, "b"), (AlertKind.PAUSED, "a"),
+    ]  # fmt: skip
+
+
+def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
+    async def test(http, queues):
+        for name in ("q", "dead", "p"):
+            await queues.create_queue(name)
+        await queues.set_dead_letter_policy("q", "dead", 3)
+        await queues.send_message("dead", "a")
+        await queues.send_message("p", "a")
+        await queues.pause_queue("p")
+        id = await queues.send_message("q", "a")
+        old = str(int((await queues.get_message("q", id)).sent_ms) - 600_000)
+        await queues.run(plain_command("ZADD", queues.namespace.queue("q").zset, old, id))
+        found = (await http("GET", "/alerts")).json
+        assert found["queues"] == 3
+        assert [(each["kind"], each["queue"]) for each in found["alerts"]] == [
+            ("not-received", "q"), ("new-dead-letters", "dead"), ("paused", "p"),
+            ("not-recorded", None),
+        ]  # fmt: skip
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        page = (await http("GET", "/")).content.decode()
+        assert "Nobody receives from q." in page
+        assert '<a href="/queues/dead">Queue</a>' in page
+
+    run(test)
+
+
+def test_rates_are_those_of_the_last_minute_and_of_the_time_since(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        now = int(datetime.now(UTC).timestamp()) // 60
+        await record_queues(queues, now - 1)
+        await queues.send_messages("q", ["a"] * 60)
+        await record_queues(queues, now)
+        await queues.pop_message("q")
+        await queues.create_queue("unrecorded")
+        shown = (await http("GET", "/queues?activity=true")).json["queues"]
+        of_q, of_other = (each["activity"] for each in shown)
+        assert 0.3 <= of_q["sent_per_second"] <= 1
+        assert 0 < of_q["received_per_second"] < 0.1
+        assert of_q["waiting_seconds"] >= 0
+        assert of_q["dead_letters"] is None
+        assert 60 in of_q["visible_last_hour"]
+        assert of_other["sent_per_second"] is None
+        assert of_other["waiting_seconds"] is None
+
+    run(test)
