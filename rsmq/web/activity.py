@@ -40,7 +40,7 @@ _CACHED_HISTORIES = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueBacklog:
     """
     What waits in a queue.
 
@@ -92,7 +92,7 @@ class QueueActivity:
 
 async def read_states(
     queues: Client, names: Iterable[str], fresh_seconds: float
-) -> tuple[int, dict[str, QueueState]]:
+) -> tuple[int, dict[str, QueueBacklog]]:
     """
     Return the server's time in Unix ms, and the states of those queues that exist.
 
@@ -101,10 +101,10 @@ async def read_states(
     """
     now_ms = 0
 
-    def read(namespace: Namespace, qnames: Sequence[str]) -> Operation[dict[str, QueueState]]:
+    def read(namespace: Namespace, qnames: Sequence[str]) -> Operation[dict[str, QueueBacklog]]:
         keys = [namespace.queue(name) for name in qnames]
 
-        def parse(reply: Any) -> dict[str, QueueState]:
+        def parse(reply: Any) -> dict[str, QueueBacklog]:
             nonlocal now_ms
             now_ms = int(reply[0])
             return {
@@ -125,19 +125,19 @@ async def read_states(
     return now_ms, {name: _add_states(found) for name, found in of_cells.items()}
 
 
-def _parse_state(name: str, stored: Any) -> QueueState:
+def _parse_state(name: str, stored: Any) -> QueueBacklog:
     messages, visible, first, fresh, first_fresh, target, paused = stored
-    return QueueState(
+    return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
         target and decode_name(target), parse_number(paused),
     )  # fmt: skip
 
 
-def _add_states(of_cells: Sequence[QueueState]) -> QueueState:
+def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
     first = of_cells[0]
     if len(of_cells) == 1:
         return first
-    return QueueState(
+    return QueueBacklog(
         first.name,
         sum(each.messages for each in of_cells),
         sum(each.visible for each in of_cells),

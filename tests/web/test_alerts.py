@@ -10,7 +10,7 @@ from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.web.activity import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import AlertKind, find_alerts
 from rsmq.worker.registry import WorkerInfo
@@ -22,7 +22,7 @@ _CALM = AlertFacts(_NOW, recorded_minute=_MINUTE)
 
 def _state(name="q", *, messages=0, waits=None, **values):
     since = None if waits is None else _NOW - waits * 1000
-    state = QueueState(
+    state = QueueBacklog(
         name, messages, messages if waits is not None else 0, since, 0, None, None, None
     )
     return replace(state, **values)

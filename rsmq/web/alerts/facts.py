@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.web.activity import QueueActivity, QueueBacklog
 from rsmq.worker.registry import WorkerInfo
 
 
@@ -46,7 +46,7 @@ class AlertFacts:
     """
 
     now_ms: int
-    states: Mapping[str, QueueState] = field(default_factory=dict)
+    states: Mapping[str, QueueBacklog] = field(default_factory=dict)
     activities: Mapping[str, QueueActivity] = field(default_factory=dict)
     workers: Sequence[WorkerInfo] = ()
     held: Mapping[str, HeldMessages] = field(default_factory=dict)

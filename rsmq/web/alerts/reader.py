@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget, list_targets
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueState, read_activities, read_states
+from rsmq.web.activity import QueueBacklog, read_activities, read_states
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import NEW_SECONDS, may_need_activity
 from rsmq.web.blocking import in_each_cell
@@ -70,7 +70,7 @@ async def _nothing() -> None:
     return None
 
 
-def _choose(states: Iterable[QueueState], now_ms: int) -> dict[str, None]:
+def _choose(states: Iterable[QueueBacklog], now_ms: int) -> dict[str, None]:
     found = [each for each in states if may_need_activity(each, now_ms)]
     found.sort(key=lambda each: each.visible_since_ms or 0)
     return {each.name: None for each in found[:_MAX_QUEUES]}

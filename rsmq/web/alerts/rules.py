@@ -11,7 +11,7 @@ from typing import Literal
 
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
-from rsmq.web.activity import QueueActivity, QueueState
+from rsmq.web.activity import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts
 
 #: Seconds for which dead letters are new.
@@ -74,7 +74,7 @@ def find_alerts(facts: AlertFacts) -> list[Alert]:
     return found
 
 
-def may_need_activity(state: QueueState, now_ms: int) -> bool:
+def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
     """Return whether it must be known what happens in a queue."""
     waits = state.visible_since_ms is not None and now_ms - state.visible_since_ms >= (
         WAIT_SECONDS * 1000
@@ -82,7 +82,7 @@ def may_need_activity(state: QueueState, now_ms: int) -> bool:
     return state.paused_ms is None and (waits or state.visible >= _MIN_GROWTH)
 
 
-def dead_letter_queues(states: Iterable[QueueState]) -> dict[str, list[str]]:
+def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:
     """Return the dead-letter queues of policies, each with the queues that use it."""
     found: dict[str, list[str]] = {}
     for state in states:
