@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.errors import RSMQError
-from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
-from rsmq.web.operations import load
+from rsmq.web.operations import held_messages
 from rsmq.web.table import Client
-from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import encode_name
-from rsmq.wire.stored import parse_number
 from rsmq.worker.operations import Receipt, list_in_flight
 
 #: Messages that one script looks at.
@@ -80,19 +75,5 @@ async def _read_scores(
         keys = client.namespace.queue(queue)
     except RSMQError:  # a record of another program
         return 0, [None] * len(receipts)
-    found: tuple[int, Sequence[float | None]] = await client.run(_held_messages(keys, receipts))
+    found: tuple[int, Sequence[float | None]] = await client.run(held_messages(keys, receipts))
     return found
-
-
-def _held_messages(
-    keys: QueueKeys, receipts: Sequence[Receipt]
-) -> Operation[tuple[int, Sequence[float | None]]]:
-    words = [(encode_name(id), digits(count)) for id, count in receipts]
-    return Operation(
-        load("held_messages"),
-        (keys.hash, keys.zset),
-        tuple(word for pair in words for word in pair),
-        lambda reply: (int(reply[0]), list(map(parse_number, reply[1:]))),
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )

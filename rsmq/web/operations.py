@@ -94,3 +94,23 @@ def message_states(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
         RetryClass.ALWAYS,
         (keys.name,),
     )
+
+
+def held_messages(
+    keys: QueueKeys, receipts: Sequence[tuple[str, int]]
+) -> Operation[tuple[int, Sequence[float | None]]]:
+    """
+    Return the server's time in Unix ms, and when messages are visible again.
+
+    Args:
+        receipts: their ids and receive counts; of one that was settled or received again, None.
+    """
+    words = [(encode_name(id), digits(count)) for id, count in receipts]
+    return Operation(
+        load("held_messages"),
+        (keys.hash, keys.zset),
+        tuple(word for pair in words for word in pair),
+        lambda reply: (int(reply[0]), list(map(parse_number, reply[1:]))),
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )

@@ -10,7 +10,7 @@ from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueActivity, QueueBacklog
+from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import AlertKind, find_alerts
 from rsmq.worker.registry import WorkerInfo

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueActivity, QueueBacklog
+from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.worker.registry import WorkerInfo
 
 

@@ -16,7 +16,8 @@ from redis.exceptions import ResponseError
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget, list_targets
 from rsmq.schedules.definition import StoredSchedule
-from rsmq.web.activity import QueueBacklog, read_activities, read_states
+from rsmq.web.activity.operations import QueueBacklog
+from rsmq.web.activity.reader import read_activities, read_states
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import NEW_SECONDS, may_need_activity
 from rsmq.web.blocking import in_each_cell
@@ -40,8 +41,8 @@ async def read_facts(
         sees_all: whether it may know what concerns no single queue.
     """
     names = [name for name in await queues.list_queues() if may_see(name)]
-    now_ms, states = await read_states(queues, names, NEW_SECONDS)
-    workers, targets, schedules, memory, minute = await asyncio.gather(
+    states = await read_states(queues, names, NEW_SECONDS)
+    (now_ms, workers), targets, schedules, memory, minute = await asyncio.gather(
         _read_workers(queues),
         _read_targets(queues),
         _read_schedules(queues),
@@ -76,9 +77,11 @@ def _choose(states: Iterable[QueueBacklog], now_ms: int) -> dict[str, None]:
     return {each.name: None for each in found[:_MAX_QUEUES]}
 
 
-async def _read_workers(queues: Client) -> list[WorkerInfo]:
+async def _read_workers(queues: Client) -> tuple[int, list[WorkerInfo]]:
+    """Return the server's time in Unix ms, and the workers."""
     by_cell = await in_each_cell(queues, read_workers)
-    return [worker for _, workers in by_cell.values() for worker in workers]
+    now_ms = max(now for now, _ in by_cell.values())
+    return now_ms, [worker for _, workers in by_cell.values() for worker in workers]
 
 
 async def _read_targets(queues: Client) -> list[PushTarget]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
-from rsmq.web.activity import QueueActivity, QueueBacklog
+from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts
 
 #: Seconds for which dead letters are new.
@@ -116,7 +116,7 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
         yield Alert(
             AlertKind.MEMORY, "bad" if share >= (1 + _FULL_SHARE) / 2 else "warn", "",
             f"Redis uses {share:.0%} of its memory; when it is full, sends are refused.",
-            f"used_memory is {used:,} bytes, maxmemory {limit:,}.", None, None, share,
+            f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None, share,
         )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from rsmq.cells.totals import add_attributes
 from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
-from rsmq.web.activity import QueueActivity, read_activities
+from rsmq.web.activity.operations import QueueActivity
+from rsmq.web.activity.reader import read_activities
 from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.operations import sort_values

@@ -3,8 +3,8 @@
 -- KEYS[1...] queues  hash and sorted set  of each queue: its hash, then its sorted set of ids
 -- ARGV[1] fresh      integer              ms: messages that became visible so long ago or later are counted
 --
--- returns {ms now, for each queue {messages, visible ones, score of the first visible one, those that became visible
---         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause}}; nil for
+-- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
+--         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause}; nil for
 --         what there is not, and for a queue that can't be read
 -- errors  none
 -- source  none in Node
@@ -37,7 +37,7 @@ local function read(hash, zset)
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5]}
 end
 
-local states = {now}
+local states = {}
 for at = 1, #queues, 2 do
   local has_read, state = pcall(read, queues[at], queues[at + 1])
   states[#states + 1] = has_read and state

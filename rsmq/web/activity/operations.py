@@ -1,33 +1,25 @@
 """
-What happens in many queues: what waits in them, and what was sent and received in the last hour.
-
-Both are read in batches. The last hour is that of the stored histories.
+Operations that read what happens in many queues. The last hour is that of the stored histories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
-from redis.exceptions import ResponseError
 
 from rsmq.history.operations import parse_created
 from rsmq.history.records import (
     History,
     RecordedTotals,
-    add_histories,
     make_history,
     parse_records,
     totals_of,
 )
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.transport.retry import is_limited_to_keys
-from rsmq.web.each_queue import read_each
 from rsmq.web.operations import load
-from rsmq.web.table import Client
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_number
@@ -90,39 +82,31 @@ class QueueActivity:
     hour: History
 
 
-async def read_states(
-    queues: Client, names: Iterable[str], fresh_seconds: float
-) -> tuple[int, dict[str, QueueBacklog]]:
+def queue_states(
+    namespace: Namespace, qnames: Sequence[str], fresh_seconds: float
+) -> Operation[dict[str, QueueBacklog]]:
     """
-    Return the server's time in Unix ms, and the states of those queues that exist.
+    Return what waits in those queues that exist.
 
     Args:
         fresh_seconds: messages that became visible so many seconds ago or later are counted.
     """
-    now_ms = 0
+    keys = [namespace.queue(name) for name in qnames]
 
-    def read(namespace: Namespace, qnames: Sequence[str]) -> Operation[dict[str, QueueBacklog]]:
-        keys = [namespace.queue(name) for name in qnames]
+    def parse(reply: Any) -> dict[str, QueueBacklog]:
+        return {
+            each.name: _parse_state(each.name, stored)
+            for each, stored in zip(keys, reply, strict=True)
+            if stored
+        }
 
-        def parse(reply: Any) -> dict[str, QueueBacklog]:
-            nonlocal now_ms
-            now_ms = int(reply[0])
-            return {
-                each.name: _parse_state(each.name, stored)
-                for each, stored in zip(keys, reply[1:], strict=True)
-                if stored
-            }
-
-        return Operation(
-            load("queue_states"),
-            tuple(key for each in keys for key in (each.hash, each.zset)),
-            (digits(round(fresh_seconds * 1000)),),
-            parse,
-            RetryClass.ALWAYS,
-        )
-
-    of_cells = await read_each(queues, names, read)
-    return now_ms, {name: _add_states(found) for name, found in of_cells.items()}
+    return Operation(
+        load("queue_states"),
+        tuple(key for each in keys for key in (each.hash, each.zset)),
+        (digits(round(fresh_seconds * 1000)),),
+        parse,
+        RetryClass.ALWAYS,
+    )
 
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
@@ -133,51 +117,15 @@ def _parse_state(name: str, stored: Any) -> QueueBacklog:
     )  # fmt: skip
 
 
-def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
-    first = of_cells[0]
-    if len(of_cells) == 1:
-        return first
-    return QueueBacklog(
-        first.name,
-        sum(each.messages for each in of_cells),
-        sum(each.visible for each in of_cells),
-        _earliest(each.visible_since_ms for each in of_cells),
-        sum(each.fresh for each in of_cells),
-        _earliest(each.fresh_since_ms for each in of_cells),
-        first.dead_letter_queue,
-        _earliest(each.paused_ms for each in of_cells),
-    )
-
-
-def _earliest(times: Iterable[float | None]) -> float | None:
-    return min((each for each in times if each is not None), default=None)
-
-
-async def read_activities(
-    queues: Client, targets: Mapping[str, str | None]
-) -> dict[str, QueueActivity]:
+def queue_activities(
+    namespace: Namespace, targets: Mapping[str, str | None]
+) -> Operation[dict[str, QueueActivity]]:
     """
-    Return what happens in queues; without those that can't be read.
+    Return what was sent and received in queues, and what waits; without those that can't be read.
 
     Args:
         targets: the queues, each with the dead-letter queue of its policy, or None.
     """
-
-    def read(namespace: Namespace, qnames: Sequence[str]) -> Operation[dict[str, QueueActivity]]:
-        return _queue_activities(namespace, {name: targets[name] for name in qnames})
-
-    try:
-        of_cells = await read_each(queues, targets, read)
-    except ResponseError as error:
-        if not is_limited_to_keys(error):
-            raise
-        return {}  # the user may not read histories
-    return {name: _add_activities(found) for name, found in of_cells.items()}
-
-
-def _queue_activities(
-    namespace: Namespace, targets: Mapping[str, str | None]
-) -> Operation[dict[str, QueueActivity]]:
     keys: list[bytes] = []
     for name, target in targets.items():
         own = namespace.queue(name)
@@ -244,23 +192,3 @@ def _hour_before(before: bytes, now: bytes, hour: int, minute: int) -> History:
     fields = {b"m%d" % (hour - 1): before, b"m%d" % hour: now}
     records = parse_records(fields, by_hours=False)
     return make_history(records, minute - _HOUR_MINUTES, minute, 1)
-
-
-def _add_activities(of_cells: Sequence[QueueActivity]) -> QueueActivity:
-    if len(of_cells) == 1:
-        return of_cells[0]
-    waits = [each.waiting_seconds for each in of_cells if each.waiting_seconds is not None]
-    return QueueActivity(
-        max(waits, default=None),
-        _sum([each.dead_letters for each in of_cells]),
-        _sum([each.sent_per_second for each in of_cells]),
-        _sum([each.received_per_second for each in of_cells]),
-        _sum([each.sent_since for each in of_cells]),
-        _sum([each.received_since for each in of_cells]),
-        add_histories([each.hour for each in of_cells]),
-    )
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    known = [each for each in values if each is not None]
-    return sum(known) if known else None
