@@ -36,7 +36,7 @@ async def read_each(
         client: Any = await queues.engine.client(cell)
         namespace = Namespace(client.namespace.name, strict_names=False)
         if readable is None:
-            readable = [name for name in names if _is_readable(namespace, name)]
+            readable = [name for name in names if is_readable(namespace, name)]
         for start in range(0, len(readable), _STEP):
             of_step = await client.run(read(namespace, readable[start : start + _STEP]))
             for name, value in of_step.items():
@@ -45,7 +45,8 @@ async def read_each(
     return found
 
 
-def _is_readable(namespace: Namespace, name: str) -> bool:
+def is_readable(namespace: Namespace, name: str) -> bool:
+    """Return whether calls accept the name of a queue."""
     try:
         namespace.queue(name)
     except (InvalidFormat, MissingParameter):

@@ -47,6 +47,10 @@ class Links:
         """Return the address of a worker's page."""
         return self.url(f"workers/{_part(name)}")
 
+    def schedule(self, name: str) -> str:
+        """Return the address of a schedule's page."""
+        return self.url(f"schedules/{_part(name)}")
+
     def action(self, name: str, **fields: object) -> str:
         """Return the address of the page that confirms an action."""
         return self.url(f"actions/{_part(name)}", **fields)

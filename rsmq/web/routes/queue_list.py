@@ -46,7 +46,7 @@ async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAt
     }
 
 
-async def _read_values(queues: Client, names: list[str], sort: str) -> dict[str, float]:
+async def read_values(queues: Client, names: list[str], sort: str) -> dict[str, float]:
     """Return the values of queues in all cells: the earliest time, or the sum."""
     of_cells = await read_each(queues, names, partial(sort_values, sort=sort))
     join = min if sort in _TIMES else sum
@@ -77,7 +77,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
             names = [name for name in names if is_behind(name)]
         places = [(False, 0, name) for name in names]
     else:
-        values = await _read_values(call.queues, names, order)
+        values = await read_values(call.queues, names, order)
         places = _places_of(names, values, sign=-1 if is_descending else 1)
         if after is not None:
             places = [place for place in places if place > after]

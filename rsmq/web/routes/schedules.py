@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bodies import BODIES, show_body
@@ -14,6 +15,8 @@ from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of,
 from rsmq.web.routes.forms import may, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
+#: Ticks that are shown of a schedule.
+_UPCOMING = 5
 _DEFINITION = (
     "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version", "source",
     "realtime",
@@ -60,7 +63,12 @@ async def _list(call: ApiCall) -> ApiAnswer:
 
 
 async def _get(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer(_show(call, await _find(call, Scope.STATS)))
+    found = await _find(call, Scope.STATS)
+    try:
+        upcoming = list(map(show_value, found.upcoming(_UPCOMING)))
+    except (MissingExtra, InvalidFormat):  # this process can't read the expression or the zone
+        upcoming = []
+    return ApiAnswer({**_show(call, found), "upcoming": upcoming})
 
 
 async def _add(call: ApiCall) -> ApiAnswer:
@@ -129,7 +137,11 @@ ROUTES = (
     ),
     Route(
         "GET", "/schedules/{schedule}", Scope.STATS, "Read a schedule.", _get,
-        ("schedules.get",), result=(Field("name", Shape.TEXT, "Its name, and its state."),),
+        ("schedules.get",),
+        result=(
+            Field("name", Shape.TEXT, "Its name, and its state."),
+            Field("upcoming", Shape.TEXTS, f"Its next {_UPCOMING} ticks, without the jitter."),
+        ),
     ),
     Route(
         "DELETE", "/schedules/{schedule}", Scope.MANAGE, "Remove a schedule.", _remove,

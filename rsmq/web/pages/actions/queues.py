@@ -68,6 +68,6 @@ ACTIONS = (
         lambda f: f"Delete the queue {_name(f)}", "Delete the queue",
         lambda f, _: Done(f"The queue {_name(f)} was deleted."),
         lambda links, _: links.url("queues"), _effect_of_deletion,
-        lambda f: ["delete", _queue(f)],
+        lambda f: ["delete-queue", _queue(f)],
     ),
 )  # fmt: skip

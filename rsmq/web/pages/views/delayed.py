@@ -1,0 +1,150 @@
+"""
+What waits for its time: delayed and retrying messages, and schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rsmq.web.pages.formats import show_duration, show_number
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import Figure
+from rsmq.web.table import Scope
+
+#: Seconds by which a tick may be late before it is said: schedulers look every second.
+_LATE_SECONDS = 15
+_LIMIT = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """
+    A schedule as the pages show it; times are Unix ms.
+
+    Attributes:
+        when: its expression or its interval.
+        state: ``active``, ``paused``, ``late``, ``failing`` or ``unreadable``.
+        level: how much that needs somebody.
+    """
+
+    name: str
+    queue: str | None
+    when: str
+    state: str
+    level: str
+    next_ms: float | None
+    last_ms: float | None
+    failure: str | None
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Show the list: about one command for each hundred queues, and at most seven more."""
+    waiting, listed = await asyncio.gather(
+        call.read("/delayed", limit=_LIMIT), call.read("/schedules")
+    )
+    queues = waiting["queues"]
+    schedules = [_row_of(each) for each in listed["schedules"]]
+    return {
+        "queues": [each for each in queues if each["delayed"] or each["retrying"]],
+        "messages": waiting["messages"],
+        "others": waiting["others"],
+        "schedules": schedules,
+        "is_late": any(each.state == "late" for each in schedules),
+        "figures": _figures(queues, waiting["messages"], schedules),
+    }
+
+
+def _figures(queues: list[Any], messages: list[Any], schedules: list[ScheduleRow]) -> list[Figure]:
+    about = "\u2248 " if any(each["margin"] for each in queues) else ""
+    first = messages[0]["visible_at_ms"] / 1000 - time.time() if messages else None
+    due = [each.next_ms for each in schedules if each.next_ms is not None]
+    tick = min(due) / 1000 - time.time() if due else None
+    bad = sum(each.level == "bad" for each in schedules)
+    return [
+        Figure("delayed", about + show_number(sum(each["delayed"] for each in queues))),
+        Figure("retrying", about + show_number(sum(each["retrying"] for each in queues))),
+        Figure("next message", show_duration(first and max(first, 0))),
+        Figure("next tick", show_duration(tick and max(tick, 0))),
+        Figure(
+            "schedules", show_number(len(schedules)), f"{bad} late or failing" if bad else "",
+            "bad" if bad else "",
+        ),
+    ]  # fmt: skip
+
+
+def _ms(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).timestamp() * 1000
+
+
+def _row_of(schedule: Mapping[str, Any]) -> ScheduleRow:
+    state, level = _state_of(schedule)
+    return ScheduleRow(
+        schedule["name"],
+        schedule["queue"],
+        _when(schedule),
+        state,
+        level,
+        _ms(schedule["next_tick_at"]),
+        _ms(schedule["last_tick_at"]),
+        schedule["failure"],
+    )
+
+
+def _state_of(schedule: Mapping[str, Any]) -> tuple[str, str]:
+    due = _ms(schedule["next_attempt_at"])
+    if schedule["queue"] is None:
+        return "unreadable", "bad"
+    if schedule["paused_at"] is not None:
+        return "paused", "warn"
+    if schedule["failure"] is not None:
+        return "failing", "bad"
+    if due is not None and time.time() - due / 1000 > _LATE_SECONDS:
+        return "late", "bad"
+    return "active", "good"
+
+
+def _when(schedule: Mapping[str, Any]) -> str:
+    if schedule["cron"] is not None:
+        zone = schedule["timezone"]
+        return f"{schedule['cron']}{'' if zone in {None, 'UTC'} else f' {zone}'}"
+    return "" if schedule["every"] is None else f"every {show_duration(schedule['every'])}"
+
+
+async def _show_one(call: PageCall) -> Mapping[str, Any]:
+    schedule = await call.read("/schedules/{schedule}", call.names)
+    facts = [
+        ("missed times", _MISSED.get(schedule["missed"], "")),
+        ("jitter", show_duration(schedule["jitter"]) if schedule["jitter"] else "none"),
+        ("time in the body", schedule["tick_field"] or "no"),
+        ("defined by", _SOURCES.get(schedule["source"], "")),
+        ("version", str(schedule["version"])),
+    ]
+    body = schedule.get("body")
+    return {
+        "schedule": schedule,
+        "row": _row_of(schedule),
+        "facts": facts,
+        "body": body,
+        "is_binary": body is None and schedule.get("body_base64") is not None,
+        "upcoming": [_ms(each) for each in schedule["upcoming"]],
+        "sent_ms": _ms(schedule["last_sent_at"]),
+        "failed_ms": _ms(schedule["failed_at"]),
+    }
+
+
+_MISSED = {
+    "skip": "no message",
+    "once": "one message for all of them",
+    "all": "a message for each",
+}
+_SOURCES = {"code": "a worker's code", "call": "a call"}
+
+PAGES = (
+    PageEntry("/delayed", "delayed.html", Scope.STATS, _show, menu="Delayed"),
+    PageEntry("/schedules/{schedule}", "schedule.html", Scope.STATS, _show_one, below="/delayed"),
+)
