@@ -25,8 +25,8 @@ try:
 
     if find_spec("pyarrow") is None:
         raise ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
-except ImportError as error:  # also if PySpark is older than 4.2, which introduced the interface
-    raise MissingExtra("spark", "rsmq.spark (PySpark 4.2 or later, and pyarrow)") from error
+except ImportError as error:  # also if PySpark is older than 4.0
+    raise MissingExtra("spark", "rsmq.spark (PySpark 4.0 or later, and pyarrow)") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,13 +74,23 @@ def register(spark: SparkSession | Any) -> None:
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:  # Spark Connect
-        spark.dataSource.register(RsmqDataSource)
+        _register(spark)
         return
     # All streams of a data source have one HashMap for their environment, and each adds these
     # variables to it without a lock. Here they are added before: later only values are replaced.
     own = context.environment
     context.environment = {**_VARIABLES_OF_STREAMS, **own}
     try:
-        spark.dataSource.register(RsmqDataSource)
+        _register(spark)
     finally:
         context.environment = own
+
+
+def _register(spark: Any) -> None:
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - only the driver needs it
+
+    try:
+        spark.dataSource.register(RsmqDataSource)
+    except AnalysisException as error:  # PySpark 4.0 refuses a second time
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -26,6 +26,7 @@ from rsmq.spark.read.source_options import (
     parse_source_options,
     parse_stream_options,
 )
+from rsmq.spark.versions import HAS_FILTERS, HAS_START, HAS_STREAM_SINK, make_newer_needed
 from rsmq.spark.write.sink_options import SinkOptions, parse_sink_options
 
 
@@ -51,10 +52,13 @@ class RsmqDataSource(DataSource):
         check_schema(schema)
         source = parse_source_options(self.options)
         options = parse_snapshot_options(self.options)
+        if options.pushdown and not HAS_FILTERS:
+            raise make_newer_needed("The option pushdown", "4.1", "Remove the option.")
         reader_class = PushdownReader if options.pushdown else SnapshotReader
         return reader_class(source, options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rsmq.spark.stream.older_reader import OlderStreamReader  # noqa: PLC0415
         from rsmq.spark.stream.reader import StreamReader  # noqa: PLC0415
 
         refuse_table(self.options)
@@ -65,7 +69,15 @@ class RsmqDataSource(DataSource):
             raise InvalidOption(
                 "columns", f"{names[0]} is a column of frames: read it with spark.read."
             )
-        return StreamReader(source, options, schema)
+        if HAS_START:
+            return StreamReader(source, options, schema)
+        if options.consumer_group is None:
+            raise make_newer_needed(
+                "A stream from rsmq without a consumerGroup",
+                "4.2",
+                "Pass the option consumerGroup, a name that no other query of these queues has.",
+            )
+        return OlderStreamReader(source, options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         from rsmq.spark.write.sink import BatchWriter  # noqa: PLC0415
@@ -80,6 +92,13 @@ class RsmqDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         from rsmq.spark.write.sink import StreamWriter  # noqa: PLC0415
 
+        if not HAS_STREAM_SINK:
+            raise make_newer_needed(
+                "A stream into rsmq",
+                "4.1",
+                "Write each batch in foreachBatch, with delivery=exactly-once and a writeId that "
+                "has the number of the batch.",
+            )
         options = self._prepare_write(schema, overwrite, streaming=True)
         return StreamWriter(options, schema)
 

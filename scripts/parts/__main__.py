@@ -18,7 +18,14 @@ from pathlib import Path
 
 from .busy import busy_processes, delays
 from .lanes import Part, Result, run_parts
-from .table import all_parts, parts_of_version, quick_parts, repeated_parts
+from .table import (
+    SPARK_VERSIONS,
+    all_parts,
+    parts_of_spark,
+    parts_of_version,
+    quick_parts,
+    repeated_parts,
+)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -35,6 +42,10 @@ def _parse_arguments() -> argparse.Namespace:
         help="fail if a server of tests/engines.py is not installed",
     )  # fmt: skip
     add("--python", metavar="VERSION", help="the core parts with this Python, such as 3.13")
+    add(
+        "--spark", choices=SPARK_VERSIONS,
+        help="frames, jobs on frames, the sink and streams with this version of PySpark",
+    )  # fmt: skip
     add(
         "--busy", metavar="SEED", type=int, nargs="?", const=random.randrange(10_000),  # noqa: S311
         help="beside two busy processes, with random delays around calls to Redis",
@@ -105,6 +116,8 @@ def main() -> int:
             parts = repeated_parts(int(times), tests, seed=arguments.busy or 0)
         elif arguments.python:
             parts = parts_of_version(arguments.python)
+        elif arguments.spark:
+            parts = parts_of_spark(arguments.spark)
         elif arguments.quick:
             parts = quick_parts()
         else:

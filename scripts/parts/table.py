@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.scale import SOAK
+
 from .lanes import Part
+
+#: The earlier versions of PySpark that tests run with.
+SPARK_VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4"}
 
 _PEERS = "setup: the other clients"
 _LOWEST = "setup: the lowest redis-py"
@@ -82,6 +87,35 @@ def parts_of_version(version: str) -> list[Part]:
         part("contract", 60, *fast, _CONTRACT),
         part("faults, properties", 60, *fast, "tests/faults", "tests/properties"),
         part("worker", 50, *fast, "tests/workers"),
+    ]
+
+
+def parts_of_spark(version: str) -> list[Part]:
+    """
+    Return the tests of frames, jobs on frames, the sink and streams with an earlier PySpark.
+
+    Args:
+        version: one of ``SPARK_VERSIONS``.
+    """
+    environment = f".venv-spark-{version}"
+    setup = f"Spark {version}: environment"
+    # Earlier versions of PySpark don't close some of their sockets.
+    quiet = [
+        "-W",
+        "ignore::ResourceWarning",
+        "-W",
+        "ignore::pytest.PytestUnraisableExceptionWarning",
+    ]
+    command = _tests(*quiet, environment=environment, workers=0)
+    folder = "tests/spark/session"
+    tests = [f"{folder}/test_{name}.py" for name in ("versions", "frames", "ways")]
+    if SOAK:
+        tests.append(f"{folder}/test_kills_at_random.py")
+    jobs = [f"{folder}/test_pipelines.py", "-k", "kept or lines_of_json or migration or report_has"]
+    return [
+        Part(setup, 60, ["scripts/setup", environment, f"pyspark=={SPARK_VERSIONS[version]}"]),
+        Part(f"Spark {version}: frames, tables, sink", 90, [*command, *tests], needs=[setup]),
+        Part(f"Spark {version}: jobs on frames", 60, [*command, *jobs], needs=[setup]),
     ]
 
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from rsmq.spark import source
 from rsmq.spark.stream import lease_holder
 from tests.scale import scaled
-from tests.spark.conftest import Crashed, Env, crash_at_call
+from tests.spark.conftest import Crashed, Env, OlderQuery, Query, crash_at_call
 
 pytestmark = pytest.mark.slow
 
@@ -118,8 +119,16 @@ class StreamMachine(RuleBasedStateMachine):
         assert all(len(rows) <= 5 for rows in self.query.sink.values())
 
 
-@pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
-def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, group):
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [
+        (Query, {}),
+        (Query, {"consumerGroup": "nightly"}),
+        (OlderQuery, {"consumerGroup": "nightly"}),
+    ],
+)
+def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, kind, group):
+    monkeypatch.setattr(source, "HAS_START", kind is Query)
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.01)
 
     def make(machine):
@@ -127,7 +136,8 @@ def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, gr
         for name in ("a", "b"):
             env.rsmq.create_queue(name)
         options = {"subscribe": "a,b", "queue": "", "visibilityTimeout": 100, **group}
-        return env, env.query(limit=ReadMaxRows(5), idleWait=0.01, **options)
+        limit = {"maxMessagesPerTrigger": 5} if kind is OlderQuery else {"limit": ReadMaxRows(5)}
+        return env, env.query(kind=kind, idleWait=0.01, **limit, **options)
 
     run_state_machine_as_test(
         type("Machine", (StreamMachine,), {"make": make}),

@@ -17,6 +17,7 @@ from rsmq.spark.pipelines.delayed_signals import delayed_signals
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
+from rsmq.spark.versions import HAS_START, make_newer_needed
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,18 @@ _FOLLOW_INTERVAL = "5 seconds"
 def read_stream(
     spark: SparkSession, source: Queues, queues: str | Sequence[str], **options: Any
 ) -> DataFrame:
-    """Return the messages of queues as a stream, with further options of the source."""
+    """
+    Return the messages of queues as a stream, with further options of the source.
+
+    Raises:
+        NotPossible: this PySpark has no streams that end.
+    """
+    if not HAS_START:
+        raise make_newer_needed(
+            "A job that receives messages",
+            "4.2",
+            "archive with keep, replay, migrate and report run on this version.",
+        )
     all_options = source.options(
         subscribe=join_names(queues), numPartitions=count_partitions(spark), **options
     )

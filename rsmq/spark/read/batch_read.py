@@ -11,21 +11,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
@@ -47,6 +35,9 @@ from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
 
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # not in PySpark 4.0
+
 #: How long an exact snapshot may take: at least, and for each message. Redis needs 2 us for one.
 _SNAPSHOT_SECONDS = 5.0
 _SNAPSHOT_SECONDS_PER_MESSAGE = 50e-6
@@ -56,15 +47,16 @@ _MAX_PUSHED_IDS = 10_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
-    EqualTo: lambda value, other: value == other,
-    GreaterThan: lambda value, other: value > other,
-    GreaterThanOrEqual: lambda value, other: value >= other,
-    LessThan: lambda value, other: value < other,
-    LessThanOrEqual: lambda value, other: value <= other,
-    In: lambda value, others: value in others,
-    StringStartsWith: lambda value, start: value.startswith(start),
-    IsNotNull: lambda value, _: value is not None,
+#: By the name of Spark's filter.
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "EqualTo": lambda value, other: value == other,
+    "GreaterThan": lambda value, other: value > other,
+    "GreaterThanOrEqual": lambda value, other: value >= other,
+    "LessThan": lambda value, other: value < other,
+    "LessThanOrEqual": lambda value, other: value <= other,
+    "In": lambda value, others: value in others,
+    "StringStartsWith": lambda value, start: value.startswith(start),
+    "IsNotNull": lambda value, _: value is not None,
 }
 
 #: States that differ in the receive count, which is not part of a snapshot.
@@ -126,14 +118,14 @@ class _PushedFilter:
     """A filter that Spark pushed down: it compares a column that the snapshot has with a value."""
 
     column: str
-    kind: type[Filter]
+    kind: str
     value: Any
 
     def may_match_id(self, prefix: str) -> bool:
         """Return whether it may select ids with this prefix."""
-        if self.column != "id" or self.kind not in (EqualTo, In):
+        if self.column != "id" or self.kind not in ("EqualTo", "In"):
             return True
-        ids = self.value if self.kind is In else (self.value,)
+        ids = self.value if self.kind == "In" else (self.value,)
         return any(id is not None and id.startswith(prefix) for id in ids)
 
     def matches(self, row: dict[str, Any]) -> bool:
@@ -184,9 +176,9 @@ class SnapshotReader(DataSourceReader):
     def _find_pushed_ids(self) -> set[str] | None:
         """Return the only ids that the filters may select; None if these are not known or many."""
         wanted = [
-            {each.value} if each.kind is EqualTo else set(each.value)
+            {each.value} if each.kind == "EqualTo" else set(each.value)
             for each in self._filters
-            if each.column == "id" and each.kind in (EqualTo, In)
+            if each.column == "id" and each.kind in ("EqualTo", "In")
         ]
         if not wanted:
             return None
@@ -424,11 +416,12 @@ class PushdownReader(SnapshotReader):
         remaining = []
         for each in filters:
             attribute = getattr(each, "attribute", ())
-            if type(each) in _COMPARISONS and attribute in (
+            kind = type(each).__name__
+            if kind in _COMPARISONS and attribute in (
                 ("queue",), ("id",), ("sent",), ("visible_at",),
             ):  # fmt: skip
                 value = getattr(each, "value", None)
-                self._filters.append(_PushedFilter(attribute[0], type(each), value))
+                self._filters.append(_PushedFilter(attribute[0], kind, value))
             else:
                 remaining.append(each)
         return remaining

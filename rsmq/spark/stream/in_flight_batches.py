@@ -141,6 +141,20 @@ class BatchLease:
         remaining = self._records.read_all_sizes(last, queues)
         return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
 
+    def find_last(self) -> tuple[int, dict[str, int], bool]:
+        """
+        Return the batch that was received last, by any process.
+
+        Returns:
+            The number of the batch, or 0. How many messages of it are in flight, by the label of
+            each queue. And whether its acknowledgement has begun: Spark has committed it.
+        """
+        done, _ = self._records.read_last_acknowledged()
+        queues = self.queues.get()
+        last = max(done, *self._records.read_in_flight(queues), 0)
+        sizes = self._records.read_all_sizes(last, queues)
+        return last, {queue: sum(each) for queue, each in sizes.items()}, last == done
+
     def _read_last_acknowledged(self) -> int:
         """
         Return the number of the last batch that was acknowledged in any cell, or 0.

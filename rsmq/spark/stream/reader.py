@@ -16,11 +16,6 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from rsmq.errors import BatchLost, InvalidOption
@@ -36,6 +31,7 @@ from rsmq.spark.stream.leased_messages import read_leased_messages
 from rsmq.spark.stream.offsets import check_offset, make_offset
 from rsmq.spark.stream.sigterm import SigtermHandler
 from rsmq.spark.task_process import spare_loaded_modules
+from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 #: How long the backlog of each queue is reported without reading it again, while no batch is
 #: received: reading one queue takes five commands.

@@ -16,17 +16,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
 from rsmq.errors import CellFailed, QueueNotFound
 from rsmq.spark.connections import find_placed_queue, get_home, get_servers, make_label
 from rsmq.spark.operations.staged_writes import Decision, finish_write
 from rsmq.spark.option_reader import make_table_refused
+from rsmq.spark.versions import DataSourceStreamArrowWriter
 from rsmq.spark.write.frame_rows import check_columns
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.spark.write.task_writer import CREATE_HINT, TaskCommitMessage, TaskWriter, create_queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ collect_ignore = [] if SOAK else ["test_kills_at_random.py", "test_soak.py"]
 
 #: The classes that Spark loads at its start, which ``class_archive.py`` writes. If it is missing, a
 #: JVM starts without it, in twice the time.
-ARCHIVE = ROOT / ".venv" / "spark-classes.jsa"
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 
 #: Options of JVMs of short programs on few processors.
 SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -36,6 +37,7 @@ def submit_arguments(java_options):
 ENVIRONMENT = {
     "PYSPARK_PYTHON": str(Path(__file__).with_name("python")),
     "PYTHONPATH": str(ROOT),
+    "RSMQ_TEST_VENV": sys.prefix,
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_SUBMIT_ARGS": submit_arguments(JAVA_OPTIONS),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from rsmq import RSMQ
 from rsmq.spark.source import RsmqDataSource
 from rsmq.spark.stream.reader import StreamReader
+from rsmq.spark.versions import HAS_START
 from rsmq.spark.write.sink import StreamWriter
 
 #: Environment variables: the point, the batch (from 1) at which it kills, the process group to
@@ -91,6 +92,8 @@ class FatalDataSource(RsmqDataSource):
 
     def streamReader(self, schema):
         reader = super().streamReader(schema)
+        if not HAS_START:
+            return reader
         return FatalReader(reader._source, reader._options, schema)
 
     def streamWriter(self, schema, overwrite):

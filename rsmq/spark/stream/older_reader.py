@@ -1,0 +1,96 @@
+"""
+The streaming source on PySpark 4.0 and 4.1, which do not pass it the offset of the last batch.
+
+A new process of the query first learns from Redis which batch was received last. That needs a lease
+of a known name, a consumer group. Whether Spark has logged this batch, only Spark knows, so it gets
+the offset of this batch. If Spark has logged the batch, this is no new offset, and Spark requests
+another one: the batch is done, because a logged batch that is not done is planned first. Otherwise
+Spark plans the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from rsmq.errors import BatchLost, InvalidOption, show
+from rsmq.spark.stream.reader import StreamReader
+from rsmq.wire.refusals import make_batch_acknowledged
+
+
+class OlderStreamReader(StreamReader):
+    """A reader of queues as a stream with a consumer group; its methods are Spark's."""
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._done: dict[str, Any] | None = None  # the offset of the last batch, once it is done
+        self._last: dict[str, Any] | None = None  # that of the batch which Redis had last
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the offset after which a query without a checkpoint starts."""
+        self._done = super().initialOffset()
+        return self._done
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """
+        Acknowledge the last batch, which is done, and receive the next one.
+
+        The first call of a process returns the batch that was received last, if it is in flight.
+
+        Returns:
+            The offset of the next batch; that of the last one if there are no messages.
+
+        Raises:
+            QueueNotFound: a queue that the options name does not exist.
+            CellFailed: the server of a cell can't be reached.
+        """
+        if self._done is None:
+            self._done, self._last = self._last, None
+        if self._done is None:
+            found, is_done = self._find_last()
+            if not is_done:
+                self._last = found
+                return found
+            self._done = found
+        return super().latestOffset(self._done, self.getDefaultReadLimit())
+
+    def _find_last(self) -> tuple[dict[str, Any], bool]:
+        """Return the offset of the batch that was received last, and whether it is done."""
+        group = self._options.consumer_group
+        assert group is not None  # noqa: S101 - the source has checked it
+        lease = self._get_lease(group)
+        number, counts, is_done = lease.find_last()
+        return lease.make_offset(number, counts), is_done
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """
+        Return a partition for each task that reads the batch ``end``.
+
+        Raises:
+            BatchLost: as ``StreamReader.partitions``; or Redis does not know the batch ``start``.
+            CheckpointSetBack: the batch after ``start`` was acknowledged.
+            InvalidOption: the checkpoint is of another consumer group.
+        """
+        if start["lease"] != end["lease"]:
+            raise InvalidOption(
+                "consumerGroup",
+                f"the checkpoint is of the lease {show(start['lease'])}: pass this name, or start "
+                "with a new checkpointLocation.",
+                value=end["lease"],
+            )
+        number = start["batch"] + 1
+        if end["batch"] > number:
+            raise make_batch_acknowledged(end["lease"], number, end["batch"] - 1)
+        if end["batch"] < start["batch"]:
+            raise BatchLost(
+                f"Batch {start['batch']} of lease {start['lease']} is not known in Redis, whose "
+                f"last batch is {end['batch']}: Redis has lost data",
+                value=start["batch"],
+                hint="Start with a new checkpointLocation.",
+            )
+        # An offset of the batch ``start`` itself has other counts, because part of the batch was
+        # deleted meanwhile: its rows are in the sink.
+        planned = super().partitions(start, end) if end["batch"] == number else []
+        self._done = end  # Spark requests the next offset after that
+        return planned
