@@ -174,7 +174,8 @@ async def _waits(queues, number):
     return queues.watcher._state.schedule and pulse.pulse_of(queues)._waiting == number
 
 
-def test_all_receives_that_wait_share_one_ping_for_each_server(server, ns, monkeypatch):
+def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):
+    server = Server(redis_7())  # without what other tests have sent
     monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
     pings = []
 
@@ -185,7 +186,7 @@ def test_all_receives_that_wait_share_one_ping_for_each_server(server, ns, monke
     monkeypatch.setattr(pulse, "ping", ping)
 
     async def test():
-        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
+        async with AsyncCells.from_url(server.url, cells=3) as queues:
             await queues.create_queue("q")
             http = Http(create_app(queues, auth=False))
             with server.raw() as raw:
@@ -199,7 +200,10 @@ def test_all_receives_that_wait_share_one_ping_for_each_server(server, ns, monke
                 sent = raw.info("commandstats")["cmdstat_ping"]["calls"]
                 assert len(pings) - 1 <= sent <= len(pings)  # one may run
 
-    asyncio.run(test())
+    try:
+        asyncio.run(test())
+    finally:
+        server.stop()
 
 
 async def _are(found, number):
