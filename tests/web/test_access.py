@@ -46,6 +46,8 @@ _SCOPES = {
     },
     "receive": {
         "POST /receive", "POST /pop", "POST /queues/{queue}/raw:receive",
+        "POST /queues/{queue}/messages/{id}:progress",
+        "POST /queues/{queue}/messages/{id}:succeed", "POST /queues/{queue}/messages/{id}:fail",
         "POST /queues/{queue}/raw:pop", "DELETE /queues/{queue}/messages/{id}",
         "PATCH /queues/{queue}/messages/{id}", "POST /queues/{queue}/messages:delete",
         "POST /queues/{queue}/messages:visibility", "POST /queues/{queue}/messages:release",

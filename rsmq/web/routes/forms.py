@@ -97,6 +97,20 @@ async def message_gone(call: ApiCall) -> Refused:
     return Refused("messageNotFound", "There is no such message in the queue", status=404)
 
 
+async def raise_unchanged(call: ApiCall) -> None:
+    """Raise the reason why a message was not changed: it is gone, or its receipt has expired."""
+    if "receipt" in call.values and await call.queues.get_message(
+        call.names[QUEUE], call.names["id"], codec=BODIES
+    ):
+        raise Refused(
+            "receiptExpired",
+            "The message was received again since",
+            status=409,
+            hint="Its new receiver decides on it now.",
+        )
+    raise await message_gone(call)
+
+
 def show_value(value: Any) -> Any:
     """Return a value of the model as one of JSON."""
     return value.isoformat() if isinstance(value, datetime) else value

@@ -23,7 +23,7 @@ from rsmq.web.fields import (
     read_object,
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
-from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone
+from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
 from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, refuse_with
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -182,20 +182,6 @@ async def _publish(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"ids": ids}, 201)
 
 
-async def _raise_unchanged(call: ApiCall) -> None:
-    """Raise the reason why a message was not changed: it is gone, or its receipt has expired."""
-    if "receipt" in call.values and await call.queues.get_message(
-        call.names[QUEUE], call.names["id"], codec=BODIES
-    ):
-        raise Refused(
-            "receiptExpired",
-            "The message was received again since",
-            status=409,
-            hint="Its new receiver decides on it now.",
-        )
-    raise await message_gone(call)
-
-
 async def _delete(call: ApiCall) -> ApiAnswer:
     if call.values.get("undo"):
         if "receipt" in call.values:
@@ -206,14 +192,14 @@ async def _delete(call: ApiCall) -> ApiAnswer:
             raise await message_gone(call)
         return ApiAnswer({"undo": show_deletion(deletion)})
     if not await call.queues.delete_message(*choose_one(call)):
-        await _raise_unchanged(call)
+        await raise_unchanged(call)
     return ApiAnswer(status=204)
 
 
 async def _change(call: ApiCall) -> ApiAnswer:
     queues: Any = call.queues
     if not await queues.change_message_visibility(*choose_one(call), call.values["vt"]):
-        await _raise_unchanged(call)
+        await raise_unchanged(call)
     return ApiAnswer(status=204)
 
 

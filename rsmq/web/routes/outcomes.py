@@ -1,0 +1,88 @@
+"""
+Reports of consumers about the jobs of tracked messages.
+"""
+
+from __future__ import annotations
+
+from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
+from rsmq.web.outcomes import JobReporter, Reported
+from rsmq.web.routes.forms import choose_one, raise_unchanged
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.jobs import MAX_PROGRESS
+
+
+def _reporter(call: ApiCall) -> JobReporter:
+    (message,) = choose_one(call)
+    return JobReporter(call.queues, message)
+
+
+async def _answer(call: ApiCall, reported: Reported) -> ApiAnswer:
+    if reported == "refused":
+        await raise_unchanged(call)
+    return ApiAnswer(status=204)
+
+
+async def _progress(call: ApiCall) -> ApiAnswer:
+    values = call.values
+    reported = await _reporter(call).progress(
+        values["done"], values.get("total"), values.get("text", ""), values.get("vt")
+    )
+    if reported == "refused":
+        await raise_unchanged(call)
+    return ApiAnswer({"is_cancelling": reported == "cancelling"})
+
+
+async def _succeed(call: ApiCall) -> ApiAnswer:
+    return await _answer(call, await _reporter(call).succeed(call.values.get("result")))
+
+
+async def _fail(call: ApiCall) -> ApiAnswer:
+    error, retry_in = call.values["error"], call.values.get("retry_in")
+    if not error:
+        raise Refused("missingParameter", "The error is empty")
+    reporter = _reporter(call)
+    if retry_in is None:
+        return await _answer(call, await reporter.fail(error, call.caller))
+    return await _answer(call, await reporter.retry(error, retry_in))
+
+
+_RECEIPT = Field("receipt", Shape.TEXT, "The receipt of the message.", required=True)
+_NUMBER = between(0, MAX_PROGRESS)
+_DONE = {204: "stored"}
+
+ROUTES = (
+    Route(
+        "POST", "/queues/{queue}/messages/{id}:progress", Scope.RECEIVE,
+        "Report the progress of a job, and hide its message anew.", _progress,
+        body=(
+            _RECEIPT,
+            Field("done", Shape.NUMBER, "How much is done.", required=True, rule=_NUMBER),
+            Field("total", Shape.NUMBER, "Of how much.", rule=_NUMBER),
+            Field("text", Shape.TEXT, "A text for people; 500 characters are stored."),
+            Field(
+                "vt", Shape.NUMBER, "Seconds for which it is hidden; the queue's vt by default.",
+                rule=SECONDS,
+            ),
+        ),
+        result=(Field("is_cancelling", Shape.FLAG, "Whether the job is to be cancelled."),),
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages/{id}:succeed", Scope.RECEIVE,
+        "Report the result of a job, and delete its message.", _succeed,
+        body=(_RECEIPT, Field("result", Shape.ANY, "At most 65,536 bytes; null without one.")),
+        answers=_DONE,
+    ),
+    Route(
+        "POST", "/queues/{queue}/messages/{id}:fail", Scope.RECEIVE,
+        "Report a failure: retry a job later, or give it up.", _fail,
+        body=(
+            _RECEIPT,
+            Field("error", Shape.TEXT, "Why; 500 characters are stored.", required=True),
+            Field(
+                "retry_in", Shape.NUMBER, "Seconds until the next attempt. Without it the message "
+                "moves to the dead-letter queue; without one it is deleted.", rule=SECONDS,
+            ),
+        ),
+        answers=_DONE,
+    ),
+)  # fmt: skip
