@@ -40,8 +40,8 @@ def is_audited(
     """
     if scope in READING or method == "GET":
         return False
-    without_receipt = (
-        "ids" in values or "filter" in values or ("id" in names and "receipt" not in values)
+    without_receipt = not values.keys().isdisjoint({"ids", "filter", "selection"}) or (
+        "id" in names and "receipt" not in values
     )
     return scope in _RECORDED or without_receipt
 

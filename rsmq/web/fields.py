@@ -29,6 +29,7 @@ class Refused(Exception):
         value: the refused value; None without one.
         hint: the rule or the remedy.
         headers: further headers of the answer.
+        extra: further members of the answer.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Refused(Exception):
         value: object = None,
         hint: str | None = None,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(text)
         self.code = code
@@ -47,6 +49,7 @@ class Refused(Exception):
         self.value = value
         self.hint = hint
         self.headers: dict[str, str] = dict(headers or {})
+        self.extra: dict[str, Any] = dict(extra or {})
 
 
 class ItemRefused(Exception):

@@ -90,6 +90,7 @@ class HttpProblem:
         value: the refused value, as a value of JSON; None without one.
         hint: the rule or the remedy.
         index: the place of the refused message in a batch, from 0.
+        extra: further members.
     """
 
     status: int
@@ -99,6 +100,7 @@ class HttpProblem:
     hint: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     index: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def content(self) -> bytes:
         """Return the body of the answer."""
@@ -111,6 +113,7 @@ class HttpProblem:
             "value": self.value,
             "hint": self.hint,
             "index": self.index,
+            **self.extra,
         }
         shown = {name: value for name, value in parts.items() if value is not None}
         return json.dumps(shown).encode()
@@ -130,8 +133,9 @@ def describe(error: Exception, *, may_repeat: bool) -> HttpProblem:
         return replace(problem, detail=detail, index=error.index)
     if isinstance(error, Refused):
         return HttpProblem(
-            error.status, error.code, str(error), short(error.value), error.hint, error.headers
-        )
+            error.status, error.code, str(error), short(error.value), error.hint, error.headers,
+            extra=error.extra,
+        )  # fmt: skip
     if isinstance(error, RSMQError):
         return _describe_own(error)
     if isinstance(error, redis_errors.RedisError | OSError):

@@ -116,8 +116,8 @@ class Route:
         answers: what each status means that is not an error.
         result: the fields of a JSON answer, or RawBody.
         idempotent: whether it takes ``Idempotency-Key``.
-        may_store: whether it runs commands that write, though its scope is to read. A read-only
-            server refuses it.
+        may_store: whether it runs commands that write, though it changes nothing of a queue. A
+            read-only server refuses it, and it is not recorded.
         is_long: whether its work grows with the queue, so that Redis may need seconds for it.
     """
 

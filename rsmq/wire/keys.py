@@ -198,6 +198,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:operation:{id}")
 
     @property
+    def selections(self) -> bytes:
+        """Extension data of HTTP: selections of messages that were shown to someone."""
+        return encode_name(f"{self.name}:x:selections")
+
+    @property
     def trash(self) -> bytes:
         """Extension data of deletions that can be undone: what was deleted, by the id of each."""
         return encode_name(f"{self.name}:x:trash")

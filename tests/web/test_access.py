@@ -66,7 +66,7 @@ _SCOPES = {
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
         "POST /operations/{operation}:cancel", "POST /operations/{operation}:pause",
         "POST /operations/{operation}:resume",
-        "POST /undo/{id}",
+        "POST /undo/{id}", "POST /queues/{queue}/messages:preview",
     },
     "destroy": {"DELETE /queues/{queue}", "POST /queues/{queue}:purge"},
     "repair": {"POST /doctor:repair"},

@@ -25,7 +25,9 @@ from rsmq.web.fields import (
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
 from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, refuse_with
+from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
+from rsmq.web.selection.selection import SelectionAction
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
 
@@ -204,6 +206,8 @@ async def _change(call: ApiCall) -> ApiAnswer:
 
 
 async def _delete_many(call: ApiCall) -> ApiAnswer:
+    if "selection" in call.values:
+        return await act_on_selection(call, SelectionAction.DELETE)
     if "filter" in call.values:
         refuse_with(call, "filter", "undo")
         return await begin_filtered(call, OperationKind.DELETE)
@@ -222,10 +226,14 @@ async def _change_many(call: ApiCall) -> ApiAnswer:
 
 
 async def _release_many(call: ApiCall) -> ApiAnswer:
+    if "selection" in call.values:
+        return await act_on_selection(call, SelectionAction.RELEASE)
     return ApiAnswer({"ids": await call.queues.release_messages(*choose(call))})
 
 
 async def _move_many(call: ApiCall) -> ApiAnswer:
+    if "selection" in call.values:
+        return await act_on_selection(call, SelectionAction.MOVE)
     destination = call.values["destination"]
     if "filter" in call.values:
         return await begin_filtered(call, OperationKind.MOVE)
@@ -270,7 +278,8 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:delete", Scope.RECEIVE, "Delete messages.",
         _delete_many, ("delete_messages", "trash.delete_messages"),
-        body=(*CHOICE, *FILTER, UNDO), result=(*_IDS, UNDO_RESULT, *SHOWN), answers=ANSWERS,
+        body=(*CHOICE, *FILTER, SELECTION, UNDO), result=(*_IDS, UNDO_RESULT, *DONE, *SHOWN),
+        answers=ANSWERS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:visibility", Scope.RECEIVE,
@@ -280,11 +289,12 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:release", Scope.RECEIVE,
         "Make messages visible again, in their old places.", _release_many,
-        ("release_messages",), body=CHOICE, result=_IDS,
+        ("release_messages",), body=(*CHOICE, SELECTION), result=(*_IDS, *DONE),
     ),
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",
-        _move_many, ("move_messages",), body=(*CHOICE, *FILTER, _TO), result=(*_IDS, *SHOWN),
+        _move_many, ("move_messages",), body=(*CHOICE, *FILTER, SELECTION, _TO),
+        result=(*_IDS, *DONE, *SHOWN),
         answers=ANSWERS,
     ),
 )  # fmt: skip

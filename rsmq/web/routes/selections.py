@@ -1,0 +1,116 @@
+"""
+Selections: a preview of messages, and the actions on exactly these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from rsmq.errors import InvalidFormat
+from rsmq.model import State
+from rsmq.web.fields import Field, Refused, Shape, one_of
+from rsmq.web.routes.forms import QUEUE
+from rsmq.web.routes.operations import refuse_with
+from rsmq.web.routes.undo import show_deletion
+from rsmq.web.selection.selection import (
+    Selection,
+    SelectionAction,
+    execute,
+    load_selection,
+    preview,
+    preview_ids,
+)
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+
+#: The field of actions on a selection.
+SELECTION = Field(
+    "selection", Shape.TEXT,
+    "Instead: exactly the messages of a preview; 409 if one is gone or was received since. It "
+    "needs manage.",
+)  # fmt: skip
+#: The fields of their answers.
+DONE = (
+    Field("done", Shape.WHOLE, "Of a selection: the messages that were changed."),
+    Field("left", Shape.WHOLE, "Of a selection: those that were received while it ran; they stay."),
+)
+
+
+async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
+    """Do something with the messages of the field ``selection``."""
+    refuse_with(call, "selection", "receipts", "ids", "filter", "before_ms")
+    queue, destination = call.names[QUEUE], call.values.get("destination")
+    call.allow(Scope.MANAGE, queue)
+    if destination is not None:
+        call.allow(Scope.SEND, destination)
+    selection = await load_selection(call.queues, call.values["selection"])
+    if selection.queue != queue:
+        raise Refused("invalidFormat", "The selection is of another queue", value=selection.queue)
+    result = await execute(
+        call.queues,
+        selection,
+        action,
+        destination=destination,
+        redaction=call.redaction,
+        undo=bool(call.values.get("undo")),
+        by=call.caller,
+    )
+    answer: dict[str, Any] = {"done": result.done, "left": result.left}
+    if action is SelectionAction.DELETE:
+        answer["undo"] = None if result.undo is None else show_deletion(result.undo)
+    return ApiAnswer(answer)
+
+
+async def _preview(call: ApiCall) -> ApiAnswer:
+    queue, values = call.names[QUEUE], call.values
+    if "filter" in values:
+        call.allow(Scope.PEEK, queue)  # what fits tells what is in bodies
+    state: Any = values.get("state")
+    if state is not None and state not in get_args(State):
+        hint = f"It is one of {', '.join(get_args(State))}."
+        raise InvalidFormat("state", value=state, hint=hint)
+    if "ids" in values:
+        refuse_with(call, "ids", "filter", "state")
+        found = await preview_ids(call.queues, queue, values["ids"])
+    else:
+        found = await preview(
+            call.queues, queue, filter=values.get("filter"), state=state, redaction=call.redaction
+        )
+    return ApiAnswer(_show(found))
+
+
+def _show(selection: Selection) -> dict[str, Any]:
+    return {
+        "selection": selection.token if selection.is_complete else None,
+        "count": selection.count,
+        "digest": selection.digest,
+        "is_complete": selection.is_complete,
+        "before_ms": selection.before_ms,
+        "until_ms": selection.until_ms,
+    }
+
+
+ROUTES = (
+    Route(
+        "POST", "/queues/{queue}/messages:preview", Scope.MANAGE,
+        "Count the messages that an action would change, and keep them as a selection.", _preview,
+        may_store=True,
+        body=(
+            Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
+            Field(
+                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+                rule=one_of(*get_args(State)),
+            ),
+            Field("ids", Shape.TEXTS, "Instead: these messages, as far as they are there."),
+        ),
+        result=(
+            Field("selection", Shape.TEXT, "For :delete, :move and :release; null if there are "
+            "more than 10,000, or the search takes more than ten seconds: then pass filter and "
+            "before_ms."),
+            Field("count", Shape.WHOLE, "The number of messages; at least, if not complete."),
+            Field("digest", Shape.TEXT, "Of the messages and how they are."),
+            Field("is_complete", Shape.FLAG, "Whether all of them were found."),
+            Field("before_ms", Shape.WHOLE, "Unix ms of the server at the end of the search."),
+            Field("until_ms", Shape.WHOLE, "Unix ms until which it can be used."),
+        ),
+    ),
+)  # fmt: skip

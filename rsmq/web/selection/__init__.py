@@ -1,0 +1,3 @@
+"""
+Selections of messages: what an action does is exactly what was shown before.
+"""
