@@ -60,6 +60,9 @@ UNCHANGING = {
         ([HELD, *DEAD, "rsmq:dead:x:reasons", H, Z], ["token", "q", 9, 9, "", NO_ID, 1, "{}"]),
     "decide_write": (["rsmq:x:written"], ["write", 1, b"\x90", 99_000]),
     "delete_expired_leases": ([LEASES], []),
+    "delete_selected": ([H, Z], ["", NO_ID, "", ""]),
+    "move_selected": ([*DEAD, H, Z], ["", NO_ID, "", ""]),
+    "release_selected": ([H, Z], ["", NO_ID, "", ""]),
     "delete_message": ([H, Z], [NO_ID, ""]),
     "delete_messages": ([H, Z], NO_RECEIPT),
     "delete_queue": (["rsmq:no:Q", "rsmq:no", INDEX, "rsmq:no:x"], ["no"]),
@@ -151,6 +154,9 @@ RENEWING = {
 #: Scripts whose every call stores something more, or stores the time of a change.
 STORING = {
     "claim_minute",
+    "begin_operation",
+    "change_operation",
+    "store_selection",
     "purge_to_trash",
     "delete_queue_to_trash",
     "delete_messages_to_trash",

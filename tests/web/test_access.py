@@ -170,6 +170,13 @@ _RIGHTS = [
         "POST", "/queues/a/messages:move", {"filter": "rc>3", "destination": "b"},
         ["receive a", "manage a", "peek a", "send b"],
     ),
+    ("POST", "/queues/a/messages:preview", {"ids": [_ID]}, ["manage a"]),
+    ("POST", "/queues/a/messages:preview", {"filter": "rc>3"}, ["manage a", "peek a"]),
+    ("POST", "/queues/a/messages:delete", {"selection": "1.a"}, ["receive a", "manage a"]),
+    (
+        "POST", "/queues/a/messages:move", {"selection": "1.a", "destination": "b"},
+        ["receive a", "manage a", "send b"],
+    ),
     ("POST", "/queues/a:redrive", {"destination": "b"}, ["manage a", "send b"]),
     ("POST", "/queues/a:redrive", {}, ["manage a", "send *"]),
     (
