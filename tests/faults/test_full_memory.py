@@ -100,6 +100,8 @@ UNCHANGING = {
     "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
     "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
     "put_schedule": (SCHEDULES, ["no", "other", "definition", 1, 1, "", 9, ""]),
+    "read_message_state": ([H, Z], [NO_ID, "rsmq", WORKERS, "rsmq:x:held:", "q"]),
+    "read_reasons": ([H, Z], ["", "", 9]),
     "read_jobs": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "read_task": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID]),
     "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
