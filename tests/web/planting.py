@@ -9,8 +9,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rsmq import BYTES, RSMQ
+from rsmq import BYTES, RSMQ, TEXT
 from rsmq.history.operations import record_minute
+from rsmq.trash.operations import purge_to_trash
+from rsmq.web.bulk.operations import OperationKind, begin_operation
 
 #: Valid as names and as ids.
 PLAIN = (
@@ -57,13 +59,18 @@ class Planting:
             self._schedules()
             self._webhooks()
             self._audit()
+            self._trash()
+            operation = self._operations()
             raw.hset(self._key("bodies:x:unique"), mapping=dict.fromkeys(self.names, ids[0]))
             for minute in range(self.now // 60_000 - 2, self.now // 60_000 + 1):
                 queues.send_message("bodies", b"more")
                 queues.run(
                     record_minute(queues.namespace, minute, queues.list_queues(), is_last=True)
                 )
-        others = {"worker": self.names[0], "schedule": "schedule0", "subscriber": "subscriber0"}
+        others = {
+            "worker": self.names[0], "schedule": "schedule0", "subscriber": "subscriber0",
+            "operation": operation,
+        }  # fmt: skip
         return [{"queue": queue, "id": id, **others} for queue, ids in found for id in ids]
 
     def _key(self, name):
@@ -173,3 +180,24 @@ class Planting:
             begin = self.raw.xadd(key, {**fields, "phase": "begin"})
             end = {**fields, "phase": "end", "begin": begin, "outcome": text}
             self.raw.xadd(key, end)
+
+    def _trash(self):
+        self.queues.create_queue("purged")
+        for number, text in enumerate(self.texts):
+            self.queues.send_message("purged", text, codec=TEXT)
+            namespace = self.queues.namespace
+            self.queues.run(purge_to_trash(namespace, f"{number:032x}", "purged", text[:160]))
+
+    def _operations(self):
+        """Plant operations of many messages; return the id of one."""
+        namespace = self.queues.namespace
+        for text in self.texts:
+            id, operation = begin_operation(
+                namespace, OperationKind.REDRIVE, "dead", {"destination": text, "filter": text},
+                total=9, creator=text, address=text,
+            )  # fmt: skip
+            self.queues.run(operation)
+            state = {"error": text, "state": "failed", "ended": self.now}
+            self.raw.hset(namespace.operation(id), mapping=state)
+            self.raw.zadd(namespace.operations, {id: -self.now})
+        return id

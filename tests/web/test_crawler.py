@@ -42,6 +42,16 @@ def test_every_link_of_every_page_answers(server, ns, is_full):
     _with_site(server, ns, test)
 
 
+def test_an_empty_page_names_the_command_that_fills_it(server, ns):
+    async def test(http):
+        for page in PAGES:
+            if page.menu:
+                text = (await http("GET", page.path)).content.decode()
+                assert "<code>rsmq" in text, page.path
+
+    _with_site(server, ns, test)
+
+
 def test_the_menu_leads_to_every_page(server, ns):
     """No page is known only to those who know its address."""
     Planting(server, ns).plant()
