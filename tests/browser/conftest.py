@@ -1,6 +1,8 @@
 """One Chromium for each process of tests, and servers with pages."""
 
 import asyncio
+import urllib.error
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +13,7 @@ from rsmq.web import create_app
 from tests.browser.chromium import Chromium
 from tests.browser.hostile import BODIES, TEXTS
 from tests.browser.serving import serving
+from tests.nodes import wait_until
 from tests.servers import Server, redis_7
 from tests.web.asgi import Http
 from tests.web.crawling import crawl, page_paths, shape_of
@@ -56,11 +59,11 @@ def _find_views(url, starts):
 
 
 @contextmanager
-def _site(names_of=lambda server: ()):
+def _site(names_of=lambda server: (), **options):
     server = Server(redis_7())
     try:
         paths = page_paths(names_of(server))
-        with serving(server.url) as address:
+        with serving(server.url, **options) as address:
             yield Site(address, _find_views(server.url, paths), server)
     finally:
         server.stop()
@@ -88,14 +91,22 @@ def busy_site():
 @pytest.fixture(scope="session")
 def site_without_redis():
     """The Redis of the server has ended after the first look at each page."""
-    import urllib.request
-
-    with _site(lambda server: Planting(server, "rsmq").plant()[:1]) as site:
+    planted = _site(lambda server: Planting(server, "rsmq").plant()[:1], retry_deadline=0.1)
+    with planted as site:
         for path in site.paths:
-            with urllib.request.urlopen(site.address + path, timeout=30) as reply:
-                reply.read()
+            wait_until(lambda path=path: _is_read(site.address + path))
         site.server.kill()
         yield site
+
+
+def _is_read(url):
+    """Return whether a page was read: on a slow machine Redis seems to be away for a moment."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return None
 
 
 def _plant_hostile(server):

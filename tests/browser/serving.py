@@ -10,23 +10,18 @@ import uvicorn
 
 from rsmq import AsyncRSMQ
 from rsmq.web import create_app
-from rsmq.web.application import CLIENT_OPTIONS
 from tests.nodes import wait_until
 
 
 @contextmanager
-def serving(url, *, ns="rsmq", **options):
-    """
-    Serve the queues of a Redis, also those with odd names, on a free port; yield its address.
-
-    It notices soon that Redis is away.
-    """
-    connecting = {**CLIENT_OPTIONS, "retry_deadline": 0.05}
+def serving(url, *, retry_deadline=5.0, **options):
+    """Serve the queues of a Redis, also those with odd names, on a free port; yield its address."""
     config = {"port": 0, "lifespan": "off", "log_level": "warning", "timeout_graceful_shutdown": 1}
     servers = []
 
     async def serve():
-        async with AsyncRSMQ.from_url(url, ns=ns, strict_names=False, **connecting) as queues:
+        opening = AsyncRSMQ.from_url(url, strict_names=False, retry_deadline=retry_deadline)
+        async with opening as queues:
             app = create_app(queues, auth=False, **options)
             servers.append(uvicorn.Server(uvicorn.Config(app, **config)))
             await servers[0].serve()

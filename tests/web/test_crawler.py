@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,11 +16,11 @@ from tests.web.crawling import crawl, page_paths, shape_of
 from tests.web.planting import Planting
 
 
-def _with_site(server, ns, test, **options):
+def _with_site(server, ns, test, retry_deadline=5.0, **options):
     """Run a coroutine function with a client of a server that has pages."""
 
     async def run():
-        async with AsyncRSMQ.from_url(server.url, ns=ns, retry_deadline=0.05) as queues:
+        async with AsyncRSMQ.from_url(server.url, ns=ns, retry_deadline=retry_deadline) as queues:
             app = create_app(queues, auth=False, **options)
             await test(Http(app, prefix="", headers={"accept": "text/html"}))
 
@@ -63,29 +64,29 @@ def test_the_menu_leads_to_every_page(server, ns):
     _with_site(server, ns, test)
 
 
-def _commands(server, ns):
-    """Return a list that gets all commands that name keys of a namespace, and what ends it."""
+@contextmanager
+def _watching(server, ns):
+    """Yield a list that has all commands of clients that name a key of a namespace, at the end."""
     found, ready = [], threading.Event()
 
     def watch():
-        with server.raw() as raw, raw.monitor() as monitor:
+        with server.raw(socket_timeout=None) as raw, raw.monitor() as monitor:
             ready.set()
             for entry in monitor.listen():
-                if entry["command"].startswith(f"ECHO {ns}"):
+                if entry["command"] == f"ECHO {ns}":
                     return
-                found.append((entry["client_type"], entry["command"]))
+                if entry["client_type"] != "lua" and ns in entry["command"]:
+                    found.append(entry["command"])
 
     thread = threading.Thread(target=watch)
     thread.start()
-    ready.wait(30)
-
-    def end():
+    assert ready.wait(30)
+    try:
+        yield found
+    finally:
         with server.raw() as raw:
             raw.echo(ns)
         thread.join(30)
-        return [command for kind, command in found if kind != "lua" and ns in command]
-
-    return end
 
 
 def test_a_page_of_a_thousand_queues_is_small_and_takes_few_commands(server, ns):
@@ -99,9 +100,8 @@ def test_a_page_of_a_thousand_queues_is_small_and_takes_few_commands(server, ns)
 
     async def test(http):
         for path, most in most_commands.items():
-            end = _commands(server, ns)
-            reply = await http("GET", path, headers={"accept-encoding": "gzip"})
-            commands = end()
+            with _watching(server, ns) as commands:
+                reply = await http("GET", path, headers={"accept-encoding": "gzip"})
             assert reply.status == 200
             assert len(reply.content) <= 80 * 1024, path
             assert b"orders-of-shop-number-" in gzip.decompress(reply.content)
@@ -120,9 +120,9 @@ def test_a_hundred_people_cost_redis_what_one_does(server, ns, monkeypatch):
     def measure(people):
         async def test(http):
             paths = [page.path for page in PAGES if page.menu] * people
-            end = _commands(server, ns)
-            replies = await asyncio.gather(*(http("GET", path) for path in paths))
-            counts[people] = len(end())
+            with _watching(server, ns) as commands:
+                replies = await asyncio.gather(*(http("GET", path) for path in paths))
+            counts[people] = len(commands)
             assert {reply.status for reply in replies} == {200}
 
         _with_site(server, ns, test)
@@ -149,7 +149,7 @@ def test_without_redis_a_page_shows_what_it_has_seen_last():
 
     try:
         names = Planting(server, "rsmq").plant()
-        _with_site(server, "rsmq", test)
+        _with_site(server, "rsmq", test, retry_deadline=0.1)
     finally:
         server.stop()
 
@@ -170,10 +170,9 @@ def test_a_read_only_server_shows_pages_and_writes_nothing(server, ns):
     from tests.web.test_servers import _HARMLESS
 
     async def test(http):
-        end = _commands(server, ns)
-        async for path, reply in crawl(http, ["/", *page_paths(names)]):
-            assert reply.status in {200, 403}, path
-        commands = end()
+        with _watching(server, ns) as commands:
+            async for path, reply in crawl(http, ["/", *page_paths(names)]):
+                assert reply.status in {200, 403}, path
         assert commands
         assert [each for each in commands if each.split()[0].lower() not in _HARMLESS] == []
 
