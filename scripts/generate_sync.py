@@ -209,6 +209,7 @@ TEXTS = {
     },
     "reader": {
         "a queue or a message, with an asyncio client.": "a queue or a message.",
+        "the asyncio client, or set of cells, that has": "the client, or set of cells, that has",
         **{
             f"""\
         rsmq: an asyncio client, or a set of cells.

@@ -2,6 +2,7 @@
 Why a message does not move, why a queue is not drained, and what has happened to a message.
 """
 
+from rsmq.explain.async_reader import find_holders as find_holders
 from rsmq.explain.async_reader import observe_message as observe_message
 from rsmq.explain.async_reader import observe_queue as observe_queue
 from rsmq.explain.causes import Cause as Cause

@@ -20,6 +20,7 @@ class Cause(StrEnum):
     Attributes:
         ENDED: the message is gone, and its job has ended.
         DEAD_LETTERED: it is in the dead-letter queue.
+        DELETED: it was deleted, which can be undone.
         GONE: it is not in the queue, and no record says why.
         NO_BODY: its id is there without a body.
         NO_ID: its body is there without an id.
@@ -46,6 +47,7 @@ class Cause(StrEnum):
 
     ENDED = "ended"
     DEAD_LETTERED = "dead-lettered"
+    DELETED = "deleted"
     GONE = "gone"
     NO_BODY = "no-body"
     NO_ID = "no-id"
@@ -107,8 +109,16 @@ def _absence(facts: ObservedMessage) -> Cause:
         return Cause.NO_ID
     if facts.dead is not None:
         return Cause.DEAD_LETTERED
+    if facts.deletion is not None:
+        return Cause.DELETED
+    return Cause.GONE if has_no_trace(facts) else Cause.ENDED
+
+
+def has_no_trace(facts: ObservedMessage) -> bool:
+    """Return whether a message is neither in its queue nor a dead letter, nor an ended job."""
+    is_somewhere = facts.visible_at_ms is not None or facts.size is not None
     has_outcome = facts.job is not None and facts.job.state in ENDS - {"expired"}
-    return Cause.ENDED if has_outcome else Cause.GONE
+    return not is_somewhere and facts.dead is None and not has_outcome
 
 
 def _hidden_state(facts: ObservedMessage) -> Cause:

@@ -11,6 +11,7 @@ from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.search.redaction import Redaction
+from rsmq.trash.deletion import Deletion
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.worker.registry import WorkerInfo
 
@@ -98,6 +99,7 @@ class ObservedMessage:
         job: its record; None if it is not tracked.
         dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.
         has_dead_letter_queue: whether that exists.
+        deletion: the deletion that has removed it, if that can be undone.
     """
 
     queue: ObservedQueue
@@ -117,6 +119,7 @@ class ObservedMessage:
     job: JobStatus[object] | None = None
     dead: DeadLetterPlace | None = None
     has_dead_letter_queue: bool = False
+    deletion: Deletion | None = None
 
     @property
     def is_there(self) -> bool:

@@ -16,8 +16,9 @@ from rsmq.lua.load import loader_of
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.plain import plain_command
+from rsmq.operations.plain import encode_command, plain_command, plain_commands
 from rsmq.operations.replies import parse_attributes, parse_reason
+from rsmq.trash.deletion import Deletion
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -149,6 +150,52 @@ def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[QueueRat
         return _parse_rates(stored, facts)
 
     return plain_command("HMGET", keys.history, *fields, parse=parse)
+
+
+def read_holders(
+    namespace: Namespace, qname: str, names: Sequence[str], receipts: Sequence[tuple[str, int]]
+) -> Operation[dict[str, str]]:
+    """
+    Read which workers have messages in flight: plain commands in one round trip.
+
+    Args:
+        names: the names of the workers.
+        receipts: the ids and receive counts of messages of the queue.
+
+    Returns:
+        The name of the worker by the id of the message, of those that a worker has.
+    """
+    queue = encode_name(namespace.queue(qname).name)
+    ids = [encode_name(id) for id, _ in receipts]
+    wanted = [b"%d:%b" % (count, queue) for _, count in receipts]
+
+    def parse(replies: Any) -> dict[str, str]:
+        return {
+            id: name
+            for name, found in zip(names, replies, strict=True)
+            for (id, _), receipt, held in zip(receipts, wanted, found, strict=True)
+            if held == receipt
+        }
+
+    commands = [
+        encode_command(("HMGET", namespace.held_prefix + encode_name(name), *ids)) for name in names
+    ]
+    operation: Operation[Any] = plain_commands(namespace.workers, commands)
+    operation.parse = parse
+    return operation
+
+
+def find_in_trash(
+    namespace: Namespace, deletions: Sequence[Deletion], id: str
+) -> Operation[int | None]:
+    """Return the index of the deletion that keeps a message, if one does; in one round trip."""
+    commands = [
+        encode_command(("HEXISTS", namespace.in_trash(each.id, "hash"), encode_name(id)))
+        for each in deletions
+    ]
+    operation: Operation[Any] = plain_commands(namespace.trash, commands)
+    operation.parse = lambda replies: replies.index(1) if 1 in replies else None
+    return operation
 
 
 def _parse_rates(fields: dict[bytes, bytes], facts: ObservedQueue) -> QueueRates | None:

@@ -5,7 +5,7 @@ Reads the facts of a queue or a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,23 @@ from redis.exceptions import ResponseError
 from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.cells.totals import add_attributes
+from rsmq.explain.causes import has_no_trace
 from rsmq.explain.observed import ObservedMessage, ObservedQueue, QueueRates
-from rsmq.explain.operations import read_message_state, read_queue_state, read_rates
+from rsmq.explain.operations import (
+    find_in_trash,
+    read_holders,
+    read_message_state,
+    read_queue_state,
+    read_rates,
+)
 from rsmq.figures.operations import add_hidden
+from rsmq.model import StoredMessage
+from rsmq.trash.deletion import Deletion, DeletionState
+from rsmq.trash.operations import read_trash
 from rsmq.worker.operations import list_workers
 from rsmq.worker.registry import WorkerInfo, parse_workers
+
+_IDS_PER_STEP = 1000
 
 
 def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMessage:
@@ -38,7 +50,8 @@ def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMes
     """
     engine: Any = rsmq.engine
     cell, stored_id = engine.split_id(id)
-    workers = _list_workers(engine)
+    # Each worker is registered in one cell of a set.
+    workers = _list_workers(engine) if engine.number > 1 else {}
     for each in range(engine.number) if cell is None else (cell,):
         client = engine.client(each)
         others = [worker for of_cell in workers if of_cell != each for worker in workers[of_cell]]
@@ -47,13 +60,65 @@ def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMes
         )
         if facts.visible_at_ms is not None or facts.size is not None or facts.dead is not None:
             break
+    if has_no_trace(facts):
+        return replace(facts, id=id, deletion=_find_deletion(client, qname, stored_id))
     return replace(facts, id=id, queue=_add_rates(client, facts.queue))
 
 
-def _list_workers(engine: Any) -> dict[int, list[WorkerInfo]]:
-    """Return the workers of a set by cell: each is registered in one of them."""
-    if engine.number == 1:
+def find_holders(rsmq: RSMQ[Any] | Cells, messages: Sequence[StoredMessage[Any]]) -> dict[str, str]:
+    """
+    Return by the id of a message the name of the worker that has it in flight.
+
+    It is read after the messages, and only if one is in flight: a list of workers, and one command
+    for each of them. Consumers that are not workers are unknown, and so are all if the user lacks
+    the right to their records.
+
+    Args:
+        rsmq: the client, or set of cells, that has read the messages.
+        messages: messages of one queue.
+    """
+    engine: Any = rsmq.engine
+    by_cell: dict[int, dict[str, StoredMessage[Any]]] = {}
+    for message in messages:
+        cell, stored_id = engine.split_id(message.id)
+        if message.state == "in_flight" and cell is not None:
+            by_cell.setdefault(cell, {})[stored_id] = message
+    if not by_cell:
         return {}
+    workers = _list_workers(engine)
+    names = sorted({each.name for of_cell in workers.values() for each in of_cell})
+    holders: dict[str, str] = {}
+    for cell, of_cell in by_cell.items():
+        client = engine.client(cell)
+        ids = list(of_cell)
+        for at in range(0, len(ids) if names else 0, _IDS_PER_STEP):
+            step = ids[at : at + _IDS_PER_STEP]
+            receipts = [(id, of_cell[id].receive_count) for id in step]
+            try:
+                found = client.run(
+                    read_holders(client.namespace, messages[0].queue, names, receipts)
+                )
+            except ResponseError:  # the user has no right to them
+                return {}
+            holders |= {of_cell[id].id: name for id, name in found.items()}
+    return holders
+
+
+def _find_deletion(client: Any, qname: str, id: str) -> Deletion | None:
+    """Return the deletion that has removed a message, if it can be undone."""
+    try:
+        _, deletions = client.run(read_trash(client.namespace))
+        kept = [
+            each for each in deletions if each.queue == qname and each.state is DeletionState.KEPT
+        ]
+        place = client.run(find_in_trash(client.namespace, kept, id)) if kept else None
+    except ResponseError:  # the user has no right to the trash
+        return None
+    return None if place is None else kept[place]
+
+
+def _list_workers(engine: Any) -> dict[int, list[WorkerInfo]]:
+    """Return the workers by cell."""
 
     def read(client: Any) -> list[WorkerInfo]:
         try:

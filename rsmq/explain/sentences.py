@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.printable import escape_unprintable, format_count
+from rsmq.trash.deletion import DeletionKind
 from rsmq.worker.registry import WorkerInfo
 
 _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
@@ -84,6 +85,18 @@ def _dead_lettered(facts: ObservedMessage) -> str:
         return f"{since}: it was received too often."
     exception = "" if dead.reason.exception is None else f" {dead.reason.exception}."
     return f"{since}: {dead.reason.text.rstrip('.')}.{exception}"
+
+
+def _deleted(facts: ObservedMessage) -> str:
+    deletion, now = facts.deletion, facts.queue.now_ms
+    if deletion is None:
+        return _gone(facts)
+    how = "a purge" if deletion.kind is DeletionKind.PURGE else "a deletion"
+    by = f" by {deletion.by}" if deletion.by else ""
+    return (
+        f"It was removed by {how}{by} at {_at(deletion.deleted_ms, now)}, which can be undone "
+        f"until {format_moment(deletion.until_ms, now)}."
+    )
 
 
 def _gone(facts: ObservedMessage) -> str:
@@ -203,6 +216,7 @@ def _waiting(facts: ObservedMessage) -> str:
 
 _OF_MESSAGE: Mapping[Cause, Callable[[ObservedMessage], str]] = {
     Cause.ENDED: _ended, Cause.DEAD_LETTERED: _dead_lettered, Cause.GONE: _gone,
+    Cause.DELETED: _deleted,
     Cause.NO_BODY: lambda _: _NO_BODY, Cause.NO_ID: lambda _: _NO_ID, Cause.HELD: _held,
     Cause.HELD_BY_DEAD_WORKER: _held_by_dead_worker, Cause.IN_FLIGHT: _in_flight,
     Cause.DEFERRED: _deferred, Cause.RETRYING: _retrying, Cause.DELAYED: _delayed,

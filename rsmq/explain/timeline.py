@@ -34,6 +34,7 @@ class EventKind(StrEnum):
     RETRIED = "retried"
     QUARANTINED = "quarantined"
     DEAD_LETTERED = "dead-lettered"
+    DELETED = "deleted"
     ENDED = "ended"
     VISIBLE = "visible"
     EXPIRES = "expires"
@@ -76,6 +77,10 @@ def _events(facts: ObservedMessage) -> Iterator[TimelineEvent]:
         yield _death(facts.queue.name, facts.reason.died_ms, facts.reason)
     if facts.dead is not None:
         yield _death(facts.dead.queue, facts.dead.died_ms, facts.dead.reason)
+    if facts.deletion is not None:
+        until = format_moment(facts.deletion.until_ms, facts.queue.now_ms)
+        text = f"Deleted; this can be undone until {until}."
+        yield TimelineEvent(EventKind.DELETED, facts.deletion.deleted_ms, text)
     yield from _end(facts)
     if facts.is_there:
         yield from _future(facts)
@@ -91,7 +96,8 @@ def _sends(facts: ObservedMessage) -> Iterator[TimelineEvent]:
         at = format_moment(tick, facts.queue.now_ms)
         yield TimelineEvent(EventKind.SENT, sent, f"Sent by a schedule, for its tick at {at}.")
     elif sent is not None:
-        is_known = facts.is_there or facts.job is not None or facts.dead is not None
+        traces = (facts.job, facts.dead, facts.deletion)
+        is_known = facts.is_there or any(each is not None for each in traces)
         text = "Sent." if is_known else "Sent, as its id says."
         yield TimelineEvent(EventKind.SENT, sent, text, is_estimate=not is_known)
     created = facts.queue.attributes.created

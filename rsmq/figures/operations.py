@@ -16,6 +16,8 @@ from rsmq.wire.keys import QueueKeys
 
 load = loader_of("figures")
 
+#: The maximum number of messages of a queue that is walked through.
+MAX_WALKED_MESSAGES = 10_000
 #: Hidden messages that a sample looks at: about 3 ms of Redis's time.
 SAMPLE = 400
 #: The quantile of 95 %, and the largest number that is likely where a sample found none: 3 of it.

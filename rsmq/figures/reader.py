@@ -29,7 +29,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.cells.records import check_records
 from rsmq.cells.totals import add_attributes, add_counts
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.figures.operations import add_hidden, sample_hidden
+from rsmq.figures.operations import MAX_WALKED_MESSAGES, add_hidden, sample_hidden
 from rsmq.model import QueueAttributes
 from rsmq.operations.cells import CellRecord
 from rsmq.operations.queues import describe_queues, get_queue_attributes, list_queues
@@ -40,9 +40,6 @@ T = TypeVar("T")
 
 #: Seconds for which the result of a walk is reused.
 FRESH_SECONDS = 5.0
-#: The maximum number of messages of a queue that is walked through.
-MAX_WALKED_MESSAGES = 10_000
-
 #: Queues whose attributes one script reads.
 _QUEUES_PER_STEP = 100
 

@@ -3,9 +3,11 @@
 -- KEYS[1] hash  hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset  sorted set  the queue's message ids
 -- ARGV[1] id    string      the message's id
+-- ARGV[2] cut   string      bytes of the body to return; '' = all
 --
--- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, its
---         reason or nil, the error of its last attempt if it waits for a retry or nil}; nil if there is no such message, or an id without a body
+-- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, its reason or nil, the
+--         error of its last attempt if it waits for a retry or nil, the bytes of the whole body}; nil if there is no
+--         such message, or an id without a body
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -16,7 +18,7 @@
 -- @include retrying.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local id = ARGV[1]
+local id, cut = ARGV[1], ARGV[2]
 
 local stored = queue(hash)
 if not stored then
@@ -30,4 +32,5 @@ end
 local reason = reasons_of(zset, {id})[1] or false
 local now = server_time_ms()
 local failure = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})[1]
-return {fields[1], fields[2], fields[3], score, digits(now), stored[1], reason, failure}
+local body = cut == '' and fields[1] or string.sub(fields[1], 1, tonumber(cut))
+return {body, fields[2], fields[3], score, digits(now), stored[1], reason, failure, #fields[1]}

@@ -259,13 +259,27 @@ def get_message(
     namespace: Namespace, qname: str, id: str, *, codec: Codec
 ) -> Operation[StoredMessage | None]:
     """Return a message without receiving it."""
+    operation: Operation[Any] = get_part(namespace, qname, id, codec=codec, max_bytes=None)
+    parse = operation.parse
+    operation.parse = lambda reply: reply and parse(reply)[0]
+    return operation
+
+
+def get_part(
+    namespace: Namespace, qname: str, id: str, *, codec: Codec, max_bytes: int | None
+) -> Operation[tuple[StoredMessage, int] | None]:
+    """Return a message with at most so many bytes of its body, and the bytes of the whole body."""
     keys = namespace.queue(qname)
-    raw_id = encode_name(check_id(id))
+
+    def parse(reply: Any) -> tuple[StoredMessage, int] | None:
+        found = reply and parse_stored_message(keys.name, id, codec, reply[:-1])
+        return None if found is None else (found, reply[-1])
+
     return Operation(
         load("get_message"),
         (keys.hash, keys.zset),
-        (raw_id,),
-        lambda reply: parse_stored_message(keys.name, id, codec, reply),
+        (encode_name(check_id(id)), b"" if max_bytes is None else digits(max_bytes)),
+        parse,
         _ALWAYS,
         (keys.name,),
     )

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rsmq.model import State
+from rsmq.operations.messages import get_part
 from rsmq.operations.operation import Operation
 from rsmq.search.message_filter import FilteredMessage, SearchFilter, Term
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
@@ -140,6 +141,33 @@ async def read_page(
         else:
             next_place = (cell + 1, SearchPosition()) if cell + 1 < queues.engine.number else None
     return MessagePage(found, scanned, next_place)
+
+
+async def read_message(
+    queues: Client, qname: str, id: str, redaction: Redaction, max_bytes: int | None
+) -> SearchCandidate | None:
+    """
+    Return a message with a part of its body; None if it is not there.
+
+    Args:
+        max_bytes: bytes of the body to read at most; None is all, and so it is with redaction,
+            which needs the whole body.
+
+    Raises:
+        QueueNotFound: the queue does not exist.
+    """
+    engine: Any = queues.engine
+    cell, stored_id = engine.split_id(id)
+    cut = None if redaction else max_bytes
+    for each in range(engine.number) if cell is None else (cell,):
+        client = await engine.client(each)
+        found = await client.run(
+            get_part(client.namespace, qname, stored_id, codec=BODIES, max_bytes=cut)
+        )
+        if found is not None:
+            message, size = found
+            return with_cell(queues, each, SearchCandidate(message, size, None, SearchPosition()))
+    return None
 
 
 async def read_first(

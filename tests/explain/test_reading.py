@@ -15,6 +15,7 @@ from rsmq.explain import (
     EventKind,
     explain_message,
     explain_queue,
+    find_holders,
     message_timeline,
     observe_message,
     observe_queue,
@@ -152,6 +153,27 @@ def test_a_dead_letter_is_found_from_the_queue_that_it_came_from(run):
     run(test)
 
 
+@pytest.mark.parametrize("kind", ["purge", "messages"])
+def test_a_message_that_was_deleted_can_be_undone_for_a_while(run, kind):
+    async def test(place):
+        id, other = await place.queues.send_messages("q", ["m", "n"])
+        if kind == "purge":
+            await place.queues.trash.purge_queue("q", by="anna")
+        else:
+            await place.queues.trash.delete_messages("q", [id], by="anna")
+            assert (await place.explain(other)).cause is Cause.NO_WORKER
+        found = await place.explain(id)
+        assert found.cause is Cause.DELETED
+        assert " by anna at " in found.sentence
+        assert [each.kind for each in await place.events(id)] == ["sent", "deleted"]
+        assert (await place.explain("a" * 32)).cause is Cause.GONE
+        [deletion] = await place.queues.trash.list()
+        await place.queues.trash.undo(deletion.id)
+        assert (await place.explain(id)).cause is Cause.NO_WORKER
+
+    run(test)
+
+
 def test_a_redriven_message_says_so_and_is_counted_when_it_dies_again(run):
     async def test(place):
         await place.queues.send_messages("d", ["1", "2", "3"])
@@ -278,6 +300,9 @@ def test_in_a_set_the_worker_may_be_registered_in_another_cell(server, ns):
             for known in (id, id.partition("-")[2]):
                 facts = await observe_message(queues, "q", known)
                 assert (facts.holder.name, facts.id) == ("w", known)
+            for messages in ([], await queues.peek_messages("q", 0, 9)):
+                names = await find_holders(queues, messages)
+                assert names == ({id: "w"} if messages else {})
             of_queue = await observe_queue(queues, "q")
             assert (of_queue.attributes.messages, of_queue.hidden.in_flight) == (1, 1)
             assert [each.name for each in of_queue.live_workers] == ["w"]

@@ -1,5 +1,6 @@
 """Lists of messages: filters, pages, what is cut, and what is redacted."""
 
+import asyncio
 import json
 import random
 import time
@@ -11,10 +12,11 @@ import pytest
 from rsmq import AsyncCells
 from rsmq.errors import InvalidFormat
 from rsmq.operations.plain import plain_command
+from rsmq.search.redaction import Redaction
 from rsmq.web import create_app, search
 from rsmq.web.access.secrets import hash_token
 from tests.scale import scaled
-from tests.web.asgi import Http
+from tests.web.asgi import Http, open_queues
 
 _WORDS = ("red", "blue", "Red", "\u00e4", 'a"b', "a b", "5", "5.0", "true", "null", "")
 _NAMES = ("a", "b", "c d", "0", "*")
@@ -269,8 +271,29 @@ def test_long_bodies_are_cut_between_characters(run):
             assert len(found) == (0 if "json" in query else 1)
         whole = (await http("GET", f"/queues/q/messages/{id}")).json
         assert (whole["body"], whole["truncated"]) == (text, False)
+        part = (await http("GET", f"/queues/q/messages/{id}?max_bytes=4096")).json
+        assert (part.pop("body"), part.pop("truncated")) == ("x" * 4095, True)
+        assert part == {name: value for name, value in whole.items() if name in part}
+        assert (part["size"], part["state"]) == (len(text.encode()), "visible")
+        none = await http("GET", f"/queues/q/messages/{'a' * 32}?max_bytes=1")
+        assert none.json["code"] == "messageNotFound"
 
     run(test)
+
+
+@pytest.mark.parametrize("cells", [None, 2])
+def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns, cells):
+    async def test():
+        async with open_queues(server.url, cells, ns=ns) as queues:
+            await queues.create_queue("q")
+            id = await queues.send_message("q", '{"a": "' + "x" * 9000 + '"}')
+            for redaction, number in ((Redaction(), 100), (Redaction((("b",),)), 9009)):
+                for known in (id, id.rpartition("-")[2]):
+                    found = await search.read_message(queues, "q", known, redaction, 100)
+                    assert (len(found.message.raw), found.size) == (number, 9009)
+                    assert found.message.id == id
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize(

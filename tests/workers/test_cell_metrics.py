@@ -6,7 +6,7 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rsmq import Cells, CellsMismatch, QueueNotFound, figures
+from rsmq import Cells, CellsMismatch, QueueNotFound
 from rsmq.figures import QueueReader
 from rsmq.metrics import QueueMetrics, queues
 from tests.ports import free_port
@@ -17,7 +17,7 @@ from tests.workers.polling import wait_until
 @pytest.fixture
 def cells(server, raw, ns, monkeypatch):
     monkeypatch.setattr(queues, "check_duration", lambda item, value, low: 0.01)
-    monkeypatch.setattr(figures, "FRESH_SECONDS", 0)
+    monkeypatch.setattr("rsmq.figures.reader.FRESH_SECONDS", 0)
     with set_of_cells(SetOfCells, server.url, raw, ns) as cells:
         cells.client.create_queue("q")
         cells.client.create_queue("dead")
@@ -148,7 +148,7 @@ def test_unlisted_queue_is_read_when_it_is_asked_for(cells, raw):
 
 
 def test_long_queue_is_not_walked_through(cells, monkeypatch):
-    monkeypatch.setattr(figures, "MAX_WALKED_MESSAGES", 5)
+    monkeypatch.setattr("rsmq.figures.reader.MAX_WALKED_MESSAGES", 5)
     cells.send()
     reader = QueueReader(cells.client)
     reader.begin_round([])

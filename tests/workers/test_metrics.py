@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rsmq import BYTES, JSON, RSMQ, __version__, figures
+from rsmq import BYTES, JSON, RSMQ, __version__
 from rsmq.metrics import Metrics, QueueMetrics, queues, serve
 from rsmq.metrics import workers as metric_workers
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, event_payload
@@ -279,7 +279,7 @@ def test_each_metric_in_the_documentation_exists(env, registry):
 def queue_metrics(env, registry, monkeypatch):
     """Return a function that creates metrics of queues, which are read every 10 ms."""
     monkeypatch.setattr(queues, "check_duration", lambda item, value, low: 0.01)
-    monkeypatch.setattr(figures, "FRESH_SECONDS", 0)
+    monkeypatch.setattr("rsmq.figures.reader.FRESH_SECONDS", 0)
     created = []
 
     def create(*names, rsmq=env.rsmq):
@@ -367,7 +367,7 @@ def test_queues_that_can_not_be_read_do_not_hide_others(env, rsmq, registry, que
 def test_long_queue_counts_the_messages_that_workers_have(
     env, rsmq, registry, queue_metrics, gate, monkeypatch
 ):
-    monkeypatch.setattr(figures, "MAX_WALKED_MESSAGES", 2)
+    monkeypatch.setattr("rsmq.figures.reader.MAX_WALKED_MESSAGES", 2)
     env.create_queues("q")
     worker = env.create_worker(concurrency=2)
     worker.listener("q")(lambda body: gate())

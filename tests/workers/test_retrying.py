@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rsmq import figures
 from rsmq.metrics import QueueMetrics
 from rsmq.worker import Defer, Retry
 from tests.workers.polling import wait_until
@@ -100,7 +99,7 @@ def test_messages_that_never_fail_store_nothing(env, rsmq):
 
 
 def test_metrics_and_the_number_for_scalers_tell_them_apart(env, rsmq, gate, monkeypatch):
-    monkeypatch.setattr(figures, "FRESH_SECONDS", 0)
+    monkeypatch.setattr("rsmq.figures.reader.FRESH_SECONDS", 0)
     env.create_queues("q")
     worker = env.create_worker(concurrency=2)
 
@@ -127,7 +126,7 @@ def test_metrics_and_the_number_for_scalers_tell_them_apart(env, rsmq, gate, mon
 
 
 def test_metrics_of_a_long_queue_leave_out_what_they_do_not_count(env, rsmq, monkeypatch):
-    monkeypatch.setattr(figures, "MAX_WALKED_MESSAGES", 2)
+    monkeypatch.setattr("rsmq.figures.reader.MAX_WALKED_MESSAGES", 2)
     env.create_queues("q")
     rsmq.send_messages("q", ["x"] * 3)
     registry = CollectorRegistry()

@@ -13,9 +13,8 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.cli.commands.holders import find_holders
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
-from rsmq.model import State
+from rsmq.model import State, StoredMessage
 from rsmq.wire.limits import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -167,12 +166,21 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
             (id for id, message in found.items() if message is None),
             [message.id for message in existing],
         )
-        holders = None if bodies else find_holders(rsmq, existing)
+        holders = None if bodies else _find_holders(rsmq, existing)
     if existing or call.as_json:
         write_messages(call, existing, bodies, holders=holders)
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
     return None if len(existing) == len(found) else Exit.NOT_ALL
+
+
+def _find_holders(rsmq: Any, messages: Sequence[StoredMessage]) -> dict[str, str]:
+    """Return by message id the name of the worker that has the message in flight."""
+    if all(each.state != "in_flight" for each in messages):
+        return {}
+    from rsmq.explain.reader import find_holders  # noqa: PLC0415 - takes time
+
+    return find_holders(rsmq, messages)
 
 
 @command(
@@ -217,5 +225,5 @@ def peek(
     """
     with call.open_queues() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
-        holders = None if bodies else find_holders(rsmq, messages)
+        holders = None if bodies else _find_holders(rsmq, messages)
     return write_messages(call, messages, bodies, width=call.out.width, holders=holders)

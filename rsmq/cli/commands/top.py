@@ -39,8 +39,8 @@ def top(
     Without a QUEUE it shows all listed queues; a pattern shows those that match it. A narrow
     terminal shows fewer columns. The key q quits, and s sorts by the next column. The
     column "dead" has the number of messages in the dead-letter queue of the queue. A number after ~
-    is an estimate, for a queue of more than 10,000 messages: all hidden messages count as in
-    flight, and the message that is received next counts as the oldest. If the output is not a
+    is an estimate, for a queue of more than 10,000 messages: 400 hidden messages are looked at, and
+    the message that is received next counts as the oldest. If the output is not a
     terminal, the table is printed once. With --json it prints one document per line until Ctrl-C.
     """
     if interval <= 0:

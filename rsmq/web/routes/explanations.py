@@ -33,7 +33,20 @@ async def _facts(call: ApiCall) -> ObservedMessage:
 
 
 async def _explain_message(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer(show_explanation(explain_message(await _facts(call))))
+    facts = await _facts(call)
+    holder = facts.holder
+    return ApiAnswer(
+        show_explanation(explain_message(facts))
+        | {
+            "attempts": facts.attempts,
+            "max_attempts": facts.max_attempts,
+            "messages_before": facts.ids_before if facts.is_there else None,
+            "expires_ms": whole(facts.expires_ms),
+            "redriven": facts.is_redriven,
+            "holder": None if holder is None else {"name": holder.name, "is_alive": holder.alive},
+            "events": _show_events(facts),
+        }
+    )
 
 
 async def _explain_queue(call: ApiCall) -> ApiAnswer:
@@ -55,8 +68,11 @@ def show_explanation(explanation: Explanation) -> dict[str, Any]:
 
 async def _timeline(call: ApiCall) -> ApiAnswer:
     facts = await _facts(call)
-    events = [asdict(event) | {"at_ms": whole(event.at_ms)} for event in message_timeline(facts)]
-    return ApiAnswer({"queue": facts.queue.name, "id": facts.id, "events": events})
+    return ApiAnswer({"queue": facts.queue.name, "id": facts.id, "events": _show_events(facts)})
+
+
+def _show_events(facts: ObservedMessage) -> list[dict[str, Any]]:
+    return [asdict(event) | {"at_ms": whole(event.at_ms)} for event in message_timeline(facts)]
 
 
 async def _groups(call: ApiCall) -> ApiAnswer:
@@ -97,6 +113,10 @@ def show_group(group: FailureGroup, redaction: Redaction) -> dict[str, Any]:
     }
 
 
+_EVENTS = Field(
+    "events", Shape.OBJECTS, "In their order: kind, at_ms (null if it is not known), text, "
+    "is_estimate, and detail, the traceback of a dead letter.",
+)  # fmt: skip
 _EXPLANATION = (
     Field("queue", Shape.TEXT, "The name of the queue."),
     Field("id", Shape.TEXT, "The id of the message; null for a queue."),
@@ -114,7 +134,17 @@ ROUTES = (
     Route(
         "GET", "/queues/{queue}/messages/{id}/why", Scope.PEEK,
         "Say why a message does not move, also if it is not in the queue any more.",
-        _explain_message, result=_EXPLANATION,
+        _explain_message,
+        result=(
+            *_EXPLANATION,
+            Field("attempts", Shape.WHOLE, "Its receives that began an attempt."),
+            Field("max_attempts", Shape.WHOLE, "After how many it is a dead letter; or null."),
+            Field("messages_before", Shape.WHOLE, "How many are in front of it in the queue."),
+            Field("expires_ms", Shape.WHOLE, "Unix ms from which it is too old; or null."),
+            Field("redriven", Shape.FLAG, "Whether it was sent again from a dead-letter queue."),
+            Field("holder", Shape.OBJECT, "The worker that has it: name and is_alive; or null."),
+            _EVENTS,
+        ),
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/timeline", Scope.PEEK,
@@ -122,8 +152,7 @@ ROUTES = (
         result=(
             Field("queue", Shape.TEXT, "The name of the queue."),
             Field("id", Shape.TEXT, "The id of the message."),
-            Field("events", Shape.OBJECTS, "In their order: kind, at_ms (null if it is not known), "
-            "text, is_estimate, and detail, the traceback of a dead letter."),
+            _EVENTS,
         ),
     ),
     Route(

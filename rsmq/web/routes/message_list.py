@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat
+from rsmq.explain import find_holders
 from rsmq.model import State
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
@@ -21,11 +22,19 @@ from rsmq.web.routes.forms import (
     read_position,
     show_stored,
 )
-from rsmq.web.search import BODY_BYTES, MessagePage, MessageQuery, read_first, read_page
+from rsmq.web.search import (
+    BODY_BYTES,
+    MessagePage,
+    MessageQuery,
+    read_first,
+    read_message,
+    read_page,
+)
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
 
 _MAX_START = 10**9
+_MAX_BYTES = 512 * 1024 * 1024
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
@@ -52,7 +61,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
     if page.next is not None:
         cell, at = page.next
         cursor = make_cursor(cell, at.score, at.id, at.skip)
-    return _answer(query, page, cursor)
+    return await _answer(call, query, page, cursor)
 
 
 async def _list_of_cells(call: ApiCall, query: MessageQuery, start: int) -> ApiAnswer:
@@ -67,7 +76,7 @@ async def _list_of_cells(call: ApiCall, query: MessageQuery, start: int) -> ApiA
     found, scanned = await read_first(call.queues, query, last)
     page = MessagePage(found[start:last], scanned, None)
     has_more = len(found) > last or (len(found) == last and last < MAX_BATCH)
-    return _answer(query, page, make_cursor(last) if has_more else None)
+    return await _answer(call, query, page, make_cursor(last) if has_more else None)
 
 
 def _read_query(call: ApiCall) -> MessageQuery:
@@ -94,16 +103,30 @@ async def _count(call: ApiCall, state: State | None) -> int:
     return int(getattr(await call.queues.count_messages(name), state))
 
 
-def _answer(query: MessageQuery, page: MessagePage, cursor: str | None) -> ApiAnswer:
+async def _answer(
+    call: ApiCall, query: MessageQuery, page: MessagePage, cursor: str | None
+) -> ApiAnswer:
     def show(each: SearchCandidate) -> dict[str, Any]:
         return show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
 
     messages = list(map(show, page.found))
+    if call.values.get("holders"):
+        holders = await find_holders(call.queues, [each.message for each in page.found])
+        messages = [each | {"holder": holders.get(each["id"])} for each in messages]
     return ApiAnswer({"messages": messages, "scanned": page.scanned, "cursor": cursor})
 
 
 async def _get(call: ApiCall) -> ApiAnswer:
-    return ApiAnswer(show_stored(await _find(call), call.redaction))
+    number = call.values.get("max_bytes")
+    if number is None:
+        return ApiAnswer(show_stored(await _find(call), call.redaction))
+    max_bytes = check_whole_number("max_bytes", number, 0, _MAX_BYTES)
+    name, id = call.names[QUEUE], call.names["id"]
+    found = await read_message(call.queues, name, id, call.redaction, max_bytes)
+    if found is None:
+        raise await message_gone(call)
+    shown = show_stored(found.message, call.redaction, size=found.size, max_bytes=max_bytes)
+    return ApiAnswer(shown)
 
 
 async def _get_body(call: ApiCall) -> ApiAnswer:
@@ -154,6 +177,10 @@ ROUTES = (
             ),
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
+            Field(
+                "holders", Shape.FLAG, "Whether to look up which worker has each one in flight; "
+                "then it has holder, a name or null.",
+            ),
         ),
         result=(
             Field("messages", Shape.OBJECTS, "In the order in which they become visible, with the "
@@ -166,10 +193,18 @@ ROUTES = (
     Route(
         "GET", "/queues/{queue}/messages/{id}", Scope.PEEK, "Read a message.", _get,
         ("get_message",),
+        query=(
+            Field(
+                "max_bytes", Shape.WHOLE, "Bytes of the body, at most; size is that of all of it.",
+                rule=between(0, _MAX_BYTES),
+            ),
+        ),
         result=(
             Field("id", Shape.TEXT, "The id of the message."),
             *BODY_FIELDS[:2],
             Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
+            Field("truncated", Shape.FLAG, "Whether the body is cut."),
+            Field("size", Shape.WHOLE, "The bytes of the whole body."),
             Field("state", Shape.TEXT, "Its state."),
         ),
     ),

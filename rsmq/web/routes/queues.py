@@ -4,6 +4,7 @@ Operations on a queue.
 
 from __future__ import annotations
 
+from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
@@ -11,9 +12,6 @@ from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.routes.operations import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-
-#: The longest queue whose messages are counted for a scaler; else hidden ones count as in flight.
-_MAX_COUNTED = 10_000
 
 _ATTRIBUTES = (
     Field(
@@ -97,23 +95,27 @@ async def _delete(call: ApiCall) -> ApiAnswer:
 
 
 async def _count(call: ApiCall) -> ApiAnswer:
-    counts = await call.queues.count_messages(call.names[QUEUE])
-    return ApiAnswer(show_fields(counts))
+    name = call.names[QUEUE]
+    if call.values.get("estimate"):
+        found = await estimate_counts(call.queues, name)
+    else:
+        found = EstimatedCounts(await call.queues.count_messages(name), 0, is_estimate=False)
+    shown = {"is_estimate": found.is_estimate, "margin": found.margin}
+    return ApiAnswer(show_fields(found.counts) | shown)
 
 
 async def _scaling(call: ApiCall) -> ApiAnswer:
     name = call.names[QUEUE]
-    attributes = await call.queues.get_queue_attributes(name)
-    in_flight, is_estimate = attributes.hidden_messages, True
-    if attributes.messages <= _MAX_COUNTED:
-        in_flight, is_estimate = (await call.queues.count_messages(name)).in_flight, False
+    found = await estimate_counts(call.queues, name)
+    counts = found.counts
+    unfinished = counts.visible + counts.in_flight
     return ApiAnswer(
         {
             "queue": name,
-            "visible": attributes.visible_messages,
-            "unfinished": attributes.visible_messages + in_flight,
-            "messages": attributes.messages,
-            "is_estimate": is_estimate,
+            "visible": counts.visible,
+            "unfinished": unfinished,
+            "messages": unfinished + counts.retrying + counts.delayed,
+            "is_estimate": found.is_estimate,
         }
     )
 
@@ -164,6 +166,12 @@ ROUTES = (
     Route(
         "GET", "/queues/{queue}/counts", Scope.STATS, "Count the messages of a queue by state.",
         _count, ("count_messages",),
+        query=(
+            Field(
+                "estimate", Shape.FLAG, "Whether to look at 400 hidden messages only, if there are "
+                "more than 10,000 messages, instead of all.",
+            ),
+        ),
         result=(
             Field("visible", Shape.WHOLE, "Visible now."),
             Field("in_flight", Shape.WHOLE, "Received and hidden."),
@@ -171,6 +179,9 @@ ROUTES = (
             Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
             Field("oldest_sent_ms", Shape.WHOLE, "Unix ms when the oldest one was sent."),
             Field("due_since_ms", Shape.WHOLE, "Unix ms since when the next one is visible."),
+            Field("is_estimate", Shape.FLAG, "Whether in_flight, delayed, retrying and "
+            "oldest_sent_ms are estimates."),
+            Field("margin", Shape.WHOLE, "By how much these differ at most, with 95 %."),
         ),
     ),
     Route(
@@ -181,7 +192,7 @@ ROUTES = (
             Field("visible", Shape.WHOLE, "Visible messages."),
             Field("unfinished", Shape.WHOLE, "Messages that are visible or in flight."),
             Field("messages", Shape.WHOLE, "All messages."),
-            Field("is_estimate", Shape.FLAG, "Whether all hidden messages count as in flight."),
+            Field("is_estimate", Shape.FLAG, "Whether a sample of hidden messages is counted."),
         ),
     ),
     Route(

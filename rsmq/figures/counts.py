@@ -1,0 +1,62 @@
+"""
+The numbers of messages of a queue by state, read with an asyncio client at a bounded cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.cells.cells import AsyncCells
+from rsmq.figures.operations import MAX_WALKED_MESSAGES, add_hidden, sample_hidden
+from rsmq.model import MessageCounts
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedCounts:
+    """
+    The numbers of messages of a queue by state.
+
+    Attributes:
+        counts: the numbers; of a long queue in_flight, retrying, delayed and oldest_sent_ms are
+            estimates: that is the send of the message that is received next.
+        margin: by how much in_flight, retrying and delayed differ at most, with a probability of
+            95 %; 0 if they are exact.
+        is_estimate: whether the queue is long.
+    """
+
+    counts: MessageCounts
+    margin: int
+    is_estimate: bool
+
+
+async def estimate_counts(rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str) -> EstimatedCounts:
+    """
+    Count the messages of a queue by state; of more than 10,000, a sample of the hidden ones.
+
+    Raises:
+        QueueNotFound: the queue does not exist.
+    """
+    attributes = await rsmq.get_queue_attributes(qname)
+    if attributes.messages <= MAX_WALKED_MESSAGES:
+        return EstimatedCounts(await rsmq.count_messages(qname), 0, is_estimate=False)
+    engine: Any = rsmq.engine
+    by_cell = await engine.by_cell(
+        lambda client: client.run(sample_hidden(client.namespace.queue(qname)))
+    )
+    hidden = add_hidden(list(by_cell.values()))
+    first = next(iter(await rsmq.peek_messages(qname, 0, 1)), None)
+    is_due = first is not None and first.state == "visible"
+    return EstimatedCounts(
+        MessageCounts(
+            visible=attributes.visible_messages,
+            in_flight=hidden.in_flight,
+            delayed=hidden.delayed,
+            oldest_sent_ms=None if first is None else first.sent_ms,
+            due_since_ms=first.visible_at_ms if first is not None and is_due else None,
+            retrying=hidden.retrying,
+        ),
+        hidden.margin,
+        is_estimate=True,
+    )
