@@ -1,25 +1,7 @@
 """The page of delayed messages and schedules."""
 
-from urllib.parse import urlencode
-
 from rsmq.operations.plain import plain_command
-
-_FORM = {"content-type": "application/x-www-form-urlencoded"}
-
-
-def _pages(http):
-    http.prefix, http.headers = "", {"accept": "text/html"}
-    return http
-
-
-async def _page(http, path):
-    reply = await http("GET", path)
-    assert reply.status == 200, reply.content
-    return reply.content.decode()
-
-
-async def _post(http, action, **fields):
-    return await http("POST", f"/actions/{action}", body=urlencode(fields).encode(), headers=_FORM)
+from tests.web.pages_client import open_pages, read_page, run_action
 
 
 def test_the_next_messages_of_all_queues_are_listed_in_their_order(run):
@@ -35,7 +17,7 @@ def test_the_next_messages_of_all_queues_are_listed_in_their_order(run):
         states = {each["queue"]: (each["delayed"], each["in_flight"]) for each in reply["queues"]}
         assert states == {"a": (1, 0), "b": (1, 0), "c": (0, 1)}
         assert (await http("GET", "/delayed?limit=1")).json["messages"][0]["id"] == sooner
-        text = await _page(_pages(http), "/delayed")
+        text = await read_page(open_pages(http), "/delayed")
         assert 0 < text.index(sooner) < text.index(later)
         assert 'href="/queues/c"' not in text
 
@@ -52,14 +34,14 @@ def test_the_states_of_many_hidden_messages_are_those_of_a_sample(run):
         [shown] = (await http("GET", "/delayed")).json["queues"]
         assert shown["delayed"] == 300
         assert shown["margin"]
-        assert "by a sample" in await _page(_pages(http), "/delayed")
+        assert "by a sample" in await read_page(open_pages(http), "/delayed")
 
     run(test)
 
 
 def test_without_messages_and_schedules_the_page_names_the_commands(run):
     async def test(http, _):
-        text = await _page(_pages(http), "/delayed")
+        text = await read_page(open_pages(http), "/delayed")
         assert "rsmq send orders" in text
         assert "rsmq schedule add report" in text
 
@@ -69,28 +51,28 @@ def test_without_messages_and_schedules_the_page_names_the_commands(run):
 def test_a_schedule_is_added_paused_run_and_deleted(run):
     async def test(http, queues):
         await queues.create_queue("q")
-        _pages(http)
-        wrong = await _post(http, "add-schedule", schedule="s", queue="q", every="", cron="")
+        open_pages(http)
+        wrong = await run_action(http, "add-schedule", schedule="s", queue="q", every="", cron="")
         assert wrong.status == 422
         fields = {"schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>"}
-        added = await _post(http, "add-schedule", **fields)
+        added = await run_action(http, "add-schedule", **fields)
         assert (added.status, added.headers["location"]) == (303, "/schedules/s")
         stored = await queues.schedules.get("s")
         assert (stored.definition.every, stored.definition.body) == (3600, b"<b>")
-        shown = await _page(http, "/schedules/s")
+        shown = await read_page(http, "/schedules/s")
         assert "&lt;b&gt;" in shown
         assert shown.count("<time") >= 5
-        await _post(http, "pause-schedule", schedule="s", queue="q")
-        assert "paused" in await _page(http, "/delayed")
-        confirm = await _page(http, "/actions/run-schedule?schedule=s&queue=q")
+        await run_action(http, "pause-schedule", schedule="s", queue="q")
+        assert "paused" in await read_page(http, "/delayed")
+        confirm = await read_page(http, "/actions/run-schedule?schedule=s&queue=q")
         assert "Sends 1 message to q now" in confirm
         assert "rsmq schedule run s" in confirm
-        await _post(http, "run-schedule", schedule="s", queue="q")
+        await run_action(http, "run-schedule", schedule="s", queue="q")
         assert (await queues.get_queue_attributes("q")).messages == 1
-        await _post(http, "resume-schedule", schedule="s", queue="q")
+        await run_action(http, "resume-schedule", schedule="s", queue="q")
         assert (await queues.schedules.get("s")).paused_at is None
-        assert (await _post(http, "delete-schedule", schedule="s", queue="q")).status == 422
-        await _post(http, "delete-schedule", schedule="s", queue="q", **{"typed-name": "s"})
+        assert (await run_action(http, "delete-schedule", schedule="s", queue="q")).status == 422
+        await run_action(http, "delete-schedule", schedule="s", queue="q", typed="s")
         assert await queues.schedules.get("s") is None
 
     run(test)
@@ -102,7 +84,7 @@ def test_a_schedule_whose_time_has_passed_is_late(run):
         await queues.schedules.add("s", every=3600, queue="q")
         due = queues.namespace.due_schedules
         await queues.run(plain_command("ZADD", due, "1000000000000", "s"))
-        text = await _page(_pages(http), "/delayed")
+        text = await read_page(open_pages(http), "/delayed")
         assert '<span class="mark bad">late</span>' in text
         assert "rsmq scheduler" in text
 

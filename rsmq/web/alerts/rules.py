@@ -23,7 +23,7 @@ _IDLE_MINUTES = 5
 #: A queue grows if, in so many minutes, more was sent than received: by this factor and number.
 _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
 #: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
-_LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
+LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
 _FULL_SHARE = 0.8
 
 
@@ -244,7 +244,7 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
         due_ms = int(at.timestamp() * 1000)
         late = (facts.now_ms - due_ms) / 1000
         queue = schedule.definition.queue if schedule.definition else None
-        if late >= _LATE_SECONDS:
+        if late >= LATE_SECONDS:
             yield Alert(
                 AlertKind.LATE_SCHEDULE, "bad", schedule.name,
                 f"The schedule {schedule.name} is {_span(late)} late: nothing runs schedules.",

@@ -200,7 +200,7 @@ class Site:
                 "site": self._view_of(request.links, call, page, request),
                 "links": request.links,
                 "call": call,
-                "refresh": self._reads.interval,
+                "refresh": self._reads.interval if page.refreshes else 0,
                 "age": max(reads.ages, default=None),
                 "flash": flash,
             },

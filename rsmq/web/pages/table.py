@@ -77,6 +77,7 @@ class PageEntry:
         view: returns the values for its template.
         menu: its name in the menu of all pages; None if it is not there.
         below: the path of the page in the menu to which it belongs.
+        refreshes: whether an open page is asked for again; not if its view is expensive.
     """
 
     path: str
@@ -85,4 +86,5 @@ class PageEntry:
     view: View
     menu: str | None = None
     below: str | None = None
+    refreshes: bool = True
     method: str = "GET"

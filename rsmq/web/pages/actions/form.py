@@ -47,6 +47,7 @@ class Effect:
 
     Attributes:
         text: with the exact count.
+        lines: what it concerns, one line each.
         warnings: what can't be undone, what others will see.
         name_to_type: the name that must be typed first; None for a harmless action.
         inputs: further fields of the page, such as a choice among queues.
@@ -58,6 +59,7 @@ class Effect:
     name_to_type: str | None = None
     inputs: tuple[Input, ...] = ()
     hidden: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,14 @@ The table of pages.
 from __future__ import annotations
 
 from rsmq.web.pages.table import PageEntry
-from rsmq.web.pages.views import delayed, overview, queue, queues
+from rsmq.web.pages.views import delayed, doctor, overview, queue, queues, webhooks
 
 #: All pages; those with a name in the menu are in its order.
-PAGES: tuple[PageEntry, ...] = (*overview.PAGES, *queues.PAGES, *queue.PAGES, *delayed.PAGES)
+PAGES: tuple[PageEntry, ...] = (
+    *overview.PAGES,
+    *queues.PAGES,
+    *queue.PAGES,
+    *delayed.PAGES,
+    *webhooks.PAGES,
+    *doctor.PAGES,
+)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rsmq.web.alerts.rules import LATE_SECONDS
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
 from rsmq.web.table import Scope
 
-#: Seconds by which a tick may be late before it is said: schedulers look every second.
-_LATE_SECONDS = 15
 _LIMIT = 25
 
 
@@ -103,7 +102,7 @@ def _state_of(schedule: Mapping[str, Any]) -> tuple[str, str]:
         return "paused", "warn"
     if schedule["failure"] is not None:
         return "failing", "bad"
-    if due is not None and time.time() - due / 1000 > _LATE_SECONDS:
+    if due is not None and time.time() - due / 1000 > LATE_SECONDS:
         return "late", "bad"
     return "active", "good"
 

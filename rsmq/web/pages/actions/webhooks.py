@@ -1,0 +1,122 @@
+"""
+Actions on subscribers, and on the targets of webhooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
+from rsmq.web.pages.formats import plural, show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+_PATH = "/queues/{queue}/subscribers/{subscriber}"
+
+
+def _who(fields: Fields) -> str:
+    return f"{show_name(one(fields, 'subscriber'))} of {show_name(one(fields, 'queue'))}"
+
+
+def _target(fields: Fields) -> str:
+    url = one(fields, "url")
+    return show_name(f"{one(fields, 'queue')} to {url}" if url else one(fields, "queue"))
+
+
+def _back(links: Links, _: Fields) -> str:
+    return links.url("webhooks")
+
+
+async def _targets(call: PageCall, fields: Fields) -> str:
+    listed = await call.read("/webhooks")
+    queue, url = one(fields, "queue"), one(fields, "url")
+    chosen = [
+        each for each in listed["webhooks"] if each["queue"] == queue and url in {"", each["url"]}
+    ]
+    return plural(len(chosen), "target")
+
+
+async def _effect_of_forgetting(call: PageCall, fields: Fields) -> Effect:
+    number = await _targets(call, fields)
+    return Effect(
+        f"Forgets the state of {number}: failures, pauses and a 410.",
+        ("A process that pushes to it stores its state again.",),
+    )
+
+
+async def _effect_of_removal(call: PageCall, fields: Fields) -> Effect:
+    names = {"queue": one(fields, "queue"), "subscriber": one(fields, "subscriber")}
+    subscriber = await call.read(_PATH, names)
+    own = await call.read("/queues/{queue}", {"queue": subscriber["own_queue"]})
+    drop = Input(
+        "drop", f"{plural(own['messages'], 'message')} that wait for it", "choice", "false",
+        choices=(("false", "push them first"), ("true", "delete them now")),
+    )  # fmt: skip
+    return Effect(
+        f"Removes the subscriber {_who(fields)}: it gets no further messages.",
+        name_to_type=one(fields, "subscriber"),
+        inputs=(drop,),
+    )
+
+
+def _command_of_add(fields: Fields) -> list[str]:
+    names = ("secret_env", "content_type", "concurrency", "max_retries")
+    options = [
+        f"--{name.replace('_', '-')}={one(fields, name)}" for name in names if one(fields, name)
+    ]
+    values = (one(fields, "queue", "QUEUE"), one(fields, "subscriber", "NAME"))
+    url = one(fields, "url", "URL")
+    return ["subscribers", "add", "--replace", *options, "--", *values, url]
+
+
+def _push(option: str) -> Callable[[Fields], list[str]]:
+    def command(fields: Fields) -> list[str]:
+        url = one(fields, "url")
+        return ["push", option, "--", one(fields, "queue"), *([url] if url else [])]
+
+    return command
+
+
+def _changed(what: str) -> Callable[[Fields, Any], Done]:
+    return lambda _, answer: Done(f"{plural(answer['changed'], 'target')} {what}.")
+
+
+ACTIONS = (
+    PageAction(
+        "add-subscriber", "PUT", _PATH, lambda _: "Add a subscriber", "Add",
+        lambda f, _: Done(f"{_who(f)} gets the messages of its queue."), _back,
+        command=_command_of_add,
+        inputs=(
+            Input("queue", "Queue whose messages it gets", required=True),
+            Input("subscriber", "Name", hint="Letters, digits, _ and -. One of this name is "
+                  "changed.", required=True),
+            Input("url", "URL", hint="It gets each message as a POST.", required=True),
+            Input("secret_env", "Variable with the secret", hint="The environment variable of the "
+                  "pushing process that has the secret; empty for requests without a signature."),
+            Input("content_type", "Media type of the bodies", hint="application/octet-stream by "
+                  "default."),
+            Input("concurrency", "Pushes at a time", "number", "8"),
+            Input("max_retries", "Retries before a message is a dead letter", "number"),
+        ),
+    ),
+    PageAction(
+        "remove-subscriber", "DELETE", _PATH, lambda f: f"Remove the subscriber {_who(f)}",
+        "Remove", lambda f, _: Done(f"The subscriber {_who(f)} was removed."), _back,
+        _effect_of_removal,
+        lambda f: [
+            "subscribers", "remove", *(["--drop"] if one(f, "drop") == "true" else []), "--",
+            one(f, "queue"), one(f, "subscriber"),
+        ],
+    ),
+    PageAction(
+        "resume-webhook", "POST", "/webhooks:resume",
+        lambda f: f"Push again: {_target(f)}", "Push again", _changed("resumed"), _back,
+        command=_push("--resume"),
+    ),
+    PageAction(
+        "forget-webhook", "POST", "/webhooks:forget",
+        lambda f: f"Forget {_target(f)}", "Forget", _changed("forgotten"), _back,
+        _effect_of_forgetting, _push("--remove"),
+    ),
+)  # fmt: skip

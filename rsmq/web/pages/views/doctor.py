@@ -1,0 +1,47 @@
+"""
+The doctor: faults of the server and of the queues, with what repairs them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.pages.formats import show_number
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import Figure
+from rsmq.web.table import Scope
+
+_LEVELS = {"error": "bad", "warning": "warn", "note": "plain"}
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Show the form; with ``examine`` in the address, examine: this reads every message."""
+    queue = call.query.get("queue", "").strip()
+    if "examine" not in call.query:
+        return {"queue": queue, "report": None, "findings": [], "figures": [], "safe": 0}
+    report = await call.read("/doctor", queue=queue or None)
+    findings = sorted(report["findings"], key=lambda each: list(_LEVELS).index(each["severity"]))
+    return {
+        "queue": queue,
+        "report": report,
+        "findings": [(_LEVELS[each["severity"]], each) for each in findings],
+        "figures": _figures(report),
+        "safe": sum(each["safe"] for each in findings),
+    }
+
+
+def _figures(report: Mapping[str, Any]) -> list[Figure]:
+    counts = Counter(each["severity"] for each in report["findings"])
+    return [
+        *(
+            Figure(f"{kind}s", show_number(counts[kind]), level=level if counts[kind] else "")
+            for kind, level in (("error", "bad"), ("warning", "warn"), ("note", ""))
+        ),
+        Figure("queues", show_number(report["queues"]), "examined"),
+        Figure("messages", show_number(report["messages"]), "read"),
+    ]
+
+
+PAGES = (PageEntry("/doctor", "doctor.html", Scope.PEEK, _show, menu="Doctor", refreshes=False),)

@@ -1,0 +1,117 @@
+"""
+Webhooks: the subscribers of queues, and the states of all targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.web.pages.formats import show_number
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import Figure
+from rsmq.web.table import Scope
+
+#: What a page says of the states of ``rsmq.push.breaker.TargetState``.
+_STATES = {
+    "closed": ("active", "good"),
+    "open": ("stopped", "bad"),
+    "trial": ("on trial", "warn"),
+    "paused": ("paused by it", "warn"),
+    "gone": ("ended by 410", "bad"),
+}
+_REDACTED = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRow:
+    """
+    A subscriber with the state of its target, or another target.
+
+    Attributes:
+        subscriber: its name; None for a target that is no subscriber.
+        own_queue: the queue whose messages are pushed.
+        exact_url: the URL, if it is shown whole.
+        secret_env: the variable with the secret; None does not sign, or is not known.
+        until_ms: the end of a pause.
+    """
+
+    queue: str
+    subscriber: str | None
+    own_queue: str
+    url: str
+    exact_url: str | None
+    secret_env: str | None
+    state: str
+    level: str
+    failures: int
+    until_ms: int | None
+    answer: str | None
+    has_target: bool
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it can be resumed."""
+        return self.state in {"stopped", "paused by it", "ended by 410", "on trial"}
+
+
+_NO_TARGET: Mapping[str, Any] = {
+    "state": "closed", "failures": 0, "until_ms": None, "answer": None,
+}  # fmt: skip
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Show them; two commands in each cell."""
+    listed, states = await asyncio.gather(call.read("/subscribers"), call.read("/webhooks"))
+    targets = {(each["queue"], each["url"]): each for each in states["webhooks"]}
+    subscribers = []
+    for each in listed["subscribers"]:
+        target = targets.pop((each["own_queue"], each["url"]), None)
+        subscribers.append(_row_of(each, target))
+    others = [_row_of(None, each) for each in targets.values()]
+    return {
+        "subscribers": subscribers,
+        "others": others,
+        "example": "rsmq subscribers add orders crm https://example.org/hooks",
+        "figures": _figures([*subscribers, *others]),
+    }
+
+
+def _row_of(subscriber: Mapping[str, Any] | None, target: Mapping[str, Any] | None) -> WebhookRow:
+    facts = target or _NO_TARGET
+    state, level = _STATES[facts["state"]]
+    if state == "active" and facts["failures"]:
+        level = "warn"
+    own = subscriber or facts
+    if subscriber is not None and subscriber["state"] == "draining":
+        state, level = "removed, draining", "plain"
+    return WebhookRow(
+        own["queue"],
+        None if subscriber is None else subscriber["name"],
+        subscriber["own_queue"] if subscriber else own["queue"],
+        own["url"],
+        None if _REDACTED in own["url"] else own["url"],
+        None if subscriber is None else subscriber["secret_env"],
+        state,
+        level,
+        facts["failures"],
+        facts["until_ms"],
+        facts["answer"],
+        target is not None,
+    )
+
+
+def _figures(rows: list[WebhookRow]) -> list[Figure]:
+    bad = sum(each.level == "bad" for each in rows)
+    failing = sum(each.level == "warn" for each in rows)
+    return [
+        Figure("subscribers", show_number(sum(each.subscriber is not None for each in rows))),
+        Figure("other targets", show_number(sum(each.subscriber is None for each in rows))),
+        Figure("stopped", show_number(bad), level="bad" if bad else ""),
+        Figure("failing", show_number(failing), level="warn" if failing else ""),
+    ]
+
+
+PAGES = (PageEntry("/webhooks", "webhooks.html", Scope.STATS, _show, menu="Webhooks"),)

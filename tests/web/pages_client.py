@@ -1,0 +1,26 @@
+"""Pages, as a browser asks for them, and forms, as it sends them."""
+
+from urllib.parse import urlencode
+
+_FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def open_pages(http):
+    """Let a client ask for pages instead of the API, and return it."""
+    http.prefix, http.headers = "", {"accept": "text/html"}
+    return http
+
+
+async def read_page(http, path):
+    """Return the text of a page."""
+    reply = await http("GET", path)
+    assert reply.status == 200, (path, reply.content)
+    return reply.content.decode()
+
+
+async def run_action(http, action, **fields):
+    """Send the form of an action; ``typed`` is the name that confirms it."""
+    if "typed" in fields:
+        fields["typed-name"] = fields.pop("typed")
+    body = urlencode(fields, doseq=True).encode()
+    return await http("POST", f"/actions/{action}", body=body, headers=_FORM)
