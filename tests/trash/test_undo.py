@@ -201,6 +201,19 @@ def test_a_deletion_of_messages_that_are_not_there_keeps_nothing(rsmq, keys):
     assert keys.trash() == []
 
 
+def test_a_repeated_purge_or_deletion_whose_reply_was_lost_has_the_same_answer(rsmq):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
+    purge = operations.purge_to_trash(rsmq.namespace, make_deletion_id(), "q", "")
+    first = rsmq.run(purge)
+    rsmq.send_message("q", "sent in between")
+
+    assert rsmq.run(purge) == first
+    assert rsmq.get_queue_attributes("q").messages == 1
+    deletion = operations.delete_queue_to_trash(rsmq.namespace, make_deletion_id(), "q", "")
+    assert rsmq.run(deletion) == rsmq.run(deletion)
+
+
 def test_a_repeated_step_whose_reply_was_lost_has_the_same_answer(rsmq, keys):
     rsmq.create_queue("q")
     ids = [rsmq.send_message("q", "m") for _ in range(3)]
