@@ -93,6 +93,7 @@ class Planting:
             }  # fmt: skip
             self.raw.hset(self._key("dead:x:reasons"), id, f"{self.now}:{json.dumps(reason)}")
         self.queues.set_dead_letter_policy("failing", "dead", 9)
+        self.queues.pause_queue("failing")
         return ids[:3]
 
     def _errors(self):
@@ -150,13 +151,14 @@ class Planting:
             if self.is_odd and at % 3 == 2:
                 odd |= {"cron": text, "timezone": text, "source": text}
             own = text if self.is_odd and at % 2 else f"schedule{at}"
+            at_ms = self.now + 3_600_000 * (1 if at else -1)
             state = {
-                "tick": self.now + 3_600_000, "last": f"{self.now} {self.now} -",
+                "tick": at_ms, "last": f"{self.now} {self.now} -",
                 "failure": f"{self.now} 3 {text}",
             }  # fmt: skip
             fields = {f"{own}:{name}": value for name, value in state.items()}
             self.raw.hset(key, mapping={own: json.dumps(odd), **fields})
-            self.raw.zadd(self._key("x:due"), {own: self.now + 3_600_000})
+            self.raw.zadd(self._key("x:due"), {own: at_ms})
 
     def _webhooks(self):
         self.raw.hset(self._key("x:subscribers"), "", self.now * 1000)
