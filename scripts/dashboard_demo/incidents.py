@@ -32,10 +32,10 @@ class Incident:
     text: str
 
 
-def _call(demo: Demo, path: str) -> None:
+def _call(demo: Demo, path: str, **content: object) -> None:
     """Call the API as a colleague would, so that the audit knows of it."""
     request = urllib.request.Request(  # noqa: S310
-        f"{demo.web}/api/v1/{path}", json.dumps({}).encode(),
+        f"{demo.web}/api/v1/{path}", json.dumps(content).encode(),
         {"Content-Type": "application/json"}, method="POST",
     )  # fmt: skip
     urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
@@ -46,7 +46,7 @@ def _pause_orders(demo: Demo) -> None:
 
 
 def _purge_campaign(demo: Demo) -> None:
-    _call(demo, "queues/campaign:purge")
+    _call(demo, "queues/campaign:purge", undo=True)  # as its page does
 
 
 def _kill_worker(demo: Demo) -> None:
