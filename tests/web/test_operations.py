@@ -77,6 +77,62 @@ def test_what_fits_a_filter_and_was_sent_before_is_deleted_or_moved(run, kind):
     run(test)
 
 
+def test_a_delete_by_filter_and_state_can_be_undone(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 450)
+        await queues.send_messages("q", ["a"] * 3, delay=60)
+        await queues.receive_messages("q", 150)
+        content = {"filter": 'body:"a"', "state": "visible", "undo": True}
+        reply = await http("POST", "/queues/q/messages:delete", content)
+        async with http.app.router.lifespan_context(http.app):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["done"]) == ("succeeded", 300)
+        assert (await queues.get_queue_attributes("q")).messages == 153
+        undo = shown["arguments"]["undo"]
+        (listed,) = (await http("GET", "/undo")).json["deletions"]
+        assert (listed["id"], listed["messages"], listed["by"]) == (undo, 300, "everyone")
+        assert (await http("POST", f"/undo/{undo}")).json["messages"] == 300
+        assert (await queues.get_queue_attributes("q")).visible_messages == 300
+
+    run(test)
+
+
+def test_received_messages_that_fit_are_released(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 5)
+        await queues.receive_messages("q", 3)
+        content = {"filter": "", "state": "in_flight"}
+        reply = await http("POST", "/queues/q/messages:release", content)
+        async with http.app.router.lifespan_context(http.app):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["kind"], shown["state"], shown["done"]) == ("release", "succeeded", 3)
+        assert (await queues.get_queue_attributes("q")).visible_messages == 5
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ({"filter": "nothing"}, "invalidFormat"),
+        ({"filter": "", "state": "gone"}, "invalidFormat"),
+        ({"ids": ["a" * 32], "state": "visible"}, "missingParameter"),
+        ({"ids": ["a" * 32], "before_ms": 1}, "missingParameter"),
+        ({"ids": ["a" * 32], "filter": ""}, "invalidFormat"),
+    ],
+)
+def test_an_operation_that_is_not_valid_does_not_begin(run, content, code):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        reply = await http("POST", "/queues/q/messages:delete", content)
+        assert (reply.status, reply.json["code"]) == (422, code)
+        assert (await http("GET", "/operations")).json == {"operations": []}
+
+    run(test)
+
+
 def test_messages_in_flight_are_released_and_sweeps_run_as_operations(run):
     async def test(http, queues):
         await _dead_letters(queues, 0)

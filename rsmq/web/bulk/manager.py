@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.errors import InvalidFormat, InvalidValue, NotPossible
+from rsmq.model import State
 from rsmq.search.message_filter import parse_filter
 from rsmq.search.redaction import Redaction
+from rsmq.trash.deletion import make_deletion_id
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bulk.operations import (
     MAX_UNFINISHED,
@@ -40,7 +42,9 @@ class OperationRequest:
         kind: what is done with the messages.
         queue: whose messages.
         destination: of moves, and of redrives that do not go to the queues of origin.
-        filter: of deletes and moves: which messages.
+        filter: of deletes, moves and releases: which messages; all with an empty one.
+        state: of the same: only those in this state.
+        undo: of deletes: whether they can be undone for ten minutes.
         rate: of redrives: messages of a second.
         before_ms: Unix ms of the server: messages that came later are not touched. None is the
             begin.
@@ -51,6 +55,8 @@ class OperationRequest:
     _: KW_ONLY
     destination: str | None = None
     filter: str | None = None
+    state: State | None = None
+    undo: bool = False
     rate: int | None = None
     before_ms: int | None = None
 
@@ -81,8 +87,9 @@ class OperationRequest:
 
     def arguments(self) -> dict[str, Any]:
         """Return what was chosen, for the record."""
-        names = ("destination", "filter", "rate", "before_ms")
+        names = ("destination", "filter", "state", "rate", "before_ms")
         chosen = {name: getattr(self, name) for name in names}
+        chosen["undo"] = make_deletion_id() if self.undo else None
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -109,14 +116,23 @@ class OperationManager:
 
         Raises:
             QueueNotFound: the queue or the destination does not exist.
-            InvalidFormat: the filter is not valid, or the destination is the queue.
+            InvalidFormat: the filter or the state is not valid, or the destination is the queue.
             InvalidValue: the rate is not between 1 and 10,000.
+            NotPossible: it could not be undone now.
             Refused: too many are not ended.
         """
         if request.rate is not None and not 1 <= request.rate <= MAX_RATE:
             raise InvalidValue("rate", 1, MAX_RATE, value=request.rate)
         if request.filter is not None:
             parse_filter(request.filter)
+        if request.state is not None and request.state not in get_args(State):
+            hint = f"It is one of {', '.join(get_args(State))}."
+            raise InvalidFormat("state", value=request.state, hint=hint)
+        if request.undo and (reason := await self._queues.trash.why_off()):
+            raise NotPossible(
+                f"The deletion can't be undone later, because {reason}; nothing was deleted",
+                value=request.queue,
+            )
         destination = request.destination
         if destination is not None:
             if destination == request.queue:

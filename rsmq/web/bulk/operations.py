@@ -35,6 +35,7 @@ class OperationKind(Enum):
     SWEEP_EXPIRED = "sweep-expired"
     DELETE = "delete"
     MOVE = "move"
+    RELEASE = "release"
 
 
 class OperationState(Enum):
@@ -54,7 +55,8 @@ class OperationRecord:
     An operation of many messages.
 
     Attributes:
-        arguments: destination, filter, rate and before_ms, if they were passed.
+        arguments: destination, filter, state, rate and before_ms, if they were passed; and undo,
+            the id with which a deletion can be undone.
         cursor: where the next step begins; None before the first one.
         done: messages that were changed.
         scanned: messages that were looked at.

@@ -18,10 +18,12 @@ from rsmq.operations.walk import parse_next_position, walk_step
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition, search_step
 from rsmq.search.redaction import Redaction
+from rsmq.trash.operations import MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
 from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
 from rsmq.web.table import Client
+from rsmq.wire.names import encode_name
 
 _WALKS = {OperationKind.SWEEP: "sweep_dead_letters", OperationKind.SWEEP_EXPIRED: "sweep_expired"}
 
@@ -118,7 +120,8 @@ async def _change_found(
     terms = terms_of_cell(queues, filter, cell)
     if terms is None:
         return BulkStep(None, 0, 0)
-    query = MessageQuery(record.queue, None, filter, most, Redaction())
+    state = record.arguments.get("state")
+    query = MessageQuery(record.queue, state, filter, most, Redaction())
     score, id = place or ["", ""]
     has_json = any(term.field == "json" for term in terms)
     found = await client.run(
@@ -126,6 +129,7 @@ async def _change_found(
             client.namespace.queue(record.queue),
             SearchPosition(score, id),
             codec=BODIES,
+            state=state,
             count=most,
             cut=None if has_json else 0,
             terms=terms,
@@ -150,8 +154,31 @@ def _was_sent(candidate: SearchCandidate, fence_ms: int) -> bool:
 
 
 async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
-    ids = [each.message.id for each in chosen]
-    if record.kind is OperationKind.DELETE:
+    keys, ids = client.namespace.queue(record.queue), [each.message.id for each in chosen]
+    if record.kind is OperationKind.RELEASE:
+        pairs = ((each.message.id, each.message.receive_count) for each in chosen)
+        receipts = [part for id, count in pairs for part in (encode_name(id), digits(count))]
+        done: int = await client.run(release_receipts(keys, receipts))
+        return done
+    if record.kind is OperationKind.MOVE:
+        destination = record.arguments["destination"]
+        return len(await client.move_messages(record.queue, destination, ids))
+    undo = record.arguments.get("undo")
+    if undo is None:
         return len(await client.delete_messages(record.queue, ids))
-    destination = record.arguments["destination"]
-    return len(await client.move_messages(record.queue, destination, ids))
+    rows = [
+        (each.message.id, str(each.message.receive_count), each.position.score) for each in chosen
+    ]
+    return await _delete_to_trash(client, record, undo, rows)
+
+
+async def _delete_to_trash(
+    client: Any, record: OperationRecord, undo: str, rows: list[MessageRow]
+) -> int:
+    deleted = 0
+    while rows:
+        step = delete_step(client.namespace, undo, record.queue, record.creator, rows)
+        _, looked, answers = await client.run(step)
+        deleted += answers.count(b"1")
+        rows = rows[looked:]
+    return deleted

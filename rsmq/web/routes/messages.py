@@ -24,7 +24,7 @@ from rsmq.web.fields import (
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
-from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, refuse_with
+from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.selection import SelectionAction
@@ -208,8 +208,7 @@ async def _change(call: ApiCall) -> ApiAnswer:
 async def _delete_many(call: ApiCall) -> ApiAnswer:
     if "selection" in call.values:
         return await act_on_selection(call, SelectionAction.DELETE)
-    if "filter" in call.values:
-        refuse_with(call, "filter", "undo")
+    if is_filtered(call):
         return await begin_filtered(call, OperationKind.DELETE)
     if call.values.get("undo"):
         if "receipts" in call.values:
@@ -228,6 +227,8 @@ async def _change_many(call: ApiCall) -> ApiAnswer:
 async def _release_many(call: ApiCall) -> ApiAnswer:
     if "selection" in call.values:
         return await act_on_selection(call, SelectionAction.RELEASE)
+    if is_filtered(call):
+        return await begin_filtered(call, OperationKind.RELEASE)
     return ApiAnswer({"ids": await call.queues.release_messages(*choose(call))})
 
 
@@ -235,7 +236,7 @@ async def _move_many(call: ApiCall) -> ApiAnswer:
     if "selection" in call.values:
         return await act_on_selection(call, SelectionAction.MOVE)
     destination = call.values["destination"]
-    if "filter" in call.values:
+    if is_filtered(call):
         return await begin_filtered(call, OperationKind.MOVE)
     first, *ids = choose(call)
     call.allow(Scope.SEND, destination)
@@ -289,7 +290,8 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:release", Scope.RECEIVE,
         "Make messages visible again, in their old places.", _release_many,
-        ("release_messages",), body=(*CHOICE, SELECTION), result=(*_IDS, *DONE),
+        ("release_messages",), body=(*CHOICE, *FILTER, SELECTION),
+        result=(*_IDS, *SHOWN, *DONE), answers=ANSWERS,
     ),
     Route(
         "POST", "/queues/{queue}/messages:move", Scope.RECEIVE, "Move messages to another queue.",

@@ -4,8 +4,9 @@ Operations of many messages: they answer 202, and go on until they end.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from rsmq.model import State
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
 from rsmq.web.bulk.operations import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
@@ -19,6 +20,7 @@ BEFORE = Field(
     "before_ms", Shape.WHOLE, "Unix ms: an operation touches no message that came later."
 )
 FILTER = (
+    Field("state", Shape.TEXT, "With filter: only in this state.", rule=one_of(*get_args(State))),
     Field(
         "filter", Shape.TEXT,
         "Instead: all that were sent before now and fit, as an operation. It needs manage and "
@@ -72,6 +74,16 @@ async def begin(call: ApiCall, request: OperationRequest) -> ApiAnswer:
     return ApiAnswer(_show(call, record), 202, {"Location": f"/operations/{record.id}"})
 
 
+def is_filtered(call: ApiCall) -> bool:
+    """Return whether a call is for the messages that fit a filter."""
+    if "filter" not in call.values:
+        for each in ("state", "before_ms"):
+            if each in call.values:
+                raise Refused("missingParameter", f"{each} needs filter, which may be empty")
+        return False
+    return True
+
+
 async def begin_filtered(call: ApiCall, kind: OperationKind) -> ApiAnswer:
     """Begin an operation on the messages that fit the field ``filter``."""
     refuse_with(call, "filter", "receipts", "ids")
@@ -83,6 +95,8 @@ async def begin_filtered(call: ApiCall, kind: OperationKind) -> ApiAnswer:
             call.names[QUEUE],
             destination=values.get("destination"),
             filter=values["filter"],
+            state=values.get("state"),
+            undo=values.get("undo", False),
             before_ms=values.get("before_ms"),
         ),
     )

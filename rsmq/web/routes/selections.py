@@ -37,7 +37,7 @@ DONE = (
 
 async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
     """Do something with the messages of the field ``selection``."""
-    refuse_with(call, "selection", "receipts", "ids", "filter", "before_ms")
+    refuse_with(call, "selection", "receipts", "ids", "filter", "state", "before_ms")
     queue, destination = call.names[QUEUE], call.values.get("destination")
     call.allow(Scope.MANAGE, queue)
     if destination is not None:
