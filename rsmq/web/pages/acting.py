@@ -146,7 +146,20 @@ class Actions:
             problem = describe(error, may_repeat=False)
             return self._values(asked, effect, problem)
         done = action.done(fields, answer.content)
-        return Flash(done.text, done.undo, action.back(asked.links, fields))
+        text = f"{done.text}{await self._follow_up(asked)}"
+        return Flash(text, done.undo, action.back(asked.links, fields))
+
+    async def _follow_up(self, asked: Asked) -> str:
+        """Call the second entry of an action; return what is said of it."""
+        then = asked.action.then and asked.action.then(asked.fields)
+        if then is None:
+            return ""
+        try:
+            await self._api.call(asked.call.caller, then.method, then.path, then.names)
+        except (Refused, RSMQError, RedisError, OSError) as error:
+            problem = describe(error, may_repeat=False)
+            return f" But it was not done that {then.text}: {problem.detail}."
+        return f" Then {then.text}."
 
     def _check(self, asked: Asked) -> None:
         scope = self.route_of(asked.action).scope
@@ -165,7 +178,8 @@ class Actions:
 
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
         action, fields = asked.action, asked.fields
-        inputs = (*action.inputs, *effect.inputs)
+        words = action.command(fields) if action.command else []
+        inputs = (*effect.inputs, *action.inputs)
         typed = {_TYPED, *(each.name for each in inputs)}
         hidden = [
             (name, value)
@@ -181,7 +195,7 @@ class Actions:
             "hidden": hidden,
             "typed_field": _TYPED,
             "problem": problem,
-            "command": action.command and shlex.join(["rsmq", *action.command(fields)]),
+            "command": shlex.join(["rsmq", *words]) if words else None,
             "curl": self._curl(asked),
             "back": action.back(asked.links, fields),
         }

@@ -4,6 +4,7 @@ How pages show values: numbers, times, and names of any characters.
 
 from __future__ import annotations
 
+import json
 import time
 import unicodedata
 from datetime import UTC, datetime
@@ -72,6 +73,11 @@ def show_text(text: str) -> str:
     return "\n".join(show_name(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
+def show_value(value: object) -> str:
+    """Return a value of JSON on several lines."""
+    return show_text(json.dumps(value, ensure_ascii=False, indent=2))
+
+
 def iso_time(ms: float) -> str:
     """Return a Unix time in ms for the attribute ``datetime``."""
     return _time_of(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -107,6 +113,7 @@ FILTERS = {
     "size": show_bytes,
     "name": show_name,
     "text": show_text,
+    "value": show_value,
     "iso": iso_time,
     "clock": show_time,
     "since": seconds_since,

@@ -43,6 +43,11 @@ class Links:
         """Return the address of a message's page."""
         return self.queue(queue, "messages", id)
 
+    def api(self, *parts: str, action: str = "", **query: object) -> str:
+        """Return the address of an entry of the API: the parts are names."""
+        path = "/".join(map(_part, parts))
+        return self.url(f"api/v1/{path}{action and ':'}{action}", **query)
+
     def worker(self, name: str) -> str:
         """Return the address of a worker's page."""
         return self.url(f"workers/{_part(name)}")

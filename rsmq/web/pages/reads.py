@@ -109,7 +109,8 @@ class SharedReads:
                 raise
             return replace(last, is_stale=True)
         now = time.monotonic()
-        self._note_time(now - begin)
+        if not _is_paced(answer.content):
+            self._note_time(now - begin)
         shared = SharedAnswer(answer.content, begin)
         self._answers[key] = shared
         self._answers.move_to_end(key)
@@ -122,6 +123,11 @@ class SharedReads:
             self.interval = min(self.interval * 2, _MAX_REFRESH_SECONDS)
         else:
             self.interval = max(self.interval / 2, REFRESH_SECONDS)
+
+
+def _is_paced(content: Any) -> bool:
+    """Return whether a read was a walk, which waits between its steps: its time says nothing."""
+    return isinstance(content, dict) and "scanned" in content
 
 
 def _key_of(

@@ -196,11 +196,11 @@ class Site:
         content = render(
             page.template,
             {
+                "refresh": self._reads.interval if page.refreshes else 0,
                 **values,
                 "site": self._view_of(request.links, call, page, request),
                 "links": request.links,
                 "call": call,
-                "refresh": self._reads.interval if page.refreshes else 0,
                 "age": max(reads.ages, default=None),
                 "flash": flash,
             },
@@ -222,7 +222,8 @@ class Site:
             values = await self._actions.confirm(Asked(action, call, fields, request.links))
         else:
             body = await read_bytes(request.receive, request.headers, _MAX_FORM_BYTES)
-            fields = _read_fields(body.decode("latin-1"))
+            # A form sends the end of a line as two characters, whatever its text has.
+            fields = _read_fields(body.decode("latin-1").replace("%0D%0A", "%0A"))
             outcome = await self._actions.run(Asked(action, call, fields, request.links))
             self._reads.forget_all()
             if isinstance(outcome, Flash):

@@ -74,7 +74,8 @@ class PageEntry:
         path: parts in braces are names.
         template: the file that shows it.
         scope: what its caller needs, for the queue ``queue`` of the path, or for any.
-        view: returns the values for its template.
+        view: returns the values for its template; with ``refresh`` 0 the page does not refresh
+            itself this time.
         menu: its name in the menu of all pages; None if it is not there.
         below: the path of the page in the menu to which it belongs.
         refreshes: whether an open page is asked for again; not if its view is expensive.

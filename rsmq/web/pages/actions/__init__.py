@@ -4,11 +4,12 @@ The table of actions.
 
 from __future__ import annotations
 
-from rsmq.web.pages.actions import doctor, queues, schedules, webhooks
+from rsmq.web.pages.actions import doctor, messages, queues, schedules, webhooks
 from rsmq.web.pages.actions.form import PageAction
 
 ACTIONS: tuple[PageAction, ...] = (
     *queues.ACTIONS,
+    *messages.ACTIONS,
     *schedules.ACTIONS,
     *webhooks.ACTIONS,
     *doctor.ACTIONS,

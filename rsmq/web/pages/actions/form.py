@@ -76,6 +76,22 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowUp:
+    """
+    A second entry of the API, which an action calls when the first one has succeeded.
+
+    Attributes:
+        names: those in its path.
+        text: what has been done then, for the end of a sentence.
+    """
+
+    method: str
+    path: str
+    names: Mapping[str, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class PageAction:
     """
     An entry of the table of actions.
@@ -89,9 +105,10 @@ class PageAction:
         effect: returns what it will do; None if the button says all, and there is no page.
         done: returns what is said afterwards, of the content of the answer.
         back: returns the address of the page that follows.
-        command: returns the words of the same command of the program; None without one.
+        command: returns the words of the same command of the program; none if there is none.
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
+        then: returns what is called after it.
     """
 
     name: str
@@ -105,3 +122,4 @@ class PageAction:
     command: Callable[[Fields], list[str]] | None = None
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    then: Callable[[Fields], FollowUp | None] | None = None

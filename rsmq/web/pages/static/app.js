@@ -44,7 +44,7 @@ const apply = (text) => {
     replace(old, document.adoptNode(fresh));
   }
   document.title = page.title;
-  seconds = Number(page.documentElement.dataset.refresh) || seconds;
+  seconds = Number(page.documentElement.dataset.refresh) || 0;
 };
 
 // Times are sent as UTC, and shown in the zone of the reader.

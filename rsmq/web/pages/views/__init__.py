@@ -5,13 +5,28 @@ The table of pages.
 from __future__ import annotations
 
 from rsmq.web.pages.table import PageEntry
-from rsmq.web.pages.views import delayed, doctor, overview, queue, queues, webhooks
+from rsmq.web.pages.views import (
+    delayed,
+    doctor,
+    jobs,
+    message,
+    messages,
+    overview,
+    queue,
+    queues,
+    tail,
+    webhooks,
+)
 
 #: All pages; those with a name in the menu are in its order.
 PAGES: tuple[PageEntry, ...] = (
     *overview.PAGES,
     *queues.PAGES,
     *queue.PAGES,
+    *messages.PAGES,
+    *message.PAGES,
+    *tail.PAGES,
+    *jobs.PAGES,
     *delayed.PAGES,
     *webhooks.PAGES,
     *doctor.PAGES,

@@ -1,0 +1,273 @@
+"""
+Actions on chosen messages, on their jobs, and sends.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from rsmq.web.fields import Refused
+from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
+from rsmq.web.pages.formats import plural, show_bytes, show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+from rsmq.web.table import Scope
+
+#: More messages ask for the name of the queue.
+_MAX_UNTYPED = 100
+#: Queues that are offered in a list; of more queues the name is written.
+_MAX_CHOICES = 200
+#: A longer body is not edited in a browser.
+_MAX_EDITED_BYTES = 512 * 1024
+_DELETE_OLD = "delete"
+
+
+def _queue(fields: Fields) -> str:
+    return one(fields, "queue")
+
+
+def _ids(fields: Fields) -> Sequence[str]:
+    return fields.get("ids", ())
+
+
+def _counted(fields: Fields) -> str:
+    return plural(len(_ids(fields)), "message")
+
+
+def _named(fields: Fields) -> str:
+    """Return the only message by its id, several by their number."""
+    ids = _ids(fields)
+    return f"the message {show_name(ids[0])}" if len(ids) == 1 else _counted(fields)
+
+
+def _of(fields: Fields) -> str:
+    return f"{_named(fields)} of {show_name(_queue(fields))}"
+
+
+def _to_list(links: Links, fields: Fields) -> str:
+    return links.queue(_queue(fields), "messages")
+
+
+def _to_message(links: Links, fields: Fields) -> str:
+    ids = _ids(fields)
+    return links.message(_queue(fields), ids[0]) if len(ids) == 1 else _to_list(links, fields)
+
+
+def _chosen(fields: Fields, *words: str) -> list[str]:
+    return [words[0], *_positional(_queue(fields), *_ids(fields)), *words[1:]]
+
+
+def _positional(*words: str) -> list[str]:
+    """Return arguments of a command, also those that look like options."""
+    return ["--", *words] if any(each.startswith("-") for each in words) else [*words]
+
+
+def _check_chosen(fields: Fields) -> None:
+    if not _ids(fields):
+        raise Refused("missingParameter", "No message is chosen", hint="Check its box in the list.")
+
+
+def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...] = ()) -> Effect:
+    is_many = len(_ids(fields)) > _MAX_UNTYPED
+    return Effect(text, warnings, _queue(fields) if is_many else None, inputs)
+
+
+async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
+    """Return the warning that a consumer has the only message that was chosen."""
+    if len(_ids(fields)) != 1:
+        return ("Consumers that have received some of them are not stopped.",)
+    names = {"queue": _queue(fields), "id": _ids(fields)[0]}
+    message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=1)
+    if message["state"] != "in_flight":
+        return ()
+    return ("A consumer has received it and may be at work on it; that is not stopped.",)
+
+
+async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
+    _check_chosen(fields)
+    return _effect(fields, f"Deletes {_of(fields)}.", *await _held(call, fields))
+
+
+async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
+    _check_chosen(fields)
+    text = f"Makes {_of(fields)} visible now, each in its old place."
+    return _effect(fields, text, *await _held(call, fields))
+
+
+async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
+    _check_chosen(fields)
+    text = f"Hides {_of(fields)} for a time from now on."
+    return _effect(fields, text, *await _held(call, fields))
+
+
+async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
+    _check_chosen(fields)
+    others = await _input_of_queue(call, "destination", "To the queue", but=_queue(fields))
+    text = f"Moves {_of(fields)} to another queue."
+    return _effect(fields, text, *await _held(call, fields), inputs=(others,))
+
+
+async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
+    _check_chosen(fields)
+    return _effect(
+        fields,
+        f"Redrives {_of(fields)}: sends each to the queue that it came from, as a new message, and "
+        "deletes it here.",
+        *await _held(call, fields),
+    )
+
+
+async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
+    names = {"queue": _queue(fields), "id": one(fields, "id")}
+    job = await call.read("/queues/{queue}/jobs/{id}", names)
+    if job["is_ended"]:
+        return Effect(f"The job has ended: {job['state']}. Nothing is changed.")
+    if job["worker"]:
+        return Effect("A consumer has the job: it is asked to cancel it, at its next look.")
+    return Effect("The job waits: its message is deleted, and it counts as cancelled.")
+
+
+async def _input_of_queue(call: PageCall, name: str, label: str, *, but: str = "") -> Input:
+    """Return the field of a queue: a list, unless there are too many."""
+    page = await call.read("/queues", sort="name", limit=_MAX_CHOICES)
+    if page["cursor"] is not None:
+        return Input(name, label, required=True)
+    names = [each["name"] for each in page["queues"]]
+    choices = tuple(
+        (each, show_name(each)) for each in names if each != but and call.may(Scope.SEND, each)
+    )
+    return Input(name, label, "choice", choices=choices, required=True)
+
+
+async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
+    source, id = one(fields, "from"), one(fields, "id")
+    queues = await _input_of_queue(call, "queue", "To the queue")
+    if not id:
+        return Effect("", inputs=(queues, Input("body", "Body", "area")))
+    text = (
+        f"Sends the body of {show_name(id)} as a new message, with a receive count of 0. The old "
+        "one stays, unless you let it be deleted."
+    )
+    inputs = [queues, *await _inputs_of_body(call, fields, source, id)]
+    if call.may(Scope.RECEIVE, source) and call.may(Scope.MANAGE, source):
+        choices = (("", "It stays"), (_DELETE_OLD, "It is deleted when the new one was sent"))
+        inputs.append(Input("old", "The old message", "choice", choices=choices))
+    return Effect(text, inputs=tuple(inputs))
+
+
+async def _inputs_of_body(call: PageCall, fields: Fields, queue: str, id: str) -> list[Input]:
+    """Return the field with the body of a message; with that of the form, if it was sent."""
+    for name in ("body", "body_base64"):
+        if name in fields:
+            return [_body_input(name, one(fields, name))]
+    call.check(Scope.PEEK, queue)
+    message = await call.read(
+        "/queues/{queue}/messages/{id}", {"queue": queue, "id": id}, max_bytes=_MAX_EDITED_BYTES
+    )
+    if message["redacted"]:
+        raise Refused(
+            "redacted", "The body is redacted for you, so it can't be sent again", status=403,
+            hint="A user without redaction can.",
+        )  # fmt: skip
+    if message["truncated"]:
+        raise Refused(
+            "messageTooLong", "The body is too long to be edited here",
+            value=show_bytes(message["size"]),
+            hint=f"A browser edits bodies of at most {show_bytes(_MAX_EDITED_BYTES)}. Download it, "
+            "and send it by rsmq send --file FILE --whole.",
+        )  # fmt: skip
+    text = message.get("body")
+    # A form keeps neither carriage returns nor characters that HTML can't have.
+    if text is not None and all(each.isprintable() or each in "\n\t" for each in text):
+        return [_body_input("body", text)]
+    encoded = message.get("body_base64")
+    return [_body_input("body_base64", encoded if encoded is not None else _encode(text or ""))]
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _body_input(name: str, value: str) -> Input:
+    if name == "body":
+        return Input(name, "Body", "area", value)
+    hint = "It has bytes or characters that a form does not keep."
+    return Input(name, "Body, as base64", "area", value, hint)
+
+
+def _delete_old(fields: Fields) -> FollowUp | None:
+    if one(fields, "old") != _DELETE_OLD:
+        return None
+    names = {"queue": one(fields, "from"), "id": one(fields, "id")}
+    return FollowUp("DELETE", "/queues/{queue}/messages/{id}", names, "the old one was deleted")
+
+
+def _send_command(fields: Fields) -> list[str]:
+    if "body_base64" in fields or not one(fields, "body"):
+        return []
+    delay = one(fields, "delay")
+    options = ["--delay", delay] if delay else []
+    return ["send", *options, *_positional(_queue(fields), one(fields, "body"))]
+
+
+def _sent(fields: Fields, content: Any) -> Done:
+    return Done(f"Sent to {show_name(_queue(fields))} as {show_name(content['id'])}.")
+
+
+def _changed(verb: str, key: str = "ids") -> Any:
+    """Return what is said of messages that were changed, and of those that were not there."""
+
+    def done(fields: Fields, content: Any) -> Done:
+        number, all = len(content[key]), len(_ids(fields))
+        text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}."
+        gone = f" {plural(all - number, 'message')} had left the queue." if number < all else ""
+        return Done(text + gone)
+
+    return done
+
+
+_VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
+_DELAY = Input("delay", "Delay in seconds", "number", hint="The delay of the queue, if empty.")
+
+ACTIONS = (
+    PageAction(
+        "delete-messages", "POST", "/queues/{queue}/messages:delete",
+        lambda f: f"Delete {_named(f)}", "Delete", _changed("deleted"), _to_list,
+        _effect_of_deletion, lambda f: _chosen(f, "delete"),
+    ),
+    PageAction(
+        "release-messages", "POST", "/queues/{queue}/messages:release",
+        lambda f: f"Release {_named(f)}", "Release", _changed("released"), _to_message,
+        _effect_of_release, lambda f: _chosen(f, "release"),
+    ),
+    PageAction(
+        "hide-messages", "POST", "/queues/{queue}/messages:visibility",
+        lambda f: f"Hide {_named(f)}", "Hide", _changed("hidden"), _to_message, _effect_of_hiding,
+        lambda f: _chosen(f, "visibility", f"--vt={one(f, 'vt') or _VT.value}"), (_VT,),
+    ),
+    PageAction(
+        "move-messages", "POST", "/queues/{queue}/messages:move",
+        lambda f: f"Move {_named(f)}", "Move", _changed("moved"), _to_list, _effect_of_move,
+        lambda f: _chosen(f, "move", f"--to={one(f, 'destination') or 'QUEUE'}"),
+    ),
+    PageAction(
+        "redrive-messages", "POST", "/queues/{queue}:redrive",
+        lambda f: f"Redrive {_named(f)}", "Redrive", _changed("redriven", "messages"), _to_list,
+        _effect_of_redrive, lambda f: _chosen(f, "redrive"),
+    ),
+    PageAction(
+        "send-message", "POST", "/queues/{queue}/messages",
+        lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
+        _effect_of_send, _send_command, (_DELAY,), then=_delete_old,
+    ),
+    PageAction(
+        "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",
+        lambda f: f"Cancel the job {show_name(one(f, 'id'))}", "Cancel it",
+        lambda f, content: Done(f"The job {show_name(one(f, 'id'))}: {content['result']}."),
+        lambda links, f: links.message(_queue(f), one(f, "id")),
+        _effect_of_cancelling,
+        lambda f: ["cancel", *_positional(_queue(f), one(f, "id"))],
+    ),
+)  # fmt: skip

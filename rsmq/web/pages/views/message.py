@@ -1,0 +1,78 @@
+"""
+A message: its facts, its body, its job, and the reason why it is a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.errors import JobNotFound
+from rsmq.web.fields import Refused
+from rsmq.web.pages.body_forms import BodyForm, forms_of
+from rsmq.web.pages.links import with_query
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.messages import actions_on, raw_of
+from rsmq.web.table import Scope
+
+#: Bytes of a body that are shown.
+_SHOWN_BYTES = 65_536
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Return the page: two commands, and two more if the message is gone and has no job."""
+    names = {"queue": call.names["queue"], "id": call.names["id"]}
+    job = await _read_job(call, names)
+    message = None
+    try:
+        message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=_SHOWN_BYTES)
+    except Refused as error:
+        # Its job may still be known.
+        if error.code != "messageNotFound" or job is None:
+            raise
+    raw = None if message is None else raw_of(message)
+    forms = [] if raw is None else forms_of(raw)
+    return {
+        "queue": names["queue"],
+        "id": names["id"],
+        "message": message,
+        "job": job if job is not None and _has_record(job) else None,
+        "forms": [(each, with_query({"view": each.name})) for each in forms],
+        "form": _choose(forms, call.query.get("view")),
+        "shown": len(raw or b""),
+        "actions": actions_on(
+            call, names["queue"], is_dead=message is not None and message["reason"] is not None
+        ),
+    }
+
+
+async def _read_job(call: PageCall, names: Mapping[str, str]) -> Mapping[str, Any] | None:
+    try:
+        found: Mapping[str, Any] = await call.read("/queues/{queue}/jobs/{id}", names)
+    except JobNotFound:
+        return None
+    except Refused as error:
+        if error.status == _FORBIDDEN:  # it may store something, so not on a read-only server
+            return None
+        raise
+    return found
+
+
+_FORBIDDEN = 403
+
+
+def _has_record(job: Mapping[str, Any]) -> bool:
+    """Return whether more is known of a job than of any message."""
+    names = ("worker", "begun_at", "ended_at", "progress", "result")
+    return job["is_cancelling"] or any(job[name] is not None for name in names)
+
+
+def _choose(forms: list[BodyForm], wanted: str | None) -> BodyForm | None:
+    """Return the form that an address names, or the first one that the body has."""
+    named = [each for each in forms if each.name == wanted]
+    return next(iter(named or [each for each in forms if each.text is not None]), None)
+
+
+PAGES = (
+    PageEntry("/queues/{queue}/messages/{id}", "message.html", Scope.PEEK, _show, below="/queues"),
+)

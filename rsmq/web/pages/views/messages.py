@@ -1,0 +1,200 @@
+"""
+The messages of a queue: by state, by a filter, with columns of values of JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.errors import InvalidFormat
+from rsmq.search.json_path import JsonPath, fault, parse_path, read_path
+from rsmq.search.message_filter import parse_filter
+from rsmq.web.pages.body_forms import show_line, value_at
+from rsmq.web.pages.links import with_query
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.problems import HttpProblem, describe
+from rsmq.web.table import Scope
+
+_LIMIT = 50
+_LINE_CHARACTERS = 160
+_VALUE_CHARACTERS = 60
+_MAX_COLUMNS = 8
+#: States are counted in queues of so many messages at most.
+_COUNTED = 2000
+#: A page whose reading looks at more messages is not asked for again by itself.
+_LIVE_SCAN = 400
+_STATES = (
+    (None, "All"), ("visible", "Visible"), ("in_flight", "In flight"), ("retrying", "Retrying"),
+    ("delayed", "Delayed"),
+)  # fmt: skip
+_DIGITS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """
+    A state among those of the list.
+
+    Attributes:
+        count: its messages; None if they were not counted.
+    """
+
+    title: str
+    url: str
+    count: int | None
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    A message.
+
+    Attributes:
+        line: the begin of the body on one line; None if it is withheld.
+        values: those of the columns.
+    """
+
+    message: Mapping[str, Any]
+    line: str | None
+    values: tuple[str, ...]
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Return the page: three commands, and for a queue of at most 2,000 messages its counts."""
+    query = call.query
+    names = {"queue": call.names["queue"]}
+    text, state = query.get("filter", "").strip(), query.get("state") or None
+    columns, problem = _read_state(text, query.get("cols", ""))
+    queue = await call.read("/queues/{queue}", names)
+    counts = None
+    if queue["messages"] <= _COUNTED:
+        counts = await call.read("/queues/{queue}/counts", names)
+    page: Mapping[str, Any] = {"messages": [], "scanned": 0, "cursor": None}
+    if problem is None:
+        page = await call.read(
+            "/queues/{queue}/messages", names, state=state, filter=text or None,
+            cursor=query.get("cursor"), limit=_LIMIT,
+        )  # fmt: skip
+    rest = {name: query[name] for name in ("state", "filter", "cols") if query.get(name)}
+    scanned = _number(query.get("scanned")) + page["scanned"]
+    following = page["cursor"] and with_query(
+        {**rest, "cursor": page["cursor"], "scanned": scanned if text else None}
+    )
+    refresh = {} if page["scanned"] <= _LIVE_SCAN else {"refresh": 0}
+    return {
+        **refresh,
+        "queue": queue,
+        "tabs": _tabs(queue, counts, rest),
+        "filter": text,
+        "state": state,
+        "cols": query.get("cols", ""),
+        "columns": [title for title, _ in columns],
+        "problem": problem,
+        "rows": [_row(each, columns) for each in page["messages"]],
+        "scanned": scanned,
+        "is_cut": len(page["messages"]) < _LIMIT and page["cursor"] is not None,
+        "next": following,
+        "first": (with_query(rest) or "?") if "cursor" in query else None,
+        "actions": actions_on(
+            call, names["queue"], is_dead=any(each["reason"] for each in page["messages"])
+        ),
+    }
+
+
+def actions_on(call: PageCall, queue: str, *, is_dead: bool) -> list[tuple[str, str, str]]:
+    """Return the actions on messages that their ids name: name, label and style of each."""
+    if not (call.may(Scope.RECEIVE, queue) and call.may(Scope.MANAGE, queue)):
+        return []
+    redrive = [("redrive-messages", "Redrive", "main")] if is_dead else []
+    return [
+        *redrive,
+        ("release-messages", "Release", ""),
+        ("hide-messages", "Extend", ""),
+        ("move-messages", "Move", ""),
+        ("delete-messages", "Delete", "danger"),
+    ]
+
+
+def _read_state(text: str, cols: str) -> tuple[list[tuple[str, JsonPath]], HttpProblem | None]:
+    """Return the columns of an address, and what is wrong with its filter or its columns."""
+    try:
+        if text:
+            parse_filter(text)
+        return read_columns(cols), None
+    except InvalidFormat as error:
+        return [], describe(error, may_repeat=True)
+
+
+def read_columns(text: str) -> list[tuple[str, JsonPath]]:
+    """
+    Return paths with commas between them, each as it is written and as a path.
+
+    Raises:
+        InvalidFormat: one is not valid, or there are too many.
+    """
+    columns: list[tuple[str, JsonPath]] = []
+    at = 0
+    text = text.strip()
+    try:
+        while at < len(text):
+            begin = at
+            _, at = read_path(text, at)
+            path = text[begin:at]
+            columns.append((path, parse_path(path)))
+            rest = text[at:].lstrip()
+            if rest and not rest.startswith(","):
+                raise fault(at, "Here is a comma or the end")
+            at = len(text) - len(rest[1:].lstrip())
+            if len(columns) > _MAX_COLUMNS:
+                raise fault(at, f"There are at most {_MAX_COLUMNS} columns")
+    except SyntaxError as error:
+        hint = f"At character {(error.offset or 0) + 1}: {error.msg}. As in customer.id, total."
+        raise InvalidFormat("columns", value=text, hint=hint) from None
+    return columns
+
+
+def _tabs(
+    queue: Mapping[str, Any], counts: Mapping[str, int] | None, rest: Mapping[str, str]
+) -> list[Tab]:
+    found = {None: queue["messages"], "visible": queue["visible_messages"]}
+    if counts is not None:
+        found |= {state: counts[state] for state, _ in _STATES if state}
+    return [
+        Tab(
+            title,
+            with_query({**rest, "state": state}) or "?",
+            found.get(state),
+            rest.get("state") == state,
+        )
+        for state, title in _STATES
+    ]
+
+
+def _row(message: Mapping[str, Any], columns: list[tuple[str, JsonPath]]) -> Row:
+    raw = raw_of(message)
+    if raw is None:
+        return Row(message, None, ("",) * len(columns))
+    values = tuple(value_at(raw, path, _VALUE_CHARACTERS) for _, path in columns)
+    return Row(message, show_line(raw, _LINE_CHARACTERS), values)
+
+
+def raw_of(message: Mapping[str, Any]) -> bytes | None:
+    """Return the bytes of the body of a message of the API, or their begin; None if withheld."""
+    if "body_base64" in message:
+        return base64.b64decode(message["body_base64"])
+    body = message["body"]
+    return None if body is None else str(body).encode()
+
+
+def _number(text: str | None) -> int:
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return int(text) if is_number and text is not None else 0
+
+
+PAGES = (
+    PageEntry("/queues/{queue}/messages", "messages.html", Scope.PEEK, _show, below="/queues"),
+)

@@ -1,0 +1,318 @@
+"""Messages, a message, its job, the tail, and the actions on chosen messages."""
+
+import json
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+import msgpack
+import pytest
+
+from rsmq.errors import InvalidFormat
+from rsmq.operations.plain import plain_command
+from rsmq.web.access.secrets import hash_password
+from rsmq.web.pages.body_forms import forms_of, show_line, value_at
+from rsmq.web.pages.views.messages import read_columns
+from tests.web.test_pages import _cookie_of, _pages, _post, _users
+
+_BIG = b'{"n": 12345678901234567890123, "p": 1.10, "n": 1e2, "t": "\\u202e\\n"}'
+
+
+def _texts(raw):
+    return {each.name: each.text for each in forms_of(raw)}
+
+
+def _shown(reply):
+    return unescape(re.sub(r"<[^>]+>", "", reply.content.decode()))
+
+
+async def _page(http, path, **query):
+    http.app.router.default._reads.forget_all()
+    reply = await http("GET", f"{path}?{urlencode(query)}" if query else path)
+    assert reply.status == 200, reply.content
+    return _shown(reply)
+
+
+def test_json_is_shown_with_all_its_digits_and_names():
+    assert _texts(_BIG)["json"] == (
+        '{\n  "n": 12345678901234567890123,\n  "p": 1.10,\n  "n": 1e2,\n  "t": "\\u202e\\n"\n}'
+    )
+    assert _texts(b'[[], {}, [1, "a"], true, null]')["json"] == (
+        '[\n  [],\n  {},\n  [\n    1,\n    "a"\n  ],\n  true,\n  null\n]'
+    )
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"NaN", b"[" * 100_000, b"", b"{", b'"\xed\xa0\x80"'])
+def test_a_body_that_is_no_json_is_shown_otherwise(raw):
+    texts = _texts(raw)
+    assert texts["json"] is None
+    assert texts["hex"] is not None
+
+
+def test_msgpack_is_shown_with_all_its_digits_and_bytes_as_hex():
+    packed = msgpack.packb({1: 2**64 - 1, "b": b"\xff", "x": msgpack.ExtType(5, b"a"), "f": 1.1})
+    assert _texts(packed)["msgpack"] == (
+        '{\n  1: 18446744073709551615,\n  "b": h\'ff\',\n  "x": ext(5, h\'61\'),\n  "f": 1.1\n}'
+    )
+    assert _texts(b"\xc1")["msgpack"] is None
+
+
+def test_hex_ends_after_8_kib_and_names_the_rest():
+    text = _texts(b"\x00A" * 5000)["hex"]
+    assert text.startswith("00000000  00 41 00 41")
+    assert text.endswith("1,808 more bytes")
+
+
+def test_a_line_is_the_begin_of_a_body_without_unseen_characters():
+    assert show_line("a\u202e\nb".encode() + b"\xff", 50) == "a\\u202e\\nb\\xff"
+    assert show_line(("é" * 60).encode(), 50) == "é" * 50 + "…"
+
+
+def test_columns_are_values_at_paths():
+    body = b'{"a": {"b": 1.10}, "l": [1, 2], "o": [{"p": "x"}, {"p": null}]}'
+    paths = read_columns('a.b, l, o.p,a , "a, b"')
+    assert [title for title, _ in paths] == ["a.b", "l", "o.p", "a", '"a, b"']
+    assert [value_at(body, path, 50) for _, path in paths] == [
+        "1.10", "[1, 2]", "x, null", '{"b": 1.10}', "",
+    ]  # fmt: skip
+    for wrong in ("a b", ".", "json.a", "a,,b", ",".join("abcdefghi")):
+        with pytest.raises(InvalidFormat):
+            read_columns(wrong)
+
+
+def test_messages_are_listed_by_state_filter_and_columns(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", [f'{{"n": {n}, "s": "<b>"}}' for n in range(60)])
+        await queues.receive_messages("q", 2, vt=600)
+        await queues.send_message("q", "later", delay=600)
+        _pages(http)
+        page = await _page(http, "/queues/q/messages")
+        assert "All 61" in page
+        assert "In flight 2" in page
+        assert '{"n": 3, "s": "<b>"}' in page
+        delayed = await _page(http, "/queues/q/messages", state="delayed")
+        assert "later" in delayed
+        assert '"n"' not in delayed
+        found = await _page(http, "/queues/q/messages", filter="json.n>=58", cols="n")
+        assert re.findall(r'"n": (\d+)', found) == ["58", "59"]
+        assert "Looked at 61 of 61 messages." in found
+
+    run(test)
+
+
+def test_a_list_goes_on_behind_its_last_message(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        ids = await queues.send_messages("q", ["a"] * 60)
+        _pages(http)
+        found, path = [], "/queues/q/messages?state=visible"
+        while path:
+            text = (await http("GET", path)).content.decode()
+            found += re.findall(r'name="ids" value="([^"]+)"', text)
+            match = re.search(r'href="(\?[^"]*cursor[^"]*)">Next<', text)
+            path = match and "/queues/q/messages" + unescape(match[1])
+        assert found == ids
+
+    run(test)
+
+
+def test_what_is_wrong_with_a_filter_is_said_beside_it(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        _pages(http)
+        page = await _page(http, "/queues/q/messages", filter="rc>=x")
+        assert "Invalid filter format: 'rc>=x'" in page
+        assert "At character 5" in page
+        assert "At character 2" in await _page(http, "/queues/q/messages", cols="a b")
+
+    run(test)
+
+
+def test_a_list_that_looks_at_many_messages_is_not_refreshed(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 500)
+        _pages(http)
+        for query, seconds in (("", "2.0"), ("?filter=body:b", "0")):
+            page = (await http("GET", f"/queues/q/messages{query}")).content.decode()
+            assert f'data-refresh="{seconds}"' in page
+
+    run(test)
+
+
+def test_a_message_is_shown_in_the_form_that_the_address_names(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", _BIG.decode())
+        _pages(http)
+        page = await _page(http, f"/queues/q/messages/{id}")
+        assert '"p": 1.10,' in page
+        assert "0 times" in page
+        assert "7b 22 6e 22" in await _page(http, f"/queues/q/messages/{id}", view="hex")
+        assert _BIG.decode() in await _page(http, f"/queues/q/messages/{id}", view="text")
+        assert (await http("GET", "/queues/q/messages/" + "a" * 32)).status == 404
+
+    run(test)
+
+
+def test_a_huge_body_is_cut_and_its_size_is_named(run):
+    async def test(http, queues):
+        await queues.create_queue("q", maxsize=-1)
+        id = await queues.send_message("q", "x" * 200_000)
+        _pages(http)
+        reply = await http("GET", f"/queues/q/messages/{id}")
+        assert "These are the first 64.0 KiB of 195.3 KiB." in _shown(reply)
+        assert len(reply.content) < 80_000
+        assert f'href="/api/v1/queues/q/messages/{id}/body"'.encode() in reply.content
+        http.prefix = "/api/v1"
+        part = (await http("GET", f"/queues/q/messages/{id}?max_bytes=3")).json
+        assert (part["body"], part["size"], part["truncated"]) == ("xxx", 200_000, True)
+
+    run(test)
+
+
+def test_a_dead_letter_says_why(run):
+    async def test(http, queues):
+        await queues.create_queue("dead")
+        id = await queues.send_message("dead", "a")
+        reason = {
+            "queue": "q", "text": "It has failed too often.", "exception": "ValueError: <b>",
+            "worker": "w", "traceback": "Traceback\n  File\n", "attempts": 3,
+        }  # fmt: skip
+        keys = queues.namespace.queue("dead")
+        stored = f"1790000000000:{json.dumps(reason)}"
+        await queues.run(plain_command("HSET", keys.reasons, id, stored))
+        _pages(http)
+        page = await http("GET", f"/queues/dead/messages/{id}")
+        assert "Why it is a dead letter" in _shown(page)
+        assert "ValueError: <b>" in _shown(page)
+        assert b"/actions/redrive-messages" in page.content
+
+    run(test)
+
+
+def test_a_job_is_shown_also_after_its_message(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", "a", track=True)
+        _pages(http)
+        assert "waiting" in await _page(http, "/queues/q/jobs")
+        assert "No job is in this state." in await _page(http, "/queues/q/jobs", state="failed")
+        done = await _post(http, "/actions/cancel-job", queue="q", id=id)
+        assert done.headers["location"] == f"/queues/q/messages/{id}"
+        page = await _page(http, f"/queues/q/messages/{id}")
+        assert "The message has left the queue." in page
+        assert "cancelled" in page
+        assert id in await _page(http, "/queues/q/jobs", state="cancelled")
+
+    run(test)
+
+
+def test_a_tail_names_the_command_for_browsers_without_scripts(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        page = (await http("GET", "/queues/q/tail")).content.decode()
+        assert "rsmq tail q" in re.search("<noscript>.*</noscript>", page, re.DOTALL)[0]
+        assert 'data-tail="/api/v1/queues/q/tail"' in page
+
+    run(test)
+
+
+def test_chosen_messages_are_deleted_released_hidden_and_moved(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("other")
+        ids = await queues.send_messages("q", list("abcdef"), delay=600)
+        _pages(http)
+        query = urlencode({"queue": "q", "ids": ids[:2]}, doseq=True)
+        confirmed = _shown(await http("GET", f"/actions/delete-messages?{query}"))
+        assert "Deletes 2 messages of q." in confirmed
+        assert f"rsmq delete q {ids[0]} {ids[1]}" in confirmed
+        done = await _post(http, "/actions/delete-messages", queue="q", ids=[*ids[:2], "a" * 32])
+        page = _shown(await http("GET", "/queues/q/messages", headers={"cookie": _cookie_of(done)}))
+        assert "2 messages of q deleted. 1 message had left the queue." in page
+        await _post(http, "/actions/release-messages", queue="q", ids=ids[2])
+        await _post(http, "/actions/hide-messages", queue="q", ids=ids[3], vt=0)
+        await _post(http, "/actions/move-messages", queue="q", ids=ids[4], destination="other")
+        states = {each.id: each.state for each in await queues.peek_messages("q", count=10)}
+        assert states == {ids[2]: "visible", ids[3]: "visible", ids[5]: "delayed"}
+        assert [each.body for each in await queues.peek_messages("other")] == ["e"]
+
+    run(test)
+
+
+def test_nothing_is_done_without_a_choice_and_many_ask_for_the_name(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        ids = await queues.send_messages("q", ["a"] * 101)
+        _pages(http)
+        assert (await http("GET", "/actions/delete-messages?queue=q")).status == 422
+        reply = await _post(http, "/actions/delete-messages", queue="q", ids=ids)
+        assert reply.status == 422
+        assert (await queues.get_queue_attributes("q")).messages == 101
+        typed = {"typed-name": "q"}
+        await _post(http, "/actions/delete-messages", queue="q", ids=ids, **typed)
+        assert (await queues.get_queue_attributes("q")).messages == 0
+
+    run(test)
+
+
+def test_a_dead_letter_is_redriven_by_its_id(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("dead")
+        await queues.send_messages("q", ["a", "b"])
+        await queues.set_dead_letter_policy("q", "dead", 1)
+        await queues.receive_messages("q", 2, vt=0)
+        ids = await queues.sweep_dead_letters("q")
+        _pages(http)
+        await _post(http, "/actions/redrive-messages", queue="dead", ids=ids[0])
+        assert [each.body for each in await queues.peek_messages("q")] == ["a"]
+        assert [each.body for each in await queues.peek_messages("dead")] == ["b"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("body", ["a\nb", "a\r\nb\x00", _BIG.decode(), "ü\u202e"])
+def test_a_message_is_edited_and_sent_again(run, body):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", body)
+        _pages(http)
+        source = {"queue": "q", "from": "q", "id": id}
+        form = (await http("GET", f"/actions/send-message?{urlencode(source)}")).content.decode()
+        [(name, value)] = re.findall(
+            r'<textarea name="(body|body_base64)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL
+        )
+        # A browser sends the ends of lines so.
+        sent = {name: unescape(value).replace("\n", "\r\n")}
+        await _post(http, "/actions/send-message", **source, **sent)
+        bodies = [each.body for each in await queues.peek_messages("q")]
+        assert bodies == [body, body]
+        await _post(http, "/actions/send-message", **source, body="new", old="delete")
+        assert [each.body for each in await queues.peek_messages("q")] == [body, "new"]
+
+    run(test)
+
+
+def test_a_redacted_body_is_not_sent_again(run, tmp_path):
+    stored = hash_password("one")
+    entry = (
+        f'[users.anna]\npassword = "{stored}"\nscopes = ["stats", "peek", "send", "receive", '
+        '"manage"]\nqueues = ["*"]\nredact = ["a"]\n'
+    )
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", '{"a": 1}')
+        _pages(http)
+        http.headers["cookie"] = _cookie_of(await _post(http, "/login", name="anna", secret="one"))
+        shown = await _page(http, f"/queues/q/messages/{id}")
+        assert "[redacted]" in shown
+        source = urlencode({"queue": "q", "from": "q", "id": id})
+        assert (await http("GET", f"/actions/send-message?{source}")).status == 403
+
+    run(test, auth=True, users=_users(tmp_path, entry))
