@@ -23,6 +23,8 @@ from rsmq.wire.names import decode_name
 
 #: Entries that are kept, at least; Redis removes older ones in blocks.
 MAX_ENTRIES = 10_000
+#: Entries that are read at once to find those that fit.
+_STEP = 1000
 
 T = TypeVar("T")
 
@@ -170,20 +172,35 @@ def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operat
     return plain_command("XADD", namespace.audit, "MAXLEN", "~", MAX_ENTRIES, "*", *words)
 
 
-async def read_entries(queues: Client, limit: int, before: str | None) -> list[dict[str, str]]:
+async def read_entries(
+    queues: Client, limit: int, before: str | None, fits: Callable[[Mapping[str, str]], bool]
+) -> tuple[list[dict[str, str]], str | None]:
     """
-    Return entries, the newest first.
+    Return entries that fit, the newest first, and the id before which the next ones are.
+
+    It takes one command, and one for each thousand entries behind the first ``limit``.
 
     Args:
         before: the id of an entry; only earlier ones.
     """
     client: Any = await queues.engine.client(0)
-    last = "+" if before is None else f"({before}"
-    command = plain_command(
-        "XREVRANGE", client.namespace.audit, last, "-", "COUNT", limit, parse=_parse
-    )
-    found: list[dict[str, str]] = await client.run(command)
-    return found
+    found: list[dict[str, str]] = []
+    count = limit
+    while True:
+        last = "+" if before is None else f"({before}"
+        command = plain_command(
+            "XREVRANGE", client.namespace.audit, last, "-", "COUNT", count, parse=_parse
+        )
+        entries: list[dict[str, str]] = await client.run(command)
+        for each in entries:
+            before = each["id"]
+            if fits(each):
+                found.append(each)
+                if len(found) == limit:
+                    return found, before
+        if len(entries) < count:
+            return found, None
+        count = _STEP
 
 
 def _parse(reply: Any) -> list[dict[str, str]]:

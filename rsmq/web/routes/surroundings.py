@@ -5,6 +5,7 @@ What runs beside the queues: their workers, and the audit stream.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue
@@ -18,6 +19,7 @@ from rsmq.worker.operations import list_in_flight
 from rsmq.worker.registry import WorkerInfo, read_workers
 
 _MAX_ENTRIES = 1000
+_FILTERS = ("user", "queue", "call")
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
@@ -80,9 +82,14 @@ async def _read_audit(call: ApiCall) -> ApiAnswer:
         raise InvalidValue("limit", 1, _MAX_ENTRIES, value=limit)
     if before is not None and not _ENTRY.fullmatch(before):
         raise InvalidFormat("before", value=before, hint="It is the id of an entry.")
-    found = await read_entries(call.queues, limit, before)
-    shown = [each for each in found if may(call, Scope.AUDIT, each.get("queue") or ALL_QUEUES)]
-    return ApiAnswer({"entries": shown, "before": found[-1]["id"] if len(found) == limit else None})
+    chosen = {name: call.values[name] for name in _FILTERS if name in call.values}
+
+    def fits(entry: Mapping[str, str]) -> bool:
+        is_chosen = all(entry.get(name) == value for name, value in chosen.items())
+        return is_chosen and may(call, Scope.AUDIT, entry.get("queue") or ALL_QUEUES)
+
+    entries, behind = await read_entries(call.queues, limit, before, fits)
+    return ApiAnswer({"entries": entries, "before": behind})
 
 
 ROUTES = (
@@ -105,6 +112,9 @@ ROUTES = (
                 rule=between(1, _MAX_ENTRIES),
             ),
             Field("before", Shape.TEXT, "The id of an entry: only earlier ones."),
+            Field("user", Shape.TEXT, "Only calls of this user."),
+            Field("queue", Shape.TEXT, "Only calls on this queue."),
+            Field("call", Shape.TEXT, "Only this call, as in POST /queues/{queue}:purge."),
         ),
         result=(
             Field("entries", Shape.OBJECTS, "One at the begin of each call, and one at its end."),

@@ -4,7 +4,14 @@ The table of actions.
 
 from __future__ import annotations
 
-from rsmq.web.pages.actions import doctor, messages, queues, schedules, webhooks
+from rsmq.web.pages.actions import (
+    activity,
+    doctor,
+    messages,
+    queues,
+    schedules,
+    webhooks,
+)
 from rsmq.web.pages.actions.form import PageAction
 
 ACTIONS: tuple[PageAction, ...] = (
@@ -13,4 +20,5 @@ ACTIONS: tuple[PageAction, ...] = (
     *schedules.ACTIONS,
     *webhooks.ACTIONS,
     *doctor.ACTIONS,
+    *activity.ACTIONS,
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rsmq.web.pages.table import PageEntry
 from rsmq.web.pages.views import (
+    activity,
     delayed,
     doctor,
     jobs,
@@ -30,4 +31,5 @@ PAGES: tuple[PageEntry, ...] = (
     *delayed.PAGES,
     *webhooks.PAGES,
     *doctor.PAGES,
+    *activity.PAGES,
 )

@@ -1,0 +1,57 @@
+"""
+Actions on what was done: undo, and the operations of many messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
+from rsmq.web.pages.formats import plural, show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+_OPERATION = "/operations/{operation}"
+
+
+def _back(links: Links, _: Fields) -> str:
+    return links.url("activity")
+
+
+def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
+    text = f"{plural(answer['messages'], 'message')} of {show_name(answer['queue'])} restored"
+    others = answer["in_queue"]
+    more = f"; {plural(others, 'message')} had come back by another way" if others else ""
+    return Done(f"{text}{more}.")
+
+
+async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
+    found = await call.read(_OPERATION, {"operation": one(fields, "operation")})
+    return Effect(
+        f"Ends the {found['kind']} of {show_name(found['queue'])}. "
+        f"{plural(found['done'], 'message')} that it has changed stay as they are, of "
+        f"{plural(found['total'], 'message')} in all."
+    )
+
+
+ACTIONS = (
+    PageAction(
+        "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _back,
+        command=lambda f: ["undo", one(f, "id")],
+    ),
+    PageAction(
+        "pause-operation", "POST", f"{_OPERATION}:pause", lambda _: "Pause the operation", "Pause",
+        lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} is paused."), _back,
+    ),
+    PageAction(
+        "resume-operation", "POST", f"{_OPERATION}:resume", lambda _: "Resume the operation",
+        "Resume", lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} goes on."), _back,
+    ),
+    PageAction(
+        "cancel-operation", "POST", f"{_OPERATION}:cancel", lambda _: "Cancel the operation",
+        "Cancel the operation",
+        lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} was cancelled."), _back,
+        _effect_of_cancelling,
+    ),
+)  # fmt: skip

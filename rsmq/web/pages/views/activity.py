@@ -1,0 +1,141 @@
+"""
+Activity: what can be undone, the operations of many messages, and who has done what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.web.pages.links import with_query
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.phrases import PHRASES, words_of
+from rsmq.web.table import Scope
+
+#: Entries of the audit stream on a page, and operations that have ended.
+_ENTRIES, _ENDED = 200, 10
+#: A call without an end is over after so many seconds.
+_RUNNING_SECONDS = 60
+_FILTERS = ("user", "queue", "call")
+_UNFINISHED = {"waiting", "running", "paused"}
+_LEVELS = {
+    "waiting": "plain", "running": "good", "paused": "warn", "succeeded": "good", "failed": "bad",
+    "cancelled": "plain",
+}  # fmt: skip
+
+
+#: Outcomes of operations.
+_ENDS = {each: (each, _LEVELS[each]) for each in ("succeeded", "failed", "cancelled")}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """
+    A call of the audit stream: its begin and its end.
+
+    Attributes:
+        words: what it did, as ``words_of`` returns it.
+        outcome: what became of it.
+    """
+
+    at_ms: float
+    user: str
+    address: str
+    words: list[tuple[str, str]]
+    outcome: str
+    level: str
+
+
+#: The calls by which the audit stream can be filtered, with their words.
+_CALLS = sorted(
+    ((call, re.sub(r"\{\w+\}", "\u2026", words)) for call, words in PHRASES.items()),
+    key=lambda each: each[1],
+)
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    query = {name: call.query.get(name, "").strip() for name in _FILTERS}
+    sees_audit = call.may(Scope.AUDIT, None)
+    undo, listed, audit = await asyncio.gather(
+        call.read("/undo"),
+        call.read("/operations"),
+        _read_audit(call, query) if sees_audit else _nothing(),
+    )
+    operations = listed["operations"]
+    running = [each for each in operations if each["state"] in _UNFINISHED]
+    ended = [each for each in operations if each["state"] not in _UNFINISHED]
+    seen = set(filter(None, call.query.get("ended", "").split(",")))
+    rows, ended_before = _pair(audit["entries"], seen)
+    older = audit["before"] and with_query(
+        {**query, "before": audit["before"], "ended": ",".join(ended_before)}
+    )
+    return {
+        "deletions": undo["deletions"],
+        "off": undo["off"],
+        "operations": [(_LEVELS[each["state"]], each) for each in [*running, *ended[:_ENDED]]],
+        "sees_audit": sees_audit,
+        "rows": rows,
+        "older": older,
+        "newest": (with_query(query) or "?") if "before" in call.query else None,
+        "query": query,
+        "calls": _CALLS,
+    }
+
+
+async def _read_audit(call: PageCall, query: Mapping[str, str]) -> Any:
+    chosen = {name: value or None for name, value in query.items()}
+    return await call.read("/audit", limit=_ENTRIES, before=call.query.get("before"), **chosen)
+
+
+async def _nothing() -> Any:
+    return {"entries": [], "before": None}
+
+
+def _pair(entries: list[Any], ended: set[str]) -> tuple[list[CallRow], list[str]]:
+    """
+    Return a row for each call.
+
+    Args:
+        entries: the latest first.
+        ended: the begins whose ends are on the pages before.
+
+    Returns:
+        The rows, and the begins whose ends are here, and that are further back.
+    """
+    rows = []
+    open_begins = set(ended)
+    for entry in entries:
+        if entry.get("phase") == "begin":
+            if entry["id"] not in open_begins:
+                rows.append(_row_of(entry))
+            open_begins.discard(entry["id"])
+        else:
+            rows.append(_row_of(entry))
+            if entry.get("begin"):
+                open_begins.add(entry["begin"])
+    return rows, sorted(open_begins)
+
+
+def _row_of(entry: Mapping[str, Any]) -> CallRow:
+    at_ms = float(entry["id"].partition("-")[0])
+    outcome, level = _outcome_of(entry, at_ms)
+    return CallRow(
+        at_ms, entry.get("user", ""), entry.get("address", ""), words_of(entry), outcome, level
+    )
+
+
+def _outcome_of(entry: Mapping[str, Any], at_ms: float) -> tuple[str, str]:
+    if entry.get("phase") == "begin":
+        is_running = time.time() - at_ms / 1000 < _RUNNING_SECONDS
+        return ("running", "plain") if is_running else ("did not end", "bad")
+    outcome = entry.get("outcome", "")
+    if outcome.isdigit() and outcome.startswith("2"):
+        return "done", "good"
+    return _ENDS.get(outcome, (f"failed: {outcome}", "warn"))
+
+
+PAGES = (PageEntry("/activity", "activity.html", Scope.STATS, _show, menu="Activity"),)

@@ -1,0 +1,76 @@
+"""
+What people did, in words: the calls of the audit stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: What a caller did with a call of the API, or with an operation that has ended.
+PHRASES = {
+    "PUT /queues/{queue}": "created the queue {queue}",
+    "PATCH /queues/{queue}": "changed attributes of {queue}",
+    "DELETE /queues/{queue}": "deleted the queue {queue}",
+    "POST /queues/{queue}:pause": "paused {queue}",
+    "POST /queues/{queue}:resume": "resumed {queue}",
+    "POST /queues/{queue}:purge": "purged {queue}",
+    "POST /queues/{queue}:release-all": "released all messages in flight of {queue}",
+    "POST /queues/{queue}:sweep": "swept dead letters of {queue}",
+    "POST /queues/{queue}:sweep-expired": "swept expired messages of {queue}",
+    "POST /queues/{queue}:redrive": "redrove dead letters of {queue}",
+    "PUT /queues/{queue}/dead-letter-policy": "set the dead-letter policy of {queue}",
+    "DELETE /queues/{queue}/dead-letter-policy": "removed the dead-letter policy of {queue}",
+    "DELETE /queues/{queue}/messages/{id}": "deleted message {target} of {queue}",
+    "PATCH /queues/{queue}/messages/{id}": "hid or showed message {target} of {queue}",
+    "POST /queues/{queue}/messages:delete": "deleted messages of {queue}",
+    "POST /queues/{queue}/messages:visibility": "hid messages of {queue}",
+    "POST /queues/{queue}/messages:release": "released messages of {queue}",
+    "POST /queues/{queue}/messages:move": "moved messages of {queue}",
+    "POST /queues/{queue}/messages:preview": "previewed a change of messages of {queue}",
+    "POST /queues/{queue}/messages:recover": "received old messages of {queue} again",
+    "POST /queues/{queue}/jobs/{id}:cancel": "cancelled job {target} of {queue}",
+    "PUT /schedules/{schedule}": "stored the schedule {target}",
+    "DELETE /schedules/{schedule}": "deleted the schedule {target}",
+    "POST /schedules/{schedule}:pause": "paused the schedule {target}",
+    "POST /schedules/{schedule}:resume": "resumed the schedule {target}",
+    "POST /schedules/{schedule}:run": "ran the schedule {target}",
+    "PUT /queues/{queue}/subscribers/{subscriber}": "stored the subscriber {target} of {queue}",
+    "DELETE /queues/{queue}/subscribers/{subscriber}": "removed the subscriber {target} of {queue}",
+    "POST /webhooks:resume": "resumed pushes of {queue}",
+    "POST /webhooks:forget": "forgot push targets of {queue}",
+    "POST /doctor:repair": "repaired {queue}",
+    "POST /undo/{id}": "undid deletion {target}",
+    "POST /operations/{operation}:cancel": "cancelled operation {target}",
+    "POST /operations/{operation}:pause": "paused operation {target}",
+    "POST /operations/{operation}:resume": "resumed operation {target}",
+    "operation redrive": "ended the redrive of {queue}",
+    "operation release-all": "ended the release of all messages of {queue}",
+    "operation sweep": "ended the sweep of dead letters of {queue}",
+    "operation sweep-expired": "ended the sweep of expired messages of {queue}",
+    "operation delete": "ended the deletion of messages of {queue}",
+    "operation move": "ended the move of messages of {queue}",
+}
+_PLACE = re.compile(r"\{(queue|target)\}")
+
+
+def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """
+    Return what a call did, in parts: ``text``, ``queue`` or ``target``, with the words of each.
+
+    A call of all queues, and one of another version of this library, has no name of its own.
+    """
+    parts = []
+    call = entry.get("call", "")
+    phrase = PHRASES.get(call)
+    if phrase is None:
+        return [("text", f"called {call}")]
+    for number, part in enumerate(_PLACE.split(phrase)):
+        if number % 2 == 0:
+            parts.append(("text", part))
+        elif entry.get(part):
+            parts.append((part, entry[part]))
+        else:
+            parts.append(("text", "all queues" if part == "queue" else "something"))
+    return [each for each in parts if each[1]]
