@@ -60,7 +60,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "delete-queue": Entry(
             "rsmq.cli.commands.queues:delete_queue", "Delete queues with all their messages."
         ),
-        "undo": Entry("rsmq.cli.commands.undo:undo", "Restore what was purged or deleted."),
+        "undo": Entry(
+            "rsmq.cli.commands.undo:undo", "Restore what was deleted, or list what can be restored."
+        ),
     },
     "Messages": {
         "send": Entry(
@@ -138,6 +140,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "top": Entry(
             "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
+        ),
+        "history": Entry(
+            "rsmq.cli.commands.history:history",
+            "Show what was sent and received in each minute or hour.",
         ),
         "exporter": Entry(
             "rsmq.cli.commands.exporter:exporter", "Serve the state of queues to Prometheus."
