@@ -64,6 +64,7 @@ _SCOPES = {
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
         "POST /schedules/{schedule}:resume", "POST /schedules/{schedule}:run",
+        "POST /workers/{worker}:release",
         "POST /operations/{operation}:cancel", "POST /operations/{operation}:pause",
         "POST /operations/{operation}:resume",
         "POST /undo/{id}", "POST /queues/{queue}/messages:preview",

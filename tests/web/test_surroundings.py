@@ -1,6 +1,7 @@
 """What is around the queues: workers, faults, subscribers, webhooks, and the audit stream."""
 
 import asyncio
+import time
 
 import pytest
 from redis.exceptions import ResponseError
@@ -42,7 +43,11 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
             http = Http(create_app(client, auth=False))
             await begun.wait()
             held = (await http("GET", "/workers/w1/held")).json
-            assert held == {"messages": [{"queue": "q", "id": id, "receive_count": 1}]}
+            [message] = held["messages"]
+            assert message.pop("visible_at_ms") > time.time() * 1000
+            assert message == {"queue": "q", "id": id, "receive_count": 1}
+            alive = await http("POST", "/workers/w1:release")
+            assert (alive.status, alive.json["code"]) == (409, "workerAlive")
             [shown] = (await http("GET", "/workers")).json["workers"]
             assert (shown["name"], shown["is_alive"]) == ("w1", True)
             assert (await http("GET", "/workers/w%20/held")).status == 422

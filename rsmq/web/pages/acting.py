@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -177,13 +177,14 @@ class Actions:
         return query, content
 
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
-        action, fields = asked.action, asked.fields
+        action = asked.action
+        fields = {**asked.fields, **{name: [value] for name, value in effect.hidden.items()}}
         words = action.command(fields) if action.command else []
         inputs = (*effect.inputs, *action.inputs)
         typed = {_TYPED, *(each.name for each in inputs)}
         hidden = [
             (name, value)
-            for name, values in {**fields, **{k: [v] for k, v in effect.hidden.items()}}.items()
+            for name, values in fields.items()
             if name not in typed
             for value in values
         ]
@@ -196,7 +197,7 @@ class Actions:
             "typed_field": _TYPED,
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
-            "curl": self._curl(asked),
+            "curl": self._curl(replace(asked, fields=fields)),
             "back": action.back(asked.links, fields),
         }
 

@@ -10,13 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The size of a chart, in units of its view box.
+#: The size of a chart, in units of its view box, which is stretched; the texts are beside it.
 WIDTH, HEIGHT = 720, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 22, 10, 24
+_TOP, _BOTTOM = 2, 2
 SPARK_WIDTH, SPARK_HEIGHT = 120, 26
 _MAX_TICKS = 5
+_X_TEXTS = 5
 
 Values = Sequence[float | None]
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A mark of an axis: its place in the view box, and its text."""
+    """A mark of the axis of the values: its place in the view box, and its text."""
 
     at: float
     text: str
@@ -55,25 +57,26 @@ class Chart:
     Attributes:
         title: what it shows, with its unit.
         lines: the series.
-        y_ticks: marks of the values.
-        x_ticks: marks of the time.
+        y_ticks: marks of the values at equal distances, the highest first.
+        x_texts: times at equal distances, from the first step to the last.
         times: the text of each step, for the table.
     """
 
     title: str
     lines: tuple[Line, ...]
     y_ticks: tuple[Tick, ...]
-    x_ticks: tuple[Tick, ...]
+    x_texts: tuple[str, ...]
     times: Sequence[str]
     width: int = WIDTH
     height: int = HEIGHT
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    bottom: int = HEIGHT - _BOTTOM
 
 
 def make_chart(
-    title: str, series: Sequence[tuple[str, Values]], times: Sequence[str], *, marks: int = 6
+    title: str,
+    series: Sequence[tuple[str, Values]],
+    times: Sequence[str],
+    *,
+    is_stacked: bool = False,
 ) -> Chart:
     """
     Return a chart.
@@ -82,32 +85,63 @@ def make_chart(
         title: what it shows, with its unit.
         series: the name and the values of each line, all as long as ``times``.
         times: the text of each step.
-        marks: about how many marks the axis of the time has.
+        is_stacked: whether each line is drawn on top of the one before.
     """
-    known = [value for _, values in series for value in values if value is not None]
+    tops = _add_up(series) if is_stacked else [values for _, values in series]
+    known = [value for values in tops for value in values if value is not None]
     ticks = nice_ticks(max(known, default=0))
-    top = ticks[-1] or 1
+    highest = ticks[-1] or 1
     count = max(len(times) - 1, 1)
 
-    def x(index: int) -> float:
-        return round(_LEFT + index * (WIDTH - _LEFT - _RIGHT) / count, 1)
-
-    def y(value: float) -> float:
-        return round(HEIGHT - _BOTTOM - value * (HEIGHT - _TOP - _BOTTOM) / top, 1)
+    def place(values: Values) -> list[_Point | None]:
+        return [
+            None
+            if value is None
+            else (
+                round(at * WIDTH / count, 1),
+                round(HEIGHT - _BOTTOM - value * (HEIGHT - _TOP - _BOTTOM) / highest, 1),
+            )
+            for at, value in enumerate(values)
+        ]
 
     lines = []
-    for number, (name, values) in enumerate(series, 1):
-        points = [None if each is None else (x(at), y(each)) for at, each in enumerate(values)]
-        paths, areas = _draw(points, HEIGHT - _BOTTOM)
-        lines.append(Line(number, name, paths, areas, values))
-    step = max(round(count / marks), 1)
+    below: Sequence[_Point | None] | None = None
+    for number, ((name, values), top) in enumerate(zip(series, tops, strict=True), 1):
+        points = place(top)
+        paths, areas = _draw(points, HEIGHT - _BOTTOM, below)
+        # Areas of lines that cross each other hide them.
+        lines.append(
+            Line(number, name, paths, areas if is_stacked or len(series) == 1 else (), values)
+        )
+        below = points if is_stacked else None
+    marks = [times[round(at * count / (_X_TEXTS - 1))] for at in range(_X_TEXTS)] if times else []
     return Chart(
         title,
         tuple(lines),
-        tuple(Tick(y(value), short_number(value)) for value in ticks),
-        tuple(Tick(x(at), times[at]) for at in range(0, len(times), step)),
+        tuple(
+            Tick(
+                round(HEIGHT - _BOTTOM - value * (HEIGHT - _TOP - _BOTTOM) / highest, 1),
+                short_number(value),
+            )
+            for value in reversed(ticks)
+        ),
+        tuple(marks),
         times,
     )
+
+
+def _add_up(series: Sequence[tuple[str, Values]]) -> list[Values]:
+    """Return the sums of each series and those before it; None where one of them has no value."""
+    sums: list[Values] = []
+    for _, values in series:
+        before = sums[-1] if sums else [0] * len(values)
+        sums.append(
+            [
+                None if one is None or other is None else one + other
+                for one, other in zip(before, values, strict=True)
+            ]
+        )
+    return sums
 
 
 def make_spark(values: Values) -> tuple[str, ...]:
@@ -127,23 +161,28 @@ def make_spark(values: Values) -> tuple[str, ...]:
 
 
 def _draw(
-    points: Sequence[tuple[float, float] | None], bottom: float
+    points: Sequence[_Point | None], bottom: float, below: Sequence[_Point | None] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for point in points:
-        if point is not None:
-            pieces[-1].append(point)
-        elif pieces[-1]:
-            pieces.append([])
+    """Return the pieces of a line, and the areas between it and the one below or the bottom."""
+    pieces: list[list[tuple[_Point, _Point]]] = [[]]
+    for at, point in enumerate(points):
+        if point is None:
+            if pieces[-1]:
+                pieces.append([])
+            continue
+        under = below[at] if below is not None else None
+        pieces[-1].append((point, under or (point[0], bottom)))
     paths, areas = [], []
     for piece in pieces:
         if not piece:
             continue
         if len(piece) == 1:  # a single step between two gaps is a short line
-            piece.append((piece[0][0] + 1, piece[0][1]))
-        path = "M" + "L".join(f"{px:g} {py:g}" for px, py in piece)
+            (x, y), (_, low) = piece[0]
+            piece.append(((x + 1, y), (x + 1, low)))
+        path = "M" + "L".join(f"{x:g} {y:g}" for (x, y), _ in piece)
+        back = "L".join(f"{x:g} {y:g}" for _, (x, y) in reversed(piece))
         paths.append(path)
-        areas.append(f"{path}L{piece[-1][0]:g} {bottom:g}L{piece[0][0]:g} {bottom:g}Z")
+        areas.append(f"{path}L{back}Z")
     return tuple(paths), tuple(areas)
 
 

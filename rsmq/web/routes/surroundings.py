@@ -13,13 +13,14 @@ from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
 from rsmq.web.blocking import in_each_cell
 from rsmq.web.fields import Field, Refused, Shape, between
-from rsmq.web.routes.forms import may
+from rsmq.web.held import read_held
+from rsmq.web.routes.forms import may, read_receipts, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.worker.operations import list_in_flight
 from rsmq.worker.registry import WorkerInfo, read_workers
 
 _MAX_ENTRIES = 1000
 _FILTERS = ("user", "queue", "call")
+_RELEASED_AT_ONCE = 1000
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
@@ -53,27 +54,66 @@ async def _list_workers(call: ApiCall) -> ApiAnswer:
 
 
 async def _list_in_flight(call: ApiCall) -> ApiAnswer:
-    name, engine = call.names["worker"], call.queues.engine
+    name = call.names["worker"]
+    held = await read_held(call.queues, name)
+    if not held and await _find_worker(call) is None:
+        raise _not_found(name)
+    return ApiAnswer(
+        {
+            "messages": [
+                {
+                    "queue": each.queue,
+                    "id": each.id,
+                    "receive_count": each.receive_count,
+                    "visible_at_ms": whole(each.visible_at_ms),
+                }
+                for each in held
+                if may(call, Scope.STATS, each.queue)
+            ]
+        }
+    )
 
-    async def read(client: Any) -> Any:
-        return await client.run_steps(list_in_flight(client.namespace, name))
 
-    by_cell: dict[int, Any] = await engine.by_cell(read)
-    shown = [
-        {"queue": queue, "id": engine.show_id(cell, id), "receive_count": count}
-        for cell, of_cell in by_cell.items()
-        for queue, receipts in of_cell.items()
-        if may(call, Scope.STATS, queue)
-        for id, count in receipts
-    ]
-    if not any(by_cell.values()) and not await _has_worker(call, name):
-        raise Refused("workerNotFound", "There is no such worker", status=404, value=name)
-    return ApiAnswer({"messages": shown})
+async def _release_held(call: ApiCall) -> ApiAnswer:
+    name = call.names["worker"]
+    worker = await _find_worker(call)
+    if worker is not None and worker.alive:
+        raise Refused(
+            "workerAlive", "The worker is alive", status=409, value=name,
+            hint="It still works on its messages. Release single ones by their receipts.",
+        )  # fmt: skip
+    held = [each for each in await read_held(call.queues, name) if each.is_hidden]
+    if not held and worker is None:
+        raise _not_found(name)
+    for queue in {each.queue for each in held}:
+        call.allow(Scope.MANAGE, queue)
+    released = 0
+    for start in range(0, len(held), _RELEASED_AT_ONCE):
+        messages = [
+            message
+            for each in held[start : start + _RELEASED_AT_ONCE]
+            for message in read_receipts(
+                call.queues, each.queue, [f"{each.id}.{each.receive_count}"]
+            )
+        ]
+        released += len(await call.queues.release_messages(messages))
+    return ApiAnswer({"released": released})
 
 
-async def _has_worker(call: ApiCall, name: str) -> bool:
+def _not_found(name: str) -> Refused:
+    return Refused("workerNotFound", "There is no such worker", status=404, value=name)
+
+
+async def _find_worker(call: ApiCall) -> WorkerInfo | None:
+    """Return the worker of the path; of those with its name in several cells, one that is alive."""
     by_cell = await in_each_cell(call.queues, read_workers)
-    return any(worker.name == name for _, workers in by_cell.values() for worker in workers)
+    found = [
+        worker
+        for _, workers in by_cell.values()
+        for worker in workers
+        if worker.name == call.names["worker"]
+    ]
+    return max(found, key=lambda each: each.alive, default=None)
 
 
 async def _read_audit(call: ApiCall) -> ApiAnswer:
@@ -101,7 +141,14 @@ ROUTES = (
     Route(
         "GET", "/workers/{worker}/held", Scope.STATS,
         "List the messages that a worker has in flight.", _list_in_flight,
-        result=(Field("messages", Shape.OBJECTS, "Their queues, ids and receive counts."),),
+        result=(Field("messages", Shape.OBJECTS, "Their queues, ids, receive counts, and Unix ms "
+        "from which they are visible: null if they were settled or received again since."),),
+    ),
+    Route(
+        "POST", "/workers/{worker}:release", Scope.MANAGE,
+        "Make visible at once what a dead worker has in flight.", _release_held,
+        result=(Field("released", Shape.WHOLE, "Messages; without those that were received again "
+        "since."),), is_long=True,
     ),
     Route(
         "GET", "/audit", Scope.AUDIT, "Read who has changed or removed what, the last first.",

@@ -11,6 +11,7 @@ from rsmq.web.pages.actions import (
     queues,
     schedules,
     webhooks,
+    workers,
 )
 from rsmq.web.pages.actions.form import PageAction
 
@@ -21,4 +22,5 @@ ACTIONS: tuple[PageAction, ...] = (
     *webhooks.ACTIONS,
     *doctor.ACTIONS,
     *activity.ACTIONS,
+    *workers.ACTIONS,
 )

@@ -4,10 +4,20 @@ Actions on whole queues.
 
 from __future__ import annotations
 
-from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+
+#: The name is typed for more messages than these.
+_MANY = 100
+#: The longest queue of which messages in flight are counted.
+_MAX_COUNTED = 10_000
+#: Messages that a sweep moves.
+_SWEPT = "1000"
 
 
 def _queue(fields: Fields) -> str:
@@ -22,26 +32,196 @@ def _to_queue(links: Links, fields: Fields) -> str:
     return links.queue(_queue(fields))
 
 
+async def _read(call: PageCall, fields: Fields) -> Any:
+    return await call.read("/queues/{queue}", {"queue": _queue(fields)})
+
+
+def _options(fields: Fields, *names: str) -> list[str]:
+    """Return the options of a command that have a value."""
+    words = []
+    for name in names:
+        if one(fields, name):
+            words += [f"--{name.replace('_', '-')}", one(fields, name)]
+    return words
+
+
+async def _undo_of(call: PageCall) -> tuple[dict[str, str], tuple[str, ...], str]:
+    """Return the field that makes a deletion undoable, a warning if it can't be, and a sentence."""
+    off = (await call.read("/undo"))["off"]
+    if off is None:
+        return {"undo": "true"}, (), " It can be undone for ten minutes."
+    return {}, (f"It can't be undone: {off}",), ""
+
+
+def _undo_option(fields: Fields) -> list[str]:
+    return ["--undo"] if one(fields, "undo") else []
+
+
 async def _effect_of_purge(call: PageCall, fields: Fields) -> Effect:
-    queue = await call.read("/queues/{queue}", {"queue": _queue(fields)})
+    queue, (hidden, warnings, text) = await _read(call, fields), await _undo_of(call)
     return Effect(
         f"Removes {plural(queue['messages'], 'message')} from {_name(fields)}, of which "
         f"{plural(queue['hidden_messages'], 'message')} are hidden: received, delayed, or waiting "
-        "for a retry.",
+        f"for a retry.{text}",
+        warnings,
         name_to_type=_queue(fields),
+        hidden=hidden,
     )
 
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
-    queue = await call.read("/queues/{queue}", {"queue": _queue(fields)})
+    queue, (hidden, warnings, text) = await _read(call, fields), await _undo_of(call)
     return Effect(
         f"Removes the queue {_name(fields)} with {plural(queue['messages'], 'message')}, its "
-        "attributes and its counters. Its producers and consumers get queueNotFound.",
+        f"attributes and its counters. Its producers and consumers get queueNotFound.{text}",
+        warnings,
+        name_to_type=_queue(fields),
+        hidden=hidden,
+    )
+
+
+def _done_with_undo(text: Callable[[Fields], str]) -> Callable[[Fields, Any], Done]:
+    def done(fields: Fields, answer: Any) -> Done:
+        return Done(text(fields), ((answer or {}).get("undo") or {}).get("id"))
+
+    return done
+
+
+async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    if queue["messages"] <= _MAX_COUNTED:
+        counts = await call.read("/queues/{queue}/counts", {"queue": _queue(fields)})
+        number = counts["in_flight"] + counts["retrying"]
+        text = f"Makes {plural(number, 'message')} of {_name(fields)} visible at once"
+    else:
+        number = queue["hidden_messages"]
+        text = (
+            f"Makes visible at once what {_name(fields)} has in flight: at most "
+            f"{plural(number, 'message')}, which are hidden"
+        )
+    return Effect(
+        f"{text}: those that were received, and those that wait for a retry.",
+        ("A consumer that still works on one of them goes on: it may be processed twice.",),
+        name_to_type=_queue(fields) if number > _MANY else None,
+    )  # fmt: skip
+
+
+async def _effect_of_sweep(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    target = queue["dead_letter_queue"]
+    if target is None:
+        return Effect(f"{_name(fields)} has no dead-letter policy, so nothing is moved.")
+    return Effect(
+        f"Moves visible messages of {_name(fields)} that were received "
+        f"{plural(queue['max_receives'], 'time')} or more to {show_name(target)}: at most "
+        f"{_SWEPT} of {plural(queue['visible_messages'], 'visible message')}.",
         name_to_type=_queue(fields),
     )
 
 
+async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    is_kept = queue["expired"] == "dead-letter" and queue["dead_letter_queue"] is not None
+    end = f"moved to {show_name(queue['dead_letter_queue'])}" if is_kept else "removed"
+    return Effect(
+        f"Expired messages of {_name(fields)} are {end}: at most {_SWEPT} of "
+        f"{plural(queue['visible_messages'], 'visible message')}.",
+        () if is_kept else ("It can't be undone.",),
+        name_to_type=_queue(fields),
+    )
+
+
+_ATTRIBUTES = (
+    Input("vt", "Visibility timeout", "number", "30", "Seconds for which a received message is "
+          "hidden, 0 to 9,999,999."),
+    Input("delay", "Delay", "number", "0", "Seconds for which a new message is hidden."),
+    Input("maxsize", "Size limit", "number", "65536", "1,024 to 65,536 characters or bytes; -1 is "
+          "unlimited."),
+    Input("keep", "Expiry", "number", "0", "Seconds after its send at which a message expires; 0 "
+          "is never. Node and PHP deliver expired messages."),
+)  # fmt: skip
+_EXPIRED = Input(
+    "expired", "Expired messages", "choice", "drop",
+    choices=(("drop", "are removed"), ("dead-letter", "become dead letters")),
+)  # fmt: skip
+_NAMES_OF_ATTRIBUTES = ("vt", "delay", "maxsize", "keep")
+
+
+def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]]:
+    """Return the effect that a constant text describes."""
+
+    async def effect(_: PageCall, __: Fields) -> Effect:
+        return Effect(text)
+
+    return effect
+
+
+async def _effect_of_policy(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    now = queue["dead_letter_queue"]
+    text = "It has no policy now."
+    if now is not None:
+        text = f"Now it is {show_name(now)}, after {plural(queue['max_receives'], 'receive')}."
+    return Effect(
+        "A receive, pop or recover of this library moves a message that was received too often, "
+        f"instead of delivering it. {text}",
+        ("Node and PHP deliver such messages: sweep moves them.",),
+    )
+
+
+async def _effect_of_no_policy(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    target = queue["dead_letter_queue"]
+    return Effect(
+        f"Messages of {_name(fields)} are delivered however often they were received. Dead letters "
+        f"stay in {show_name(target)}."
+        if target is not None
+        else f"{_name(fields)} has no dead-letter policy."
+    )
+
+
 ACTIONS = (
+    PageAction(
+        "create-queue", "PUT", "/queues/{queue}",
+        lambda _: "Create a queue", "Create",
+        lambda f, _: Done(f"{_name(f)} was created."),
+        lambda links, f: _to_queue(links, f) if _queue(f) else links.url("queues"),
+        _says("An ordinary queue, for consumers in any language."),
+        lambda f: ["create", _queue(f) or "NAME", *_options(f, *_NAMES_OF_ATTRIBUTES)],
+        inputs=(
+            Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -", required=True),
+            *_ATTRIBUTES,
+        ),
+    ),
+    PageAction(
+        "change-queue", "PATCH", "/queues/{queue}",
+        lambda f: f"Attributes of {_name(f)}", "Change",
+        lambda f, _: Done(f"The attributes of {_name(f)} were changed."),
+        _to_queue,
+        _says("They hold for later sends and receives. Hidden messages stay hidden as they are."),
+        lambda f: ["attributes", _queue(f), *_options(f, *_NAMES_OF_ATTRIBUTES, "expired")],
+        inputs=(*_ATTRIBUTES, _EXPIRED),
+    ),
+    PageAction(
+        "set-policy", "PUT", "/queues/{queue}/dead-letter-policy",
+        lambda f: f"Dead-letter policy of {_name(f)}", "Set the policy",
+        lambda f, _: Done(f"The dead-letter policy of {_name(f)} was set."),
+        _to_queue, _effect_of_policy,
+        lambda f: ["dead-letter", _queue(f), one(f, "dead_letter_queue") or "DEAD_LETTER_QUEUE",
+                   *_options(f, "max_receives")],
+        inputs=(
+            Input("dead_letter_queue", "Dead-letter queue", hint="It must exist.", required=True),
+            Input("max_receives", "Receives", "number", "3", "How often a message may be received.",
+                  required=True),
+        ),
+    ),
+    PageAction(
+        "remove-policy", "DELETE", "/queues/{queue}/dead-letter-policy",
+        lambda f: f"Remove the dead-letter policy of {_name(f)}", "Remove the policy",
+        lambda f, _: Done(f"The dead-letter policy of {_name(f)} was removed."),
+        _to_queue, _effect_of_no_policy,
+        lambda f: ["dead-letter", _queue(f), "--remove"],
+    ),
     PageAction(
         "pause", "POST", "/queues/{queue}:pause",
         lambda f: f"Pause {_name(f)}", "Pause",
@@ -57,17 +237,42 @@ ACTIONS = (
         command=lambda f: ["resume", _queue(f)],
     ),
     PageAction(
+        "release-all", "POST", "/queues/{queue}:release-all",
+        lambda f: f"Release all messages in flight of {_name(f)}", "Release",
+        lambda f, answer: Done(
+            f"{plural(answer['released'], 'message')} of {_name(f)} were made visible."
+        ),
+        _to_queue, _effect_of_release,
+        lambda f: ["release", _queue(f), "--all"],
+    ),
+    PageAction(
+        "sweep", "POST", "/queues/{queue}:sweep",
+        lambda f: f"Move dead letters of {_name(f)}", "Move",
+        lambda f, answer: Done(f"{plural(len(answer['ids']), 'message')} left {_name(f)}."),
+        _to_queue, _effect_of_sweep,
+        lambda f: ["sweep", _queue(f), "--number", _SWEPT], fixed={"max": int(_SWEPT)},
+    ),
+    PageAction(
+        "sweep-expired", "POST", "/queues/{queue}:sweep-expired",
+        lambda f: f"Expired messages of {_name(f)}", "Sweep",
+        lambda f, answer: Done(
+            f"{plural(len(answer['ids']), 'expired message')} left {_name(f)}."
+        ),
+        _to_queue, _effect_of_expiry_sweep,
+        lambda f: ["sweep-expired", _queue(f), "--number", _SWEPT], fixed={"max": int(_SWEPT)},
+    ),
+    PageAction(
         "purge", "POST", "/queues/{queue}:purge",
         lambda f: f"Purge {_name(f)}", "Purge",
-        lambda f, _: Done(f"{_name(f)} was purged."),
+        _done_with_undo(lambda f: f"{_name(f)} was purged."),
         _to_queue, _effect_of_purge,
-        lambda f: ["purge", _queue(f)],
+        lambda f: ["purge", _queue(f), *_undo_option(f)],
     ),
     PageAction(
         "delete-queue", "DELETE", "/queues/{queue}",
         lambda f: f"Delete the queue {_name(f)}", "Delete the queue",
-        lambda f, _: Done(f"The queue {_name(f)} was deleted."),
+        _done_with_undo(lambda f: f"The queue {_name(f)} was deleted."),
         lambda links, _: links.url("queues"), _effect_of_deletion,
-        lambda f: ["delete-queue", _queue(f)],
+        lambda f: ["delete-queue", _queue(f), *_undo_option(f)],
     ),
 )  # fmt: skip

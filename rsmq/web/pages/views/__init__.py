@@ -17,6 +17,7 @@ from rsmq.web.pages.views import (
     queues,
     tail,
     webhooks,
+    workers,
 )
 
 #: All pages; those with a name in the menu are in its order.
@@ -28,6 +29,7 @@ PAGES: tuple[PageEntry, ...] = (
     *message.PAGES,
     *tail.PAGES,
     *jobs.PAGES,
+    *workers.PAGES,
     *delayed.PAGES,
     *webhooks.PAGES,
     *doctor.PAGES,

@@ -116,6 +116,7 @@ def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
             "Messages in the queue",
             [(name, history[key]) for name, key in _GAUGES],
             times,
+            is_stacked=True,
         ),
         make_chart("Longest wait, in seconds", [("wait", history["oldest_seconds"])], times),
     ]

@@ -4,6 +4,7 @@ The page of a queue: its figures, its charts, and what concerns it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,31 +24,75 @@ _MAX_CHAIN = 5
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Return the values: eleven commands, and one for each further queue of the chain."""
     names, span = dict(call.names), find_span(call.query)
     queue = await call.read("/queues/{queue}", names)
-    history = await call.read("/queues/{queue}/history", names, **history_query(span))
-    workers = await call.read("/workers")
+    history, why, hidden, workers, subscribers = await asyncio.gather(
+        call.read("/queues/{queue}/history", names, **history_query(span)),
+        call.read("/queues/{queue}/why", names),
+        call.read("/queues/{queue}/counts", names, estimate=True),
+        call.read("/workers"),
+        call.read("/subscribers", queue=queue["name"]),
+    )
+    is_recorded = any(each is not None for each in history["visible"])
     return {
         "queue": queue,
+        "why": why,
+        "is_calm": why["cause"] in _CALM,
         "spans": SPANS,
         "span": span,
-        "figures": _figures(queue, history),
-        "charts": make_charts(history, span),
+        "figures": _figures(queue, hidden, history),
+        "charts": make_charts(history, span) if is_recorded else [],
         "facts": _facts(queue),
+        "attributes": _attributes(queue),
         "chain": await _chain(call, queue),
         "workers": [each for each in workers["workers"] if queue["name"] in each["in_flight"]],
+        "subscribers": subscribers["subscribers"],
+        "findings": await _findings(call, queue),
+        "examines": call.query.get("doctor") == "1",
+        "longest": _MAX_EXAMINED,
     }
 
 
-def _figures(queue: Mapping[str, Any], history: Mapping[str, Any]) -> list[Figure]:
+#: Causes that need nobody.
+_CALM = {"empty", "draining", "waiting", "all-hidden"}
+#: The longest queue that the doctor examines for a page: it reads every message.
+_MAX_EXAMINED = 10_000
+
+
+async def _findings(call: PageCall, queue: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """Return what the doctor finds, if the address asks for it; it is no part of a refresh."""
+    if call.query.get("doctor") != "1" or queue["messages"] > _MAX_EXAMINED:
+        return None
+    report = await call.read("/doctor", queue=queue["name"])
+    return [each for each in report["findings"] if each["queue"] == queue["name"]]
+
+
+def _attributes(queue: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the form that changes the attributes, as they are now."""
+    names = ("vt", "delay", "maxsize", "expired")
+    return {**{name: queue[name] for name in names}, "keep": queue["keep"] or 0}
+
+
+def _figures(
+    queue: Mapping[str, Any], hidden: Mapping[str, Any], history: Mapping[str, Any]
+) -> list[Figure]:
+    margin = f"± {show_number(hidden['margin'])}" if hidden["margin"] else ""
+    about = "\u2248 " if margin else ""
+
+    def of_hidden(title: str, key: str, column: str | None) -> Figure:
+        spark = spark_of(history[column]) if column else ()
+        return Figure(title, about + show_number(hidden[key]), margin, spark=spark)
+
+    visible = show_number(queue["visible_messages"])
     return [
+        Figure("visible", visible, spark=spark_of(history["visible"])),
+        of_hidden("in flight", "in_flight", "in_flight"),
+        of_hidden("retrying", "retrying", None),
+        of_hidden("delayed", "delayed", "delayed"),
+        Figure("sent so far", show_number(queue["total_sent"]), spark=spark_of(history["sent"])),
         Figure(
-            "visible", show_number(queue["visible_messages"]), spark=spark_of(history["visible"])
-        ),
-        Figure("hidden", show_number(queue["hidden_messages"])),
-        Figure("sent", show_number(queue["total_sent"]), "so far", spark=spark_of(history["sent"])),
-        Figure(
-            "received", show_number(queue["total_received"]), "so far",
+            "received so far", show_number(queue["total_received"]),
             spark=spark_of(history["received"]),
         ),
     ]  # fmt: skip

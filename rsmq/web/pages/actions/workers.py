@@ -1,0 +1,50 @@
+"""
+Actions on workers.
+"""
+
+from __future__ import annotations
+
+from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
+from rsmq.web.pages.formats import plural, seconds_since, show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+#: The name is typed for more messages than these.
+_MANY = 100
+
+
+def _worker(fields: Fields) -> str:
+    return one(fields, "worker")
+
+
+def _to_worker(links: Links, fields: Fields) -> str:
+    return links.worker(_worker(fields))
+
+
+async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
+    name = _worker(fields)
+    held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
+    hidden = [
+        each
+        for each in held
+        if each["visible_at_ms"] is not None and seconds_since(each["visible_at_ms"]) < 0
+    ]
+    queues = ", ".join(show_name(each) for each in sorted({each["queue"] for each in hidden}))
+    return Effect(
+        f"Makes {plural(len(hidden), 'message')} that {show_name(name)} had in flight visible at "
+        f"once{' in ' if queues else ''}{queues}. Without it they come back when their visibility "
+        "timeouts end. A worker that is alive keeps its messages: then this is refused.",
+        name_to_type=name if len(hidden) > _MANY else None,
+    )
+
+
+ACTIONS = (
+    PageAction(
+        "release-held", "POST", "/workers/{worker}:release",
+        lambda f: f"Release the messages of {show_name(_worker(f))}", "Release",
+        lambda f, answer: Done(
+            f"{plural(answer['released'], 'message')} of {show_name(_worker(f))} were made visible."
+        ),
+        _to_worker, _effect_of_release,
+    ),
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""
+The workers, and the page of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.fields import Refused
+from rsmq.web.pages.formats import show_duration, show_number
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import Figure
+from rsmq.web.table import Scope
+
+#: Messages of a worker that its page lists.
+_MAX_LISTED = 200
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Return the values: one command."""
+    found = await call.read("/workers")
+    rows = [_row(each) for each in found["workers"]]
+    # Those that need somebody are first, then those that are alive.
+    rows.sort(key=lambda each: (each["is_alive"] or not each["held"], not each["is_alive"]))
+    alive = sum(each["is_alive"] for each in rows)
+    return {"workers": rows, "alive": alive}
+
+
+def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
+    return {**worker, "held": sum(worker["in_flight"].values())}
+
+
+async def _show_one(call: PageCall) -> Mapping[str, Any]:
+    """Return the values: two commands, and one for each queue with messages of the worker."""
+    name = call.names["worker"]
+    found = await call.read("/workers")
+    worker = next((_row(each) for each in found["workers"] if each["name"] == name), None)
+    if worker is None:
+        raise Refused(
+            "workerNotFound",
+            "There is no such worker",
+            status=404,
+            value=name,
+            hint="One that has shut down is not listed, and a dead one for a day.",
+        )
+    held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
+    there = [each for each in held if each["visible_at_ms"] is not None]
+    return {
+        "worker": worker,
+        "figures": _figures(worker),
+        "held": there[:_MAX_LISTED],
+        "rest": max(len(there) - _MAX_LISTED, 0),
+        "gone": len(held) - len(there),
+    }
+
+
+def _figures(worker: Mapping[str, Any]) -> list[Figure]:
+    slots = f"of {worker['slots']} slots" if worker["slots"] else ""
+    failed = worker["failed"]
+    return [
+        Figure("in flight", show_number(worker["held"])),
+        Figure("running calls", show_number(worker["running"]), slots),
+        Figure("handled", show_number(worker["handled"])),
+        Figure("failed", show_number(failed), level="warn" if failed else ""),
+        Figure("runs for" if worker["is_alive"] else "ran for", _span_of(worker)),
+    ]
+
+
+def _span_of(worker: Mapping[str, Any]) -> str:
+    # Up to its last sign of life, so that the page of a dead worker stays as it is.
+    return show_duration(max(worker["seen_ms"] - worker["since_ms"], 0) / 1000)
+
+
+PAGES = (
+    PageEntry("/workers", "workers.html", Scope.STATS, _show, menu="Workers"),
+    PageEntry("/workers/{worker}", "worker.html", Scope.STATS, _show_one, below="/workers"),
+)

@@ -1,0 +1,121 @@
+"""The actions on queues: what they say, what they do, and the commands that they name."""
+
+from urllib.parse import urlencode
+
+import click
+import pytest
+
+from rsmq.cli.app.program import root
+from rsmq.web.pages.actions import ACTIONS
+
+_HTML = {"accept": "text/html"}
+_FORM = {**_HTML, "content-type": "application/x-www-form-urlencoded"}
+
+#: A value of each field that a command needs.
+_VALUES = {
+    "queue": "q", "worker": "w", "id": "1" * 32, "ids": "1" * 32, "schedule": "s",
+    "cron": "* * * * *", "body": "a", "dead_letter_queue": "dead", "max_receives": "3", "vt": "30",
+    "to": "other", "destination": "other", "number": "3", "undo": "true",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("action", [each for each in ACTIONS if each.command], ids=lambda a: a.name)
+def test_the_program_accepts_the_command_of_each_action(action):
+    fields = {**{each.name: each.value for each in action.inputs if each.value}, **_VALUES}
+    words = action.command({name: [value] for name, value in fields.items()})
+    context = click.Context(root, info_name="rsmq")
+    _, command, rest = root.resolve_command(context, words)
+    command.make_context(words[0], list(rest), parent=context).close()
+
+
+def _pages(http):
+    http.prefix, http.headers = "", _HTML
+    return http
+
+
+async def _post(http, action, **fields):
+    body = urlencode(fields, doseq=True).encode()
+    return await http("POST", f"/actions/{action}", body=body, headers=_FORM)
+
+
+def test_a_queue_is_created_changed_and_gets_a_policy(run):
+    async def test(http, queues):
+        _pages(http)
+        assert (
+            "1 to 160 characters" in (await http("GET", "/actions/create-queue")).content.decode()
+        )
+        values = {"vt": "5", "delay": "0", "maxsize": "-1", "keep": "60"}
+        done = await _post(http, "create-queue", queue="q", **values)
+        assert (done.status, done.headers["location"]) == (303, "/queues/q")
+        attributes = await queues.get_queue_attributes("q")
+        assert (attributes.vt, attributes.maxsize, attributes.keep) == (5, -1, 60)
+        assert (await _post(http, "create-queue", queue="a b", **values)).status == 422
+        page = (await http("GET", "/actions/change-queue?queue=q&vt=7&keep=0")).content.decode()
+        assert "rsmq attributes q --vt 7 --keep 0" in page
+        done = await _post(
+            http, "change-queue", queue="q", vt="7", keep="0", delay="", expired="drop"
+        )
+        assert done.status == 303
+        attributes = await queues.get_queue_attributes("q")
+        assert (attributes.vt, attributes.keep, attributes.maxsize) == (7, None, -1)
+        policy = {"queue": "q", "dead_letter_queue": "dead", "max_receives": "4"}
+        assert (await _post(http, "set-policy", **policy)).status == 404
+        await queues.create_queue("dead")
+        assert (await _post(http, "set-policy", **policy)).status == 303
+        assert (await queues.get_queue_attributes("q")).max_receives == 4
+        assert (await _post(http, "remove-policy", queue="q")).status == 303
+        assert (await queues.get_queue_attributes("q")).dead_letter_queue is None
+
+    run(test)
+
+
+def test_messages_in_flight_are_counted_and_released(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 5, delay=60)
+        await queues.send_messages("q", ["a"] * 101)
+        await queues.receive_messages("q", 101)
+        _pages(http)
+        page = (await http("GET", "/actions/release-all?queue=q")).content.decode()
+        assert "Makes 101 messages of q visible at once" in page
+        assert (await _post(http, "release-all", queue="q")).status == 422
+        assert (await _post(http, "release-all", queue="q", **{"typed-name": "q"})).status == 303
+        assert (await queues.get_queue_attributes("q")).visible_messages == 101
+
+    run(test)
+
+
+def test_a_purge_and_a_deletion_can_be_undone_from_the_page_that_follows(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a", "b"])
+        _pages(http)
+        for action in ("purge", "delete-queue"):
+            page = (await http("GET", f"/actions/{action}?queue=q")).content.decode()
+            assert "It can be undone for ten minutes." in page
+            assert f"rsmq {action} q --undo" in page
+            form = {"queue": "q", "undo": "true", "typed-name": "q"}
+            done = await _post(http, action, **form)
+            cookie = done.headers["set-cookie"].partition(";")[0]
+            shown = (await http("GET", "/queues", headers={"cookie": cookie})).content.decode()
+            id = shown.split('name="id" value="')[1].split('"')[0]
+            assert (await _post(http, "undo", id=id)).status == 303
+            assert (await queues.get_queue_attributes("q")).messages == 2
+
+    run(test)
+
+
+def test_a_sweep_moves_what_was_received_too_often(run):
+    async def test(http, queues):
+        for name in ("q", "dead"):
+            await queues.create_queue(name, vt=0)
+        await queues.send_message("q", "a")
+        await queues.receive_message("q")
+        await queues.set_dead_letter_policy("q", "dead", 1)
+        _pages(http)
+        page = (await http("GET", "/actions/sweep?queue=q")).content.decode()
+        assert "received 1 time or more to dead: at most 1000 of 1 visible message." in page
+        assert (await _post(http, "sweep", queue="q", **{"typed-name": "q"})).status == 303
+        assert (await queues.get_queue_attributes("dead")).messages == 1
+
+    run(test)
