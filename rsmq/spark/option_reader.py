@@ -20,16 +20,8 @@ T = TypeVar("T")
 #: Options that Spark itself adds to those of the user.
 _SPARK_OPTIONS = ("checkpointLocation", "queryName", "serialization.format", "mergeSchema")
 
-#: The property that Spark adds to the options of a table when it creates one.
-_TABLE_PROPERTY = "provider"
-
 #: The options to which Spark adds the arguments of ``load(...)``, ``save(...)`` and ``start(...)``.
 _PATH_OPTIONS = ("path", "paths")
-
-_TABLE_REMEDY = (
-    "Spark does not pass the options of a table to a data source in Python. Use a view, CREATE "
-    "TEMPORARY VIEW name USING rsmq OPTIONS (...), or spark.read.format('rsmq') and write.save()."
-)
 
 _LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -173,34 +165,19 @@ class OptionReader:
         return text
 
 
-def make_table_refused() -> InvalidOption:
-    """Return the error of a statement that creates a table."""
-    return InvalidOption("queue", f"a queue can't be a table: {_TABLE_REMEDY}")
+def has_options(options: Mapping[str, str]) -> bool:
+    """Return whether a statement has options, beside those that Spark itself adds."""
+    return not {name.lower() for name in options}.issubset(map(str.lower, _SPARK_OPTIONS))
 
 
-def refuse_table(options: Mapping[str, str]) -> None:
-    """
-    Refuse a table of Spark's catalog, whose options Spark does not pass to a source in Python.
-
-    A new table could not be read. A read or a write of a table has only the options of its own
-    statement. Without any, its url would be the default one.
-
-    Args:
-        options: the options as Spark passes them.
-
-    Raises:
-        InvalidOption: Spark creates a table, or no option has arrived.
-    """
-    names = {name.lower() for name in options}
-    if _TABLE_PROPERTY in names:
-        raise make_table_refused()
-    if names.issubset(map(str.lower, _SPARK_OPTIONS)):
-        raise InvalidOption(
-            "queue",
-            f"no option has arrived: pass at least queue. For a table: {_TABLE_REMEDY} Or pass the "
-            "options with each statement, as in spark.read.options(...).table(name), or in SQL "
-            "FROM name WITH (url = '...', queue = '...').",
-        )
+def make_new_table_refused() -> InvalidOption:
+    """Return the error of a write that would create a table."""
+    return InvalidOption(
+        "queue",
+        "a write can't create a table that could be read: Spark does not pass its options to a "
+        "source in Python. Create the table before, by CREATE TABLE name USING rsmq OPTIONS (...), "
+        "or write without a table, by write.format('rsmq').options(...).mode('append').save().",
+    )
 
 
 def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:

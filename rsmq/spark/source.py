@@ -17,14 +17,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.option_reader import refuse_table
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.schema import build_schema, check_schema
 from rsmq.spark.read.source_options import (
+    SNAPSHOT_OPTIONS,
+    STREAM_OPTIONS,
     check_read_options,
     parse_snapshot_options,
     parse_source_options,
     parse_stream_options,
+)
+from rsmq.spark.tables import (
+    find_read_options,
+    is_new_table,
+    make_table_schema,
+    refuse_write_without_options,
 )
 from rsmq.spark.versions import HAS_FILTERS, HAS_START, HAS_STREAM_SINK, make_newer_needed
 from rsmq.spark.write.sink_options import SinkOptions, parse_sink_options
@@ -42,16 +49,18 @@ class RsmqDataSource(DataSource):
         return "rsmq"
 
     def schema(self) -> StructType:
-        refuse_table(self.options)
+        if is_new_table(self.options):
+            return make_table_schema(self.options)
+        find_read_options(self.options, StructType(), ())
         return build_schema(check_read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from rsmq.spark.read.batch_read import PushdownReader, SnapshotReader  # noqa: PLC0415
 
-        refuse_table(self.options)
+        texts = find_read_options(self.options, schema, STREAM_OPTIONS)
         check_schema(schema)
-        source = parse_source_options(self.options)
-        options = parse_snapshot_options(self.options)
+        source = parse_source_options(texts)
+        options = parse_snapshot_options(texts)
         if options.pushdown and not HAS_FILTERS:
             raise make_newer_needed("The option pushdown", "4.1", "Remove the option.")
         reader_class = PushdownReader if options.pushdown else SnapshotReader
@@ -61,10 +70,10 @@ class RsmqDataSource(DataSource):
         from rsmq.spark.stream.older_reader import OlderStreamReader  # noqa: PLC0415
         from rsmq.spark.stream.reader import StreamReader  # noqa: PLC0415
 
-        refuse_table(self.options)
+        texts = find_read_options(self.options, schema, SNAPSHOT_OPTIONS)
         check_schema(schema)
-        source = parse_source_options(self.options)
-        options = parse_stream_options(self.options)
+        source = parse_source_options(texts)
+        options = parse_stream_options(texts)
         if names := [name for name in schema.fieldNames() if name in REASON_COLUMNS]:
             raise InvalidOption(
                 "columns", f"{names[0]} is a column of frames: read it with spark.read."
@@ -111,7 +120,7 @@ class RsmqDataSource(DataSource):
     ) -> SinkOptions:
         from rsmq.spark.write.sink import prepare_write  # noqa: PLC0415
 
-        refuse_table(self.options)
+        refuse_write_without_options(self.options)
         if overwrite:
             raise InvalidOption(
                 "mode",

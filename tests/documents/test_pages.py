@@ -73,7 +73,7 @@ LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "yaml", "nginx", "ini"
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.
-WITH_SPARK = {"spark.md", "spark-recipes.md"}
+WITH_SPARK = {"spark.md", "spark-recipes.md", "spark-sql.md"}
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from pyspark.sql.types import StringType, StructType
 from rsmq.errors import CellFailed, QueueNotFound
 from rsmq.spark.connections import find_placed_queue, get_home, get_servers, make_label
 from rsmq.spark.operations.staged_writes import Decision, finish_write
-from rsmq.spark.option_reader import make_table_refused
+from rsmq.spark.option_reader import make_new_table_refused
 from rsmq.spark.versions import DataSourceStreamArrowWriter
 from rsmq.spark.write.frame_rows import check_columns
 from rsmq.spark.write.sink_options import SinkOptions
@@ -218,7 +218,7 @@ def _refuse_new_table() -> None:
         return
     ids = map(context.getLocalProperty, ("spark.sql.execution.id", "spark.sql.execution.root.id"))
     if len(set(ids)) > 1 and context.getLocalProperty("sql.streaming.queryId") is None:
-        raise make_table_refused()
+        raise make_new_table_refused()
 
 
 def read_query_and_batch() -> tuple[str, int]:

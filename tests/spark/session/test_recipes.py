@@ -16,11 +16,13 @@ import pytest
 from rsmq import RSMQ
 from tests.documents.pages import read_blocks
 from tests.documents.player import Player, check_prints
+from tests.postgresql import PostgreSQL
 from tests.spark.session.conftest import ENVIRONMENT
 from tests.spark.session.standalone import make_environment, run_cluster, write_settings
 
 BLOCKS = [each for each in read_blocks("spark-recipes.md") if each.how != "shown"]
 SESSION_BLOCKS = [each for each in BLOCKS if (each.language, each.how) == ("python", "run")]
+SQL_BLOCKS = read_blocks("spark-sql.md")
 
 
 @pytest.fixture
@@ -49,17 +51,39 @@ def run_block(block, code, names):
     check_prints(block, prints)
 
 
-def test_recipes_of_a_session_run(empty_server, spark, tmp_path):
+@pytest.fixture
+def postgresql():
+    server = PostgreSQL()
+    yield server
+    server.stop()
+
+
+def test_recipes_of_a_session_run(empty_server, spark, tmp_path, postgresql):
     names = {"__name__": "__main__", "spark": spark}
     for block in SESSION_BLOCKS:
-        run_block(block, adapt(block.code, empty_server, tmp_path), names)
+        code = adapt(block.code, empty_server, tmp_path)
+        run_block(block, code.replace("127.0.0.1:5432", f"127.0.0.1:{postgresql.port}"), names)
 
+    repeated = spark.createDataFrame([(9, 5.5)], "order BIGINT, total DOUBLE")
+    names["store_in_postgresql"](repeated, 0)
+    with postgresql.connect() as connection:
+        assert connection.execute("SELECT id FROM orders ORDER BY id").fetchall() == [(9,), (10,)]
     stored = spark.read.parquet(str(tmp_path / "orders"))
     names["store"](spark.createDataFrame([("x", 9)], "id STRING, order BIGINT"), 0)
     assert spark.read.parquet(str(tmp_path / "orders")).select("order").collect() == [(9,)]
     assert "batch" in stored.columns
     with empty_server.raw() as raw:
         assert raw.zcard("rsmq:orders") == 0
+
+
+def test_sql_page_runs(empty_server, spark, tmp_path):
+    names = {"__name__": "__main__", "spark": spark}
+    try:
+        for block in SQL_BLOCKS:
+            run_block(block, adapt(block.code, empty_server, tmp_path), names)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS visits")
+        spark.sql("DROP VIEW IF EXISTS welcome")
 
 
 def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):

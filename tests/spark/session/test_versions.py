@@ -1,4 +1,4 @@
-"""What depends on the version of PySpark; ``scripts/test --spark 4.0`` and ``4.1`` run it too."""
+"""PySpark 4.0 and 4.1: ``scripts/test --spark 4.0`` and ``--spark 4.1`` run these tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rsmq import NotPossible
 from rsmq.spark import pipelines
 from rsmq.spark.versions import HAS_FILTERS, HAS_START, HAS_STREAM_SINK
 from tests.spark.session.test_streams import wait_until
+
+pytestmark = pytest.mark.skipif(HAS_START, reason="is for PySpark 4.0 and 4.1")
 
 
 @pytest.fixture
@@ -77,7 +79,6 @@ def test_a_stream_of_a_consumer_group_continues_where_it_stopped(rsmq, raw, ns, 
     assert max(map(len, batches.values())) == 400
 
 
-@pytest.mark.skipif(HAS_START, reason="PySpark 4.2 can do it")
 def test_what_an_older_version_cannot_do_has_a_remedy(spark, rsmq, stream, read, finish, tmp_path):
     rsmq.create_queue("q")
     with pytest.raises(PySparkException) as error:

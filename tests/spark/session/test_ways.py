@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from rsmq.spark import RsmqDataSource
 from rsmq.spark.versions import HAS_START, HAS_STREAM_SINK
 
-NOT_A_TABLE = "a queue can't be a table"
+NO_NEW_TABLE = "a write can't create a table that could be read"
 NO_OPTION = "no option has arrived"
 NO_PATH = "a queue is not at a path"
 
@@ -192,7 +192,7 @@ def test_a_batch_of_a_stream_is_written_with_the_options_of_the_user(
     assert rsmq.peek_messages("q")[2].body == "c"
 
 
-NEW_TABLES = {
+TABLES = {
     "CREATE TABLE": lambda spark, options, sql: sql(
         "CREATE TABLE new USING recorded OPTIONS $options"
     ),
@@ -202,9 +202,72 @@ NEW_TABLES = {
     "createTable": lambda spark, options, sql: spark.catalog.createTable(
         "new", source="recorded", **options
     ),
-    "createTable at a path": lambda spark, options, sql: spark.catalog.createTable(
-        "new", path="/new", source="recorded", **options
-    ),
+}
+
+
+@pytest.mark.parametrize("way", TABLES.values(), ids=TABLES)
+def test_a_table_is_read_with_its_own_options(spark, options, arrived, sql, way):
+    way(spark, options, sql)
+    assert arrived()["schema"]["provider"] == "recorded"
+    assert sorted(spark.sql("SELECT message, queue FROM new").collect()) == [("a", "q"), ("b", "q")]
+    sql("CREATE TEMPORARY VIEW v AS SELECT upper(message) AS message FROM new")
+    assert sorted(spark.table("v").collect()) == [("A",), ("B",)]
+    assert arrived()["reader"] == {}
+    other = {**options, "columns": "id,message"}
+    assert spark.read.options(**other).table("new").count() == 2
+    assert arrived()["reader"] == other
+
+
+def test_a_table_has_options_of_frames_or_of_streams(spark, sql, options, arrived, tmp_path):
+    sql("CREATE TABLE new USING recorded OPTIONS $options")
+    more = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    sql(f"CREATE TABLE streamed USING recorded OPTIONS ({more}, consumerGroup 'g', columns 'id')")
+    assert spark.table("streamed").columns == ["id"]
+    assert spark.table("streamed").count() == 2
+    seen = []
+    stream = spark.readStream.table("streamed").writeStream.trigger(once=True)
+    end_of(
+        stream.foreachBatch(lambda frame, _: seen.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    assert len(seen) == 2
+    with pytest.raises(PySparkException, match="did you mean startingTimestamp"):
+        sql(f"CREATE TABLE wrong USING recorded OPTIONS ({more}, startingTimestmp '1')")
+    with pytest.raises(PySparkException, match="passwordEnv to the name of"):
+        sql(f"CREATE TABLE wrong USING recorded OPTIONS ({more}, password 'x')")
+    with pytest.raises(PySparkException, match=NO_PATH):
+        spark.catalog.createTable("wrong", path="/new", source="recorded", **options)
+    assert spark.sql("SHOW TABLES LIKE 'wrong'").collect() == []
+
+
+def test_rows_of_another_table_are_not_written_to_the_queue_of_that_table(
+    spark, rsmq, raw, options, arrived, sql
+):
+    sql("CREATE TABLE new USING recorded OPTIONS $options")
+    rsmq.create_queue("r")
+    other = ", ".join(f"{n} '{v}'" for n, v in {**options, "queue": "r"}.items())
+    spark.sql(f"CREATE TABLE target USING recorded OPTIONS ({other})")
+    for way in (
+        lambda: spark.sql("INSERT INTO target SELECT * FROM new"),
+        lambda: spark.table("new").writeTo("target").append(),
+        lambda: spark.table("new").write.insertInto("target"),
+        lambda: spark.table("new").write.format("recorded").mode("append").saveAsTable("target"),
+        lambda: spark.table("new").write.format("recorded").mode("append").save(),
+    ):
+        with pytest.raises(PySparkException, match=NO_OPTION):
+            way()
+    spark.sql(f"INSERT INTO target WITH ({other}) SELECT * FROM new")
+    spark.table("new").write.format("recorded").options(**{**options, "queue": "r"}).mode(
+        "append"
+    ).saveAsTable("target")
+
+    assert rsmq.get_queue_attributes("q").total_sent == 2
+    bodies = sorted(message.body for message in rsmq.peek_messages("r"))
+    assert bodies == ["a", "a", "b", "b"]
+
+
+NEW_TABLES = {
     "saveAsTable": lambda spark, options, sql: (
         rows(spark).write.format("recorded").options(**options).saveAsTable("new")
     ),
@@ -223,8 +286,8 @@ def test_a_new_table_is_refused_and_not_left_behind(spark, raw, options, arrived
     with pytest.raises(PySparkException) as error:
         way(spark, options, sql)
 
-    assert NOT_A_TABLE in str(error.value)
-    assert "CREATE TEMPORARY VIEW name USING rsmq" in str(error.value)
+    assert NO_NEW_TABLE in str(error.value)
+    assert "CREATE TABLE name USING rsmq OPTIONS (...)" in str(error.value)
     assert spark.sql("SHOW TABLES").collect() == []
     assert {key: raw.dump(key) for key in raw.keys(f"{options['ns']}:*")} == before
 
@@ -278,7 +341,9 @@ def read_stream_of_table(spark, tmp_path):
         # Spark does not pass the options of this statement either.
         lambda spark, tmp_path: rows(spark).write.option("queue", "q").insertInto("t"),
         lambda spark, tmp_path: rows(spark).writeTo("t").append(),
-        to_table,
+        pytest.param(
+            to_table, marks=pytest.mark.skipif(not HAS_STREAM_SINK, reason="refused before")
+        ),
         read_stream_of_table,
     ],
     ids=["SELECT", "table", "INSERT", "insertInto", "append", "toTable", "readStream.table"],
@@ -304,6 +369,8 @@ def test_a_path_beside_the_queue_is_refused(spark, rsmq, options, tmp_path, path
         spark.readStream.format("rsmq").options(**options).load(path)
     with pytest.raises(PySparkException, match=NO_PATH):
         rows(spark).write.format("rsmq").options(**options).mode("append").save(path)
+    if not HAS_STREAM_SINK:
+        return
     rate = spark.readStream.format("rate").load().selectExpr("'c' AS message").writeStream
     rate = rate.format("rsmq").options(**options).option("checkpointLocation", str(tmp_path))
     with pytest.raises(PySparkException, match=NO_PATH):
