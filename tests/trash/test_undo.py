@@ -243,7 +243,10 @@ def test_a_deleted_queue_comes_back_byte_for_byte(rsmq, keys):
     assert not {name for name in keys.names() if name.startswith("q:") and ":job:" not in name}
     assert rsmq.list_queues() == ["dead"]
     assert rsmq.trash.undo(deleted.id).messages == 6
-    assert keys.dump() == before
+    after = keys.dump()
+    # A set has no order, so its bytes may have another one.
+    assert {**after, "QUEUES": None} == {**before, "QUEUES": None}
+    assert sorted(rsmq.list_queues()) == ["dead", "q"]
     with pytest.raises(QueueNotFound):
         rsmq.trash.delete_queue("none")
 

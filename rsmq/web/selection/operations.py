@@ -24,7 +24,7 @@ LIFE_MS = 600_000
 #: Selections of a namespace that are kept.
 _PLACES = 64
 #: Messages of a step: so many take less than 5 ms.
-STEP = 250
+STEP = 150
 
 #: A message as it was: id, receive count ("0" if it was never received) and score, as stored.
 Row = tuple[str, str, str]

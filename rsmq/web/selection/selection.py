@@ -101,7 +101,7 @@ class SelectionResult:
     Attributes:
         done: the number of messages that were changed.
         left: those that were received or changed while it ran, after they were checked; they are
-            as they were. 0 for up to 250 messages of one cell.
+            as they were. 0 for up to 150 messages of one cell.
         undo: of a deletion that can be undone.
     """
 
@@ -233,7 +233,7 @@ async def execute(
     """
     Do something with exactly the messages of a selection.
 
-    All of them are checked first. Up to 250 in one cell are checked and changed in one atomic
+    All of them are checked first. Up to 150 in one cell are checked and changed in one atomic
     script; more in steps, which leave what has changed since the check.
 
     Args:
