@@ -95,7 +95,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.messages:peek", "Show messages by their positions in the queue."
         ),
         "tail": Entry("rsmq.cli.commands.tail:tail", "Show new messages without receiving them."),
-        "why": Entry("rsmq.cli.commands.why:why", "Say why a message or a queue does not move."),
+        "why": Entry(
+            "rsmq.cli.commands.why:why",
+            "Say why a message does not move, or why a queue is not drained.",
+        ),
     },
     "Jobs": {
         "job": Entry("rsmq.cli.commands.jobs:job", "Show what has become of a tracked message."),
@@ -110,7 +113,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "Show, set or remove a queue's dead-letter policy.",
         ),
         "dead-letters": Entry(
-            "rsmq.cli.commands.why:dead_letters", "Show dead letters in groups of the same cause."
+            "rsmq.cli.commands.why:dead_letters",
+            "Show the dead letters of a queue in groups of the same cause.",
         ),
         "sweep-expired": Entry(
             "rsmq.cli.commands.dead_letters:sweep_expired",
@@ -143,7 +147,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "history": Entry(
             "rsmq.cli.commands.history:history",
-            "Show what was sent and received in each minute or hour.",
+            "Show what was sent and received, and how many messages there were.",
         ),
         "exporter": Entry(
             "rsmq.cli.commands.exporter:exporter", "Serve the state of queues to Prometheus."
