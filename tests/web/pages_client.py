@@ -11,9 +11,9 @@ def open_pages(http):
     return http
 
 
-async def read_page(http, path):
+async def read_page(http, path, **headers):
     """Return the text of a page."""
-    reply = await http("GET", path)
+    reply = await http("GET", path, headers=headers)
     assert reply.status == 200, (path, reply.content)
     return reply.content.decode()
 

@@ -13,7 +13,13 @@ from rsmq.web.routes import TABLE
 
 _ROUTES = {(each.method, each.path): each for each in TABLE}
 #: Values of fields that are not texts.
-_VALUES = {"id": ["i" * 32], "ids": ["i" * 32, "j" * 32], "every": ["60"], "max_receives": ["3"]}
+_VALUES = {
+    "id": ["i" * 32],
+    "ids": ["i" * 32, "j" * 32],
+    "every": ["60"],
+    "body": ["-x"],
+    "max_receives": ["3"],
+}
 
 
 def _parse(words):

@@ -42,7 +42,7 @@ class OperationRequest:
         kind: what is done with the messages.
         queue: whose messages.
         destination: of moves, and of redrives that do not go to the queues of origin.
-        filter: of deletes, moves and releases: which messages; all with an empty one.
+        filter: of deletes, moves, releases and redrives: which messages; all with an empty one.
         state: of the same: only those in this state.
         undo: of deletes: whether they can be undone for ten minutes.
         rate: of redrives: messages of a second.

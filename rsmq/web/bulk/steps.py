@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rsmq.model import State
 from rsmq.operations.arguments import digits
 from rsmq.operations.batches import release_receipts
 from rsmq.operations.dead_letters import redrive_step
@@ -58,7 +59,7 @@ async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkSt
     """
     cell, *place = record.cursor or [0]
     client: Any = await queues.engine.client(cell)
-    if record.kind is OperationKind.REDRIVE:
+    if record.kind is OperationKind.REDRIVE and "filter" not in record.arguments:
         step = await _redrive(client, record, place, most)
     elif record.kind in _WALKS:
         step = await _sweep(client, record, place, most)
@@ -120,7 +121,8 @@ async def _change_found(
     terms = terms_of_cell(queues, filter, cell)
     if terms is None:
         return BulkStep(None, 0, 0)
-    state = record.arguments.get("state")
+    is_redrive = record.kind is OperationKind.REDRIVE
+    state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
     score, id = place or ["", ""]
     has_json = any(term.field == "json" for term in terms)
@@ -138,7 +140,7 @@ async def _change_found(
     chosen = [
         each
         for each in found.candidates
-        if fits(query, with_cell(queues, cell, each)) and _was_sent(each, record.fence_ms)
+        if fits(query, with_cell(queues, cell, each)) and _was_there(each, record.fence_ms)
     ]
     done = await _change(client, record, chosen) if chosen else 0
     behind = found.position
@@ -146,11 +148,11 @@ async def _change_found(
     return BulkStep(cursor, done, found.scanned)
 
 
-def _was_sent(candidate: SearchCandidate, fence_ms: int) -> bool:
-    """Return whether a message was sent before a time of the server."""
-    sent = candidate.sent_us
-    at_ms = candidate.message.visible_at_ms if sent is None else sent / 1000
-    return at_ms <= fence_ms
+def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
+    """Return whether a message was sent before a time of the server, or has died before it."""
+    message = candidate.message
+    at_ms = message.visible_at_ms if candidate.sent_us is None else candidate.sent_us / 1000
+    return (at_ms if message.reason is None else message.reason.died_ms) <= fence_ms
 
 
 async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
@@ -160,6 +162,9 @@ async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandi
         receipts = [part for id, count in pairs for part in (encode_name(id), digits(count))]
         done: int = await client.run(release_receipts(keys, receipts))
         return done
+    if record.kind is OperationKind.REDRIVE:
+        target = record.arguments.get("destination")
+        return len(await client.redrive_messages(record.queue, target, ids))
     if record.kind is OperationKind.MOVE:
         destination = record.arguments["destination"]
         return len(await client.move_messages(record.queue, destination, ids))

@@ -56,6 +56,10 @@ class Links:
         """Return the address of a schedule's page."""
         return self.url(f"schedules/{_part(name)}")
 
+    def dead_letters(self, queue: str) -> str:
+        """Return the address of the page of a queue's dead letters."""
+        return self.url(f"dead-letters/{_part(queue)}")
+
     def action(self, name: str, **fields: object) -> str:
         """Return the address of the page that confirms an action."""
         return self.url(f"actions/{_part(name)}", **fields)

@@ -8,10 +8,12 @@ from typing import Any
 
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
+from rsmq.web.activity.reader import read_states
+from rsmq.web.alerts.rules import NEW_SECONDS, dead_letter_queues
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import Field, Refused, Shape, between
-from rsmq.web.routes.forms import QUEUE, choose, show_attributes
+from rsmq.web.routes.forms import QUEUE, choose, may, show_attributes
 from rsmq.web.routes.operations import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -59,15 +61,19 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     # Without it, each message goes to the queue that it came from, which may be any.
     call.allow(Scope.SEND, ALL_QUEUES if destination is None else destination)
     rate, before_ms = call.values.get("rate"), call.values.get("before_ms")
-    is_of_operation = rate is not None or before_ms is not None
+    filter = call.values.get("filter")
+    is_of_operation = any(each is not None for each in (rate, before_ms, filter))
     if is_of_operation or prefers_async(call, "max", "ids", "receipts"):
-        refuse_with(call, "rate, before_ms or Prefer: respond-async", "max", "ids", "receipts")
+        refuse_with(
+            call, "rate, before_ms, filter or Prefer: respond-async", "max", "ids", "receipts"
+        )
         return await begin(
             call,
             OperationRequest(
                 OperationKind.REDRIVE,
                 call.names[QUEUE],
                 destination=destination,
+                filter=filter,
                 rate=rate,
                 before_ms=before_ms,
             ),
@@ -86,6 +92,24 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"messages": [{"old_id": old, "id": new} for old, new in pairs]})
 
 
+async def _list(call: ApiCall) -> ApiAnswer:
+    names = [name for name in await call.queues.list_queues() if may(call, Scope.STATS, name)]
+    states = await read_states(call.queues, names, NEW_SECONDS)
+    shown: list[dict[str, Any]] = [
+        {
+            "queue": name,
+            "messages": states[name].messages,
+            "visible": states[name].visible,
+            "new_messages": states[name].fresh,
+            "sources": sorted(sources),
+        }
+        for name, sources in dead_letter_queues(states.values()).items()
+        if name in states
+    ]
+    shown.sort(key=lambda each: (-each["new_messages"], -each["messages"], each["queue"]))
+    return ApiAnswer({"queues": shown})
+
+
 _POLICY = (
     Field("dead_letter_queue", Shape.TEXT, "The name of another queue.", required=True),
     Field(
@@ -101,6 +125,13 @@ _MAX = Field(
 )
 
 ROUTES = (
+    Route(
+        "GET", "/dead-letters", Scope.STATS, "List the dead-letter queues of policies.", _list,
+        ("list_queues",),
+        result=(Field("queues", Shape.OBJECTS, "Those with new dead letters first: queue, "
+        "messages, visible ones, new_messages (of the last hour) and sources, the queues whose "
+        "policies name it."),),
+    ),
     Route(
         "PUT", "/queues/{queue}/dead-letter-policy", Scope.MANAGE,
         "Set the policy that moves messages received too often.", _set_policy,
@@ -141,6 +172,8 @@ ROUTES = (
             _MAX,
             Field("rate", Shape.WHOLE, "Redrive all, as an operation with so many messages a "
             "second.", rule=between(1, MAX_RATE)),
+            Field("filter", Shape.TEXT, "Redrive those that fit, as an operation; cause:KEY is a "
+            "group of dead letters. It needs peek."),
             BEFORE,
         ),
         result=(Field("messages", Shape.OBJECTS, "The old and the new id of each."), *SHOWN),

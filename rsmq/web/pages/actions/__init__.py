@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rsmq.web.pages.actions import (
     activity,
+    dead_letters,
     doctor,
     messages,
     queues,
@@ -18,6 +19,7 @@ from rsmq.web.pages.actions.form import PageAction
 ACTIONS: tuple[PageAction, ...] = (
     *queues.ACTIONS,
     *messages.ACTIONS,
+    *dead_letters.ACTIONS,
     *schedules.ACTIONS,
     *webhooks.ACTIONS,
     *doctor.ACTIONS,

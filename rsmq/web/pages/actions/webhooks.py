@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rsmq.errors import QueueNotFound
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
@@ -48,9 +49,13 @@ async def _effect_of_forgetting(call: PageCall, fields: Fields) -> Effect:
 async def _effect_of_removal(call: PageCall, fields: Fields) -> Effect:
     names = {"queue": one(fields, "queue"), "subscriber": one(fields, "subscriber")}
     subscriber = await call.read(_PATH, names)
-    own = await call.read("/queues/{queue}", {"queue": subscriber["own_queue"]})
+    try:
+        own = await call.read("/queues/{queue}", {"queue": subscriber["own_queue"]})
+        number = own["messages"]
+    except QueueNotFound:
+        number = 0
     drop = Input(
-        "drop", f"{plural(own['messages'], 'message')} that wait for it", "choice", "false",
+        "drop", f"{plural(number, 'message')} that wait for it", "choice", "false",
         choices=(("false", "push them first"), ("true", "delete them now")),
     )  # fmt: skip
     return Effect(

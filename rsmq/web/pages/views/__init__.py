@@ -7,6 +7,7 @@ from __future__ import annotations
 from rsmq.web.pages.table import PageEntry
 from rsmq.web.pages.views import (
     activity,
+    dead_letters,
     delayed,
     doctor,
     jobs,
@@ -31,6 +32,7 @@ PAGES: tuple[PageEntry, ...] = (
     *jobs.PAGES,
     *workers.PAGES,
     *delayed.PAGES,
+    *dead_letters.PAGES,
     *webhooks.PAGES,
     *doctor.PAGES,
     *activity.PAGES,

@@ -13,18 +13,25 @@ from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
 from rsmq.web.table import Scope
 
+#: Names of queues that the field offers.
+_NAMES = 100
 _LEVELS = {"error": "bad", "warning": "warn", "note": "plain"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
     """Show the form; with ``examine`` in the address, examine: this reads every message."""
     queue = call.query.get("queue", "").strip()
+    sees_queues = call.may(Scope.STATS, None)
+    listed = await call.read("/queues", limit=_NAMES) if sees_queues else {"queues": []}
+    names = [each["name"] for each in listed["queues"]]
     if "examine" not in call.query:
-        return {"queue": queue, "report": None, "findings": [], "figures": [], "safe": 0}
+        nothing: Mapping[str, Any] = {"report": None, "findings": [], "figures": [], "safe": 0}
+        return {"queue": queue, "names": names, **nothing}
     report = await call.read("/doctor", queue=queue or None)
     findings = sorted(report["findings"], key=lambda each: list(_LEVELS).index(each["severity"]))
     return {
         "queue": queue,
+        "names": names,
         "report": report,
         "findings": [(_LEVELS[each["severity"]], each) for each in findings],
         "figures": _figures(report),

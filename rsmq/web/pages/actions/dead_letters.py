@@ -1,0 +1,122 @@
+"""
+Actions on dead letters: redrive all or those of a cause, and delete those of a cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.fields import Refused
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
+from rsmq.web.pages.formats import plural, show_name
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.table import PageCall
+
+#: Above this number of messages the name of the queue is typed.
+_MAX_UNTYPED = 100
+_PREFIX = "cause:"
+_RATE = Input(
+    "rate", "Messages per second at most", "number", "100",
+    hint="So consumers are not flooded. It runs as an operation, and can be paused.", required=True,
+)  # fmt: skip
+_DESTINATION = Input(
+    "destination", "Queue that gets them", hint="Empty: each goes back to where it came from."
+)
+
+
+def _name(fields: Fields) -> str:
+    return show_name(one(fields, "queue"))
+
+
+async def _group_of(call: PageCall, fields: Fields) -> tuple[Mapping[str, Any], str]:
+    """Return the group of a filter, and its number as text."""
+    names = {"queue": one(fields, "queue")}
+    page = await call.read("/queues/{queue}/dead-letters/groups", names)
+    key = one(fields, "filter").removeprefix(_PREFIX)
+    for group in page["groups"]:
+        if group["key"] == key:
+            about = "at least " if page["cursor"] else ""
+            return group, about + plural(group["count"], "dead letter")
+    raise Refused(
+        "groupNotFound", "There is no dead letter of this cause", status=404, value=key[:80]
+    )
+
+
+def _cause_of(group: Mapping[str, Any]) -> str:
+    return show_name(group["exception"] or "a cause that is not known")
+
+
+def _typed(fields: Fields, number: int) -> str | None:
+    return one(fields, "queue") if number > _MAX_UNTYPED else None
+
+
+async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
+    queue = await call.read("/queues/{queue}", {"queue": one(fields, "queue")})
+    number = queue["visible_messages"]
+    return Effect(
+        f"Sends {plural(number, 'dead letter')} of {_name(fields)} again, with new ids and a "
+        "receive count of 0. Those that come later stay.",
+        name_to_type=_typed(fields, number),
+    )
+
+
+async def _effect_on_group(call: PageCall, fields: Fields) -> Effect:
+    group, number = await _group_of(call, fields)
+    again = group["redriven"]
+    warning = f"{plural(again, 'message')} of them died again after a redrive before."
+    return Effect(
+        f"Sends {number} of {_name(fields)} again that died of {_cause_of(group)}, with new ids "
+        "and a receive count of 0. Those that come later stay.",
+        (warning,) if again else (),
+        name_to_type=_typed(fields, group["count"]),
+        hidden={"before_ms": str(group["last_died_ms"])},
+    )
+
+
+async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
+    group, number = await _group_of(call, fields)
+    off = (await call.read("/undo"))["off"]
+    return Effect(
+        f"Removes {number} of {_name(fields)} that died of {_cause_of(group)}. Those that come "
+        "later stay.",
+        (f"It can't be undone, because {off}.",) if off else ("It can be undone for ten minutes.",),
+        name_to_type=one(fields, "queue"),
+        hidden={
+            "before_ms": str(group["last_died_ms"]),
+            "undo": "false" if off else "true",
+        },
+    )
+
+
+def _begun(fields: Fields, answer: Mapping[str, Any]) -> Done:
+    undo = answer["arguments"].get("undo")
+    return Done(f"The {answer['kind']} of {_name(fields)} has begun.", undo)
+
+
+def _back(links: Links, _: Fields) -> str:
+    return links.url("activity")
+
+
+def _command(fields: Fields) -> list[str]:
+    target = one(fields, "destination")
+    return ["redrive", *([f"--to={target}"] if target else []), "--", one(fields, "queue")]
+
+
+ACTIONS = (
+    PageAction(
+        "redrive", "POST", "/queues/{queue}:redrive",
+        lambda f: f"Redrive all dead letters of {_name(f)}", "Redrive", _begun, _back,
+        _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION),
+    ),
+    PageAction(
+        "redrive-group", "POST", "/queues/{queue}:redrive",
+        lambda f: f"Redrive dead letters of {_name(f)}", "Redrive", _begun, _back,
+        _effect_on_group, inputs=(_RATE, _DESTINATION),
+    ),
+    PageAction(
+        "delete-group", "POST", "/queues/{queue}/messages:delete",
+        lambda f: f"Delete dead letters of {_name(f)}", "Delete", _begun, _back,
+        _effect_of_deletion,
+    ),
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""
+Dead letters: the queues that have them, and those of one in groups of the same cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.pages.formats import show_number
+from rsmq.web.pages.links import with_query
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.figures import Figure
+from rsmq.web.table import Scope
+
+#: Queues of which the newest dead letter is read: two commands each.
+_MAX_READ = 20
+
+
+async def _show(call: PageCall) -> Mapping[str, Any]:
+    """Show the list: one command for each hundred queues, and two for each of the first twenty."""
+    listed = (await call.read("/dead-letters"))["queues"]
+    newest = await asyncio.gather(*(_newest(call, each) for each in listed[:_MAX_READ]))
+    rows = [*zip(listed, newest, strict=False), *((each, None) for each in listed[_MAX_READ:])]
+    number, new = (sum(each[name] for each in listed) for name in ("messages", "new_messages"))
+    return {
+        "rows": rows,
+        "figures": [
+            Figure("dead letters", show_number(number)),
+            Figure("new", show_number(new), "in an hour", "bad" if new else ""),
+            Figure("dead-letter queues", show_number(len(listed))),
+        ],
+    }
+
+
+async def _newest(call: PageCall, queue: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    name = queue["queue"]
+    if not queue["visible"] or not call.may(Scope.PEEK, name):
+        return None
+    path, names = "/queues/{queue}/messages", {"queue": name}
+    page = await call.read(path, names, state="visible", start=-1, limit=1)
+    return next(iter(page["messages"]), None)
+
+
+async def _show_groups(call: PageCall) -> Mapping[str, Any]:
+    """Show the groups of up to 10,000 dead letters: a command for each 200 of them."""
+    names, path = dict(call.names), "/queues/{queue}/dead-letters/groups"
+    queue, page, listed = await asyncio.gather(
+        call.read("/queues/{queue}", names),
+        call.read(path, names, cursor=call.query.get("cursor")),
+        call.read("/dead-letters"),
+    )
+    groups = page["groups"]
+    sources = [each["sources"] for each in listed["queues"] if each["queue"] == queue["name"]]
+    again = sum(each["redriven"] for each in groups)
+    return {
+        "queue": queue,
+        "groups": groups,
+        "scanned": page["scanned"],
+        "others": page["others"],
+        "next": page["cursor"] and with_query({"cursor": page["cursor"]}),
+        "first": "?" if "cursor" in call.query else None,
+        "sources": sources[0] if sources else [],
+        "figures": [
+            Figure("dead letters", show_number(queue["messages"])),
+            Figure("causes", show_number(len(groups)), "here" if page["cursor"] else ""),
+            Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
+        ],
+    }
+
+
+PAGES = (
+    PageEntry("/dead-letters", "dead_letters.html", Scope.STATS, _show, menu="Dead letters"),
+    PageEntry(
+        "/dead-letters/{queue}", "dead_letter_groups.html", Scope.PEEK, _show_groups,
+        below="/dead-letters", refreshes=False,
+    ),
+)  # fmt: skip

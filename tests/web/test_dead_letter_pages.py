@@ -1,0 +1,142 @@
+"""The pages of dead letters, and redrives and deletions of those of a cause."""
+
+import asyncio
+import json
+import re
+
+from rsmq.operations.plain import plain_command
+from tests.web.pages_client import open_pages, read_page, run_action
+
+
+async def _make_queues(queues):
+    for name in ("orders", "dead"):
+        await queues.create_queue(name)
+    await queues.set_dead_letter_policy("orders", "dead", 3)
+
+
+async def _bury(queues, exception, number, *, later_ms=0):
+    """Put dead letters of a cause into the dead-letter queue, as a worker does."""
+    ids = await queues.send_messages("dead", ["body"] * number)
+    shown = await queues.get_message("dead", ids[0])
+    traceback = f'Traceback\n  File "shop.py", line 7, in handle\n{exception}: <b>\n'
+    reason = {
+        "queue": "orders", "text": "failed", "exception": f"{exception}: <b>", "worker": "w",
+        "traceback": traceback, "attempts": 3,
+    }  # fmt: skip
+    stored = f"{int(shown.sent_ms) + later_ms}:{json.dumps(reason)}"
+    for id in ids:
+        key = queues.namespace.queue("dead").reasons
+        await queues.run(plain_command("HSET", key, id, stored))
+    return ids
+
+
+async def _run_operations(http, queues, *, number):
+    """Run all operations until the dead-letter queue has a number of messages."""
+    async with http.app.router.lifespan_context(http.app), asyncio.timeout(20):
+        while (await queues.get_queue_attributes("dead")).messages != number:
+            await asyncio.sleep(0.01)
+
+
+def _filter_of(page, action, exception):
+    """Return the filter in the link of an action for the group of an exception."""
+    group = next(each for each in page.split("<li>")[1:] if f"<strong>{exception}</strong>" in each)
+    return re.search(rf"/actions/{action}\?queue=dead&amp;filter=cause%3A(\w+)", group)[1]
+
+
+def test_dead_letter_queues_are_those_of_policies_with_their_newest_death(run):
+    async def test(http, queues):
+        open_pages(http)
+        assert "rsmq dead-letter orders" in await read_page(http, "/dead-letters")
+        await _make_queues(queues)
+        await queues.create_queue("other")
+        await _bury(queues, "ValueError", 3)
+        http.app.router.default._reads.forget_all()
+        text = await read_page(http, "/dead-letters")
+        assert 'href="/dead-letters/dead"' in text
+        assert "ValueError: &lt;b&gt;" in text
+        assert 'href="/queues/orders"' in text
+        assert "other" not in text
+        http.prefix = "/api/v1"
+        assert (await http("GET", "/dead-letters")).json["queues"] == [
+            {"queue": "dead", "messages": 3, "visible": 3, "new_messages": 3, "sources": ["orders"]}
+        ]
+
+    run(test)
+
+
+def test_the_dead_letters_of_a_cause_are_redriven_and_the_others_stay(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await _bury(queues, "KeyError", 2)
+        chosen = await _bury(queues, "ValueError", 3)
+        open_pages(http)
+        text = await read_page(http, "/dead-letters/dead")
+        key = _filter_of(text, "redrive-group", "ValueError")
+        assert chosen[0] in text
+        page = await read_page(http, f"/actions/redrive-group?queue=dead&filter=cause:{key}")
+        assert "Sends 3 dead letters of dead again that died of ValueError" in page
+        [before_ms] = re.findall(r'name="before_ms" value="(\d+)"', page)
+        fields = {"queue": "dead", "filter": f"cause:{key}", "before_ms": before_ms}
+        done = await run_action(http, "redrive-group", **fields, rate="100", destination="")
+        assert (done.status, done.headers["location"]) == (303, "/activity")
+        await _run_operations(http, queues, number=2)
+        assert (await queues.get_queue_attributes("orders")).messages == 3
+        left = await queues.peek_messages("dead", 0, 10)
+        assert {each.reason.exception for each in left} == {"KeyError: <b>"}
+
+    run(test)
+
+
+def test_dead_letters_that_come_after_the_preview_stay(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await _bury(queues, "ValueError", 2)
+        open_pages(http)
+        key = _filter_of(await read_page(http, "/dead-letters/dead"), "delete-group", "ValueError")
+        page = await read_page(http, f"/actions/delete-group?queue=dead&filter=cause:{key}")
+        assert "Removes 2 dead letters of dead that died of ValueError" in page
+        [before_ms] = re.findall(r'name="before_ms" value="(\d+)"', page)
+        later = await _bury(queues, "ValueError", 2, later_ms=1)
+        fields = {"queue": "dead", "filter": f"cause:{key}", "before_ms": before_ms, "undo": "true"}
+        assert (await run_action(http, "delete-group", **fields)).status == 422
+        done = await run_action(http, "delete-group", **fields, typed="dead")
+        await _run_operations(http, queues, number=2)
+        assert {each.id for each in await queues.peek_messages("dead", 0, 10)} == set(later)
+        cookie = done.headers["set-cookie"].partition(";")[0]
+        text = await read_page(http, "/activity", cookie=cookie)
+        [id] = set(
+            re.findall(r'action="/actions/undo"><input type="hidden" name="id" value="(\w+)"', text)
+        )
+        await run_action(http, "undo", id=id)
+        assert (await queues.get_queue_attributes("dead")).messages == 4
+
+    run(test)
+
+
+def test_more_than_a_hundred_dead_letters_are_redriven_after_the_name_is_typed(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await queues.send_messages("dead", ["x"] * 101)
+        open_pages(http)
+        page = await read_page(http, "/actions/redrive?queue=dead")
+        assert "Sends 101 dead letters of dead again" in page
+        assert "rsmq redrive -- dead" in page
+        fields = {"queue": "dead", "rate": "10000", "destination": "orders"}
+        assert (await run_action(http, "redrive", **fields)).status == 422
+        assert (await run_action(http, "redrive", **fields, typed="dead")).status == 303
+        await _run_operations(http, queues, number=0)
+        assert (await queues.get_queue_attributes("orders")).messages == 101
+
+    run(test)
+
+
+def test_a_cause_that_is_gone_is_not_found(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        path = "/actions/redrive-group?queue=dead&filter=cause:0123456789ab"
+        assert (await http("GET", path, headers={"accept": "text/html"})).status == 404
+        open_pages(http)
+        assert (await http("GET", path)).status == 404
+        assert "The queue has no dead letter." in await read_page(http, "/dead-letters/dead")
+
+    run(test)
