@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rsmq.model import DeadLetterReason
 
@@ -21,6 +22,7 @@ _KEY = re.compile(rf"[0-9a-f]{{{_KEY_CHARACTERS}}}|{UNKNOWN_CAUSE}")
 #: Frames of a traceback that count: the outer ones may be cut off, and depend on who calls.
 _FRAMES = 5
 _MAX_READ_CHARACTERS = 500
+_MAX_TRACEBACK_CHARACTERS = 4000
 _MAX_TEXT_CHARACTERS = 200
 
 _FRAME = re.compile(r'File "([^"\n]{1,300})", line \d+, in (\S{1,200})')
@@ -92,10 +94,16 @@ def without_values(text: str) -> str:
 
 
 def _frames_of(traceback: str) -> tuple[str, ...]:
-    frames: list[str] = []
-    for path, function in _FRAME.findall(traceback):
-        name = re.split(r"[/\\]", path)[-1]
-        frame = f"{without_values(name)}:{without_values(function)}"
-        if frames[-1:] != [frame]:  # a recursion counts once
-            frames.append(frame)
-    return tuple(frames[-_FRAMES:])
+    places: list[tuple[str, str]] = []
+    for place in reversed(_FRAME.findall(traceback[-_MAX_TRACEBACK_CHARACTERS:])):
+        if places[-1:] != [place]:  # a recursion counts once
+            places.append(place)
+        if len(places) == _FRAMES:
+            break
+    return tuple(_describe_frame(path, function) for path, function in reversed(places))
+
+
+@lru_cache(maxsize=1024)
+def _describe_frame(path: str, function: str) -> str:
+    name = re.split(r"[/\\]", path)[-1]
+    return f"{without_values(name)}:{without_values(function)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -19,11 +20,13 @@ from rsmq.explain import (
     message_timeline,
     observe_message,
     observe_queue,
+    reader,
 )
 from rsmq.history.recorder import record_queues
 from rsmq.model import DeadLetterReason
 from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import MARK, Redaction
+from rsmq.worker import Worker
 from rsmq.worker.operations import (
     Identity,
     ReceiveRequest,
@@ -33,6 +36,7 @@ from rsmq.worker.operations import (
     register_worker,
     settle_messages,
 )
+from tests.workers.polling import wait_until
 
 _numbers = itertools.count()
 REASON = {"queue": "q", "text": "attempt 1 of 1 failed", "exception": "E: 5 is bad"}
@@ -308,3 +312,31 @@ def test_in_a_set_the_worker_may_be_registered_in_another_cell(server, ns):
             assert [each.name for each in of_queue.live_workers] == ["w"]
 
     asyncio.run(test())
+
+
+def test_a_running_worker_says_that_all_its_slots_are_in_use(rsmq):
+    rsmq.create_queue("q")
+    ids = rsmq.send_messages("q", ["m"] * 50)
+    begun, ends = threading.Event(), threading.Event()
+    worker = Worker(rsmq, name="w1", concurrency=1)
+
+    @worker.listener("q", drop=True)
+    def wait(_):
+        begun.set()
+        ends.wait()
+
+    worker.start()
+    try:
+        assert begun.wait(60)
+        found = explain_message(reader.observe_message(rsmq, "q", ids[0]))
+        assert found.cause is Cause.HELD
+        assert found.sentence.startswith("Worker w1 has it in flight, receive 1; ")
+
+        def causes():
+            return [each.cause for each in explain_queue(reader.observe_queue(rsmq, "q")).causes]
+
+        # Its sign of life is renewed once a second.
+        wait_until(lambda: Cause.WORKERS_BUSY in causes())
+    finally:
+        ends.set()
+        worker.stop()
