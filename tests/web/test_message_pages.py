@@ -203,7 +203,7 @@ def test_a_job_is_shown_also_after_its_message(run):
         done = await _post(http, "/actions/cancel-job", queue="q", id=id)
         assert done.headers["location"] == f"/queues/q/messages/{id}"
         page = await _page(http, f"/queues/q/messages/{id}")
-        assert "The message has left the queue." in page
+        assert "Its job ended: cancelled." in page
         assert "cancelled" in page
         assert id in await _page(http, "/queues/q/jobs", state="cancelled")
 
@@ -316,3 +316,85 @@ def test_a_redacted_body_is_not_sent_again(run, tmp_path):
         assert (await http("GET", f"/actions/send-message?{source}")).status == 403
 
     run(test, auth=True, users=_users(tmp_path, entry))
+
+
+def _hidden(page):
+    """Return the hidden fields of a form."""
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {unescape(name): unescape(value) for name, value in found}
+
+
+def test_a_filter_changes_exactly_the_messages_that_were_shown(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", [f'{{"n": {n % 2}}}' for n in range(10)])
+        _pages(http)
+        listed = (await http("GET", "/queues/q/messages?filter=json.n:1")).content.decode()
+        address = unescape(re.search('href="(/actions/delete-matching[^"]+)"', listed)[1])
+        page = (await http("GET", address)).content.decode()
+        assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
+        assert "It can be undone for ten minutes." in page
+        form = _hidden(page)
+        await queues.send_message("q", '{"n": 1}')
+        done = await _post(http, "/actions/delete-matching", **form)
+        assert done.headers["location"] == "/queues/q/messages?filter=json.n%3A1"
+        assert (await queues.get_queue_attributes("q")).messages == 6
+        gone = await http("GET", address.replace("n%3A1", "n%3A7"))
+        assert gone.status == 404
+
+    run(test)
+
+
+def test_a_selection_that_has_changed_is_shown_anew_before_it_is_used(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("other")
+        await queues.send_messages("q", list("abc"))
+        _pages(http)
+        address = "/actions/move-matching?queue=q&in=visible"
+        form = _hidden((await http("GET", address)).content.decode())
+        await queues.receive_message("q", vt=600)
+        refused = await _post(http, "/actions/move-matching", **form, destination="other")
+        assert refused.status == 409
+        page = refused.content.decode()
+        assert "1 of the messages are gone or were received since; nothing was changed" in page
+        assert "Moves 2 messages of q that are visible" in page
+        await _post(http, "/actions/move-matching", **_hidden(page), destination="other")
+        assert (await queues.get_queue_attributes("other")).messages == 2
+
+    run(test)
+
+
+def test_a_deletion_is_undone_from_the_page_that_follows(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", "a")
+        _pages(http)
+        form = _hidden(
+            (await http("GET", f"/actions/delete-messages?queue=q&ids={id}")).content.decode()
+        )
+        done = await _post(http, "/actions/delete-messages", **form)
+        page = (
+            await http("GET", "/queues/q/messages", headers={"cookie": _cookie_of(done)})
+        ).content
+        assert b">Undo<" in page
+        [deletion] = await queues.trash.list()
+        assert deletion.id.encode() in page
+        gone = _shown(await http("GET", f"/queues/q/messages/{id}"))
+        assert "gone" in gone
+
+    run(test)
+
+
+def test_a_message_page_says_why_it_does_not_move(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        id = await queues.send_message("q", "a")
+        await queues.pause_queue("q")
+        _pages(http)
+        page = await _page(http, f"/queues/q/messages/{id}")
+        assert "Why is it not moving?" in page
+        assert "paused" in page
+        assert "Timeline" in page
+
+    run(test)

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -143,11 +144,21 @@ class Actions:
                 content={**content, **action.fixed},
             )
         except (Refused, RSMQError, RedisError, OSError) as error:
-            problem = describe(error, may_repeat=False)
-            return self._values(asked, effect, problem)
+            return await self._refuse(asked, effect, describe(error, may_repeat=False))
         done = action.done(fields, answer.content)
         text = f"{done.text}{await self._follow_up(asked)}"
         return Flash(text, done.undo, action.back(asked.links, fields))
+
+    async def _refuse(self, asked: Asked, effect: Effect, problem: HttpProblem) -> dict[str, Any]:
+        """Return the page again with what is wrong; with the new selection, if it has changed."""
+        action, extra = asked.action, problem.extra
+        if "selection" in extra and action.effect is not None:
+            rest = {k: v for k, v in asked.fields.items() if k not in effect.hidden}
+            renewed = {k: [str(v)] for k, v in extra.items() if v is not None}
+            asked = replace(asked, fields={**rest, **renewed})
+            with suppress(Refused, RSMQError, RedisError, OSError):
+                effect = await action.effect(asked.call, asked.fields)
+        return self._values(asked, effect, problem)
 
     async def _follow_up(self, asked: Asked) -> str:
         """Call the second entry of an action; return what is said of it."""
@@ -177,8 +188,10 @@ class Actions:
         return query, content
 
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
-        action = asked.action
-        fields = {**asked.fields, **{name: [value] for name, value in effect.hidden.items()}}
+        # With what the page sends, so that the line of curl does the same.
+        sent = {name: [value] for name, value in effect.hidden.items()}
+        asked = replace(asked, fields={**asked.fields, **sent})
+        action, fields = asked.action, asked.fields
         words = action.command(fields) if action.command else []
         inputs = (*effect.inputs, *action.inputs)
         typed = {_TYPED, *(each.name for each in inputs)}
@@ -197,7 +210,7 @@ class Actions:
             "typed_field": _TYPED,
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
-            "curl": self._curl(replace(asked, fields=fields)),
+            "curl": self._curl(asked),
             "back": action.back(asked.links, fields),
         }
 

@@ -175,8 +175,14 @@ class Site:
 
     async def _show(self, request: _PageRequest, caller: ApiCaller) -> Response:
         reads = PageReads(self._reads, caller)
+
+        async def run(
+            method: str, path: str, names: Mapping[str, str], content: Mapping[str, Any]
+        ) -> Any:
+            return (await self._api.call(caller, method, path, names, content=content)).content
+
         call = PageCall(
-            {}, request.query, caller, reads, request.origin,
+            {}, request.query, caller, reads, request.origin, run,
             partial(caller.principal.check, read_only=self._read_only),
         )  # fmt: skip
         page: PageEntry | None = None

@@ -33,6 +33,26 @@ class Read(Protocol):
         """
 
 
+class Run(Protocol):
+    """Calls an entry of the API as the caller of a page."""
+
+    def __call__(
+        self, method: str, path: str, names: Mapping[str, str], content: Mapping[str, Any], /
+    ) -> Awaitable[Any]:
+        """
+        Return the content of the answer.
+
+        Args:
+            path: as in the table of operations.
+            names: the names in the path.
+            content: the JSON body.
+
+        Raises:
+            Refused: the caller may not call it, or a value is not valid.
+            RSMQError: as the entry raises it.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PageCall:
     """
@@ -42,6 +62,7 @@ class PageCall:
         names: the decoded parts of the path, by the names in the entry's path.
         query: the fields of the query: the state of the page.
         read: reads entries of the API.
+        run: calls an entry of the API for what an action will do, such as a preview.
         origin: the address of the site, as the caller knows it, without a slash at its end.
         check: raises Refused unless the caller has a scope for a queue; None asks for any queue.
     """
@@ -51,6 +72,7 @@ class PageCall:
     caller: ApiCaller
     read: Read
     origin: str
+    run: Run
     check: Callable[[Scope, str | None], None]
 
     def may(self, scope: Scope, queue: str | None) -> bool:

@@ -8,6 +8,7 @@ from rsmq.web.pages.actions import (
     activity,
     dead_letters,
     doctor,
+    matching,
     messages,
     queues,
     schedules,
@@ -19,6 +20,7 @@ from rsmq.web.pages.actions.form import PageAction
 ACTIONS: tuple[PageAction, ...] = (
     *queues.ACTIONS,
     *messages.ACTIONS,
+    *matching.ACTIONS,
     *dead_letters.ACTIONS,
     *schedules.ACTIONS,
     *webhooks.ACTIONS,

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
+from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.formats import plural, show_bytes, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 from rsmq.web.table import Scope
 
 #: More messages ask for the name of the queue.
-_MAX_UNTYPED = 100
+MAX_UNTYPED = 100
 #: Queues that are offered in a list; of more queues the name is written.
 _MAX_CHOICES = 200
 #: A longer body is not edited in a browser.
@@ -56,10 +58,10 @@ def _to_message(links: Links, fields: Fields) -> str:
 
 
 def _chosen(fields: Fields, *words: str) -> list[str]:
-    return [words[0], *_positional(_queue(fields), *_ids(fields)), *words[1:]]
+    return [*words, *positional(_queue(fields), *_ids(fields))]
 
 
-def _positional(*words: str) -> list[str]:
+def positional(*words: str) -> list[str]:
     """Return arguments of a command, also those that look like options."""
     return ["--", *words] if any(each.startswith("-") for each in words) else [*words]
 
@@ -70,7 +72,7 @@ def _check_chosen(fields: Fields) -> None:
 
 
 def _effect(fields: Fields, text: str, *warnings: str, inputs: tuple[Input, ...] = ()) -> Effect:
-    is_many = len(_ids(fields)) > _MAX_UNTYPED
+    is_many = len(_ids(fields)) > MAX_UNTYPED
     return Effect(text, warnings, _queue(fields) if is_many else None, inputs)
 
 
@@ -87,7 +89,10 @@ async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
-    return _effect(fields, f"Deletes {_of(fields)}.", *await _held(call, fields))
+    hidden, warnings, text = await undo_of(call)
+    held = await _held(call, fields)
+    effect = _effect(fields, f"Deletes {_of(fields)}.{text}", *held, *warnings)
+    return replace(effect, hidden=hidden)
 
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
@@ -104,7 +109,7 @@ async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
-    others = await _input_of_queue(call, "destination", "To the queue", but=_queue(fields))
+    others = await input_of_queue(call, "destination", "To the queue", but=_queue(fields))
     text = f"Moves {_of(fields)} to another queue."
     return _effect(fields, text, *await _held(call, fields), inputs=(others,))
 
@@ -129,7 +134,7 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     return Effect("The job waits: its message is deleted, and it counts as cancelled.")
 
 
-async def _input_of_queue(call: PageCall, name: str, label: str, *, but: str = "") -> Input:
+async def input_of_queue(call: PageCall, name: str, label: str, *, but: str = "") -> Input:
     """Return the field of a queue: a list, unless there are too many."""
     page = await call.read("/queues", sort="name", limit=_MAX_CHOICES)
     if page["cursor"] is not None:
@@ -143,7 +148,7 @@ async def _input_of_queue(call: PageCall, name: str, label: str, *, but: str = "
 
 async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
     source, id = one(fields, "from"), one(fields, "id")
-    queues = await _input_of_queue(call, "queue", "To the queue")
+    queues = await input_of_queue(call, "queue", "To the queue")
     if not id:
         return Effect("", inputs=(queues, Input("body", "Body", "area")))
     text = (
@@ -209,7 +214,7 @@ def _send_command(fields: Fields) -> list[str]:
         return []
     delay = one(fields, "delay")
     options = ["--delay", delay] if delay else []
-    return ["send", *options, *_positional(_queue(fields), one(fields, "body"))]
+    return ["send", *options, *positional(_queue(fields), one(fields, "body"))]
 
 
 def _sent(fields: Fields, content: Any) -> Done:
@@ -223,7 +228,7 @@ def _changed(verb: str, key: str = "ids") -> Any:
         number, all = len(content[key]), len(_ids(fields))
         text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}."
         gone = f" {plural(all - number, 'message')} had left the queue." if number < all else ""
-        return Done(text + gone)
+        return Done(text + gone, (content.get("undo") or {}).get("id"))
 
     return done
 
@@ -268,6 +273,6 @@ ACTIONS = (
         lambda f, content: Done(f"The job {show_name(one(f, 'id'))}: {content['result']}."),
         lambda links, f: links.message(_queue(f), one(f, "id")),
         _effect_of_cancelling,
-        lambda f: ["cancel", *_positional(_queue(f), one(f, "id"))],
+        lambda f: ["cancel", *positional(_queue(f), one(f, "id"))],
     ),
 )  # fmt: skip

@@ -45,7 +45,7 @@ def _options(fields: Fields, *names: str) -> list[str]:
     return words
 
 
-async def _undo_of(call: PageCall) -> tuple[dict[str, str], tuple[str, ...], str]:
+async def undo_of(call: PageCall) -> tuple[dict[str, str], tuple[str, ...], str]:
     """Return the field that makes a deletion undoable, a warning if it can't be, and a sentence."""
     off = (await call.read("/undo"))["off"]
     if off is None:
@@ -58,7 +58,7 @@ def _undo_option(fields: Fields) -> list[str]:
 
 
 async def _effect_of_purge(call: PageCall, fields: Fields) -> Effect:
-    queue, (hidden, warnings, text) = await _read(call, fields), await _undo_of(call)
+    queue, (hidden, warnings, text) = await _read(call, fields), await undo_of(call)
     return Effect(
         f"Removes {plural(queue['messages'], 'message')} from {_name(fields)}, of which "
         f"{plural(queue['hidden_messages'], 'message')} are hidden: received, delayed, or waiting "
@@ -70,7 +70,7 @@ async def _effect_of_purge(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
-    queue, (hidden, warnings, text) = await _read(call, fields), await _undo_of(call)
+    queue, (hidden, warnings, text) = await _read(call, fields), await undo_of(call)
     return Effect(
         f"Removes the queue {_name(fields)} with {plural(queue['messages'], 'message')}, its "
         f"attributes and its counters. Its producers and consumers get queueNotFound.{text}",

@@ -20,15 +20,16 @@ _SHOWN_BYTES = 65_536
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the page: two commands, and two more if the message is gone and has no job."""
+    """Return the page: four commands, of which two are for the reason why it does not move."""
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
+    why = await call.read("/queues/{queue}/messages/{id}/why", names)
     message = None
     try:
         message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=_SHOWN_BYTES)
     except Refused as error:
-        # Its job may still be known.
-        if error.code != "messageNotFound" or job is None:
+        # Its job or its past may still be known.
+        if error.code != "messageNotFound" or (job is None and not why["events"]):
             raise
     raw = None if message is None else raw_of(message)
     forms = [] if raw is None else forms_of(raw)
@@ -36,6 +37,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "queue": names["queue"],
         "id": names["id"],
         "message": message,
+        "why": why,
         "job": job if job is not None and _has_record(job) else None,
         "forms": [(each, with_query({"view": each.name})) for each in forms],
         "form": _choose(forms, call.query.get("view")),
