@@ -210,11 +210,12 @@ def _delete_old(fields: Fields) -> FollowUp | None:
 
 
 def _send_command(fields: Fields) -> list[str]:
-    if "body_base64" in fields or not one(fields, "body"):
-        return []
-    delay = one(fields, "delay")
+    delay, body = one(fields, "delay"), one(fields, "body")
     options = ["--delay", delay] if delay else []
-    return ["send", *options, *positional(_queue(fields), one(fields, "body"))]
+    if body:
+        return ["send", *options, *positional(_queue(fields), body)]
+    # With the body of its standard input.
+    return ["send", *options, "--whole", "--file=-", *positional(_queue(fields))]
 
 
 def _sent(fields: Fields, content: Any) -> Done:
