@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from html.parser import HTMLParser
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.views import PAGES
@@ -18,16 +18,33 @@ _MAX_VALUE = 12
 
 
 class _Links(HTMLParser):
+    """The links of a page, and what its forms ask for that change nothing."""
+
     def __init__(self, text):
         super().__init__()
         self.found = []
+        self._action, self._fields = None, []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
+        values = {name: value or "" for name, value in attributes}
         self.found += [values[name] for name in _ATTRIBUTES & values.keys()]
         if tag == "form" and values.get("method", "get").lower() == "get":
-            self.found.append(values.get("action", ""))
+            self._action, self._fields = values.get("action", ""), []
+        elif self._action is None:
+            return
+        elif tag == "input" and values.get("type") not in {"checkbox", "radio"}:
+            self._fields.append((values.get("name", ""), values.get("value", "")))
+        elif tag == "button" and "disabled" not in values:
+            self._submit([(values["name"], values["value"])] if "name" in values else [])
+
+    def handle_endtag(self, tag):
+        if tag == "form":
+            self._action = None
+
+    def _submit(self, button):
+        fields = [(name, value) for name, value in self._fields if name]
+        self.found.append(f"{self._action}?{urlencode([*fields, *button])}")
 
 
 def links_of(text, address):

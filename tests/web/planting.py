@@ -169,6 +169,7 @@ class Planting:
                 entry |= {"secret_env": text, "content_type": text}
             name = text if self.is_odd and at % 2 else f"subscriber{at}"
             self.raw.hset(self._key("x:subscribers"), f"bodies/{name}", json.dumps(entry))
+            self.queues.create_queue(f"bodies-{name}")
             state = {
                 "queue": text, "url": url, "state": "open", "failures": 2, "openings": 1,
                 "until_ms": self.now, "owner": text, "answer": text,
