@@ -72,7 +72,9 @@ class Chromium:
         self.driver.quit()
 
     def set_view(self, width=1280, theme="light"):
-        """Show pages in a window of this width, and in the colours of this theme."""
+        """Close the page, and show others in a window of this width, in the colours of a theme."""
+        self.driver.get("about:blank")
+        self.problems()
         self._command(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=900, deviceScaleFactor=1, mobile=False,

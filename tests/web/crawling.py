@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from html.parser import HTMLParser
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.views import PAGES
@@ -13,7 +13,7 @@ from rsmq.web.router import PathRouter
 _ROUTER = PathRouter(PAGES)
 #: Attributes that a browser loads, or a person follows.
 _ATTRIBUTES = {"href", "src"}
-#: Fields whose values are few, so that each value is another view.
+#: Characters of values that are few, so that each value is another view.
 _MAX_VALUE = 12
 
 
@@ -79,10 +79,10 @@ def shape_of(path, prefix=""):
         page = _ROUTER.find("GET", parts.path.removeprefix(prefix))[0].path
     except Refused:
         page = parts.path
-    fields = [field.partition("=") for field in parts.query.split("&")]
+    is_view = not page.startswith("/actions/")
+    fields = parse_qsl(parts.query)  # without empty ones
     return page, tuple(
-        (name, value if len(value) <= _MAX_VALUE and value.isalnum() else "")
-        for name, _, value in fields
+        (name, value if is_view and len(value) <= _MAX_VALUE else "") for name, value in fields
     )
 
 
