@@ -36,8 +36,8 @@ def _activity(*, sent=0, received=0, visible=0, recorded=60):
     ]
     hour = make_history(records, _MINUTE - 60, _MINUTE, 1)
     if not recorded:
-        return QueueActivity(None, None, None, None, None, None, hour)
-    return QueueActivity(None, None, sent / 60, received / 60, 0, 0, hour)
+        return QueueActivity(None, None, False, None, None, None, None, hour)
+    return QueueActivity(None, None, False, sent / 60, received / 60, 0, 0, hour)
 
 
 def _worker(name="w", *, alive=True, queues=None):
@@ -106,6 +106,9 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
     assert alert.evidence == "9 dead letters in all. It is the dead-letter queue of p, q."
     assert alert.since_ms == _NOW - 1001
     assert find_alerts(_facts(source, other, replace(dead, fresh=0))) == []
+    of_workers = replace(_activity(), has_reasons=True)
+    [alert] = find_alerts(_facts(dead, activities={"dead": of_workers}))
+    assert alert.evidence == "9 dead letters in all. It is the dead-letter queue of workers."
 
 
 def test_a_paused_queue_is_wrong_if_it_has_messages():
@@ -177,7 +180,7 @@ def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
         http.prefix, http.headers = "", {"accept": "text/html"}
         page = (await http("GET", "/")).content.decode()
         assert "Nobody receives from q." in page
-        assert '<a href="/queues/dead">Queue</a>' in page
+        assert '<a href="/dead-letters/dead">Dead letters</a>' in page
 
     run(test)
 

@@ -65,6 +65,7 @@ class QueueActivity:
     Attributes:
         waiting_seconds: for how long the first visible message has been visible; None without one.
         dead_letters: messages in its dead-letter queue; None without a policy.
+        has_reasons: whether workers have moved messages to it, as their dead-letter queue.
         sent_per_second: messages per second in the last one or two minutes; None if they were not
             recorded.
         received_per_second: receives per second, as above.
@@ -75,6 +76,7 @@ class QueueActivity:
 
     waiting_seconds: float | None
     dead_letters: int | None
+    has_reasons: bool
     sent_per_second: float | None
     received_per_second: float | None
     sent_since: int | None
@@ -130,7 +132,7 @@ def queue_activities(
     for name, target in targets.items():
         own = namespace.queue(name)
         dead = own.zset if target is None else namespace.queue(target).zset
-        keys += own.hash, own.zset, own.history, dead
+        keys += own.hash, own.zset, own.history, dead, own.reasons
 
     def parse(reply: Any) -> dict[str, QueueActivity]:
         now_ms = int(reply[0])
@@ -144,7 +146,7 @@ def queue_activities(
 
 
 def _parse_activity(stored: Any, now_ms: int) -> QueueActivity:
-    score, dead_letters, sent, received, created, state, *chunks = stored
+    score, dead_letters, has_reasons, sent, received, created, state, *chunks = stored
     first = parse_number(score)
     waits = None if first is None or first > now_ms else (now_ms - first) / 1000
     recorded = totals_of(state or b"", parse_created(created))
@@ -153,12 +155,13 @@ def _parse_activity(stored: Any, now_ms: int) -> QueueActivity:
     minute = now_ms // _MINUTE_MS
     hour = _hour_before(chunks[0] or b"", chunks[1] or b"", minute // 60, minute)
     if recorded is None:
-        return QueueActivity(waits, dead_letters, None, None, None, None, hour)
+        return QueueActivity(waits, dead_letters, bool(has_reasons), None, None, None, None, hour)
     sent_since = _since(sent, recorded.sent)
     received_since = _since(received, recorded.received)
     return QueueActivity(
         waits,
         dead_letters,
+        bool(has_reasons),
         _rate(sent_since, hour, hour.sent, recorded, now_ms),
         _rate(received_since, hour, hour.received, recorded, now_ms),
         sent_since,

@@ -86,6 +86,7 @@ def _add_activities(of_cells: Sequence[QueueActivity]) -> QueueActivity:
     return QueueActivity(
         max(waits, default=None),
         _sum([each.dead_letters for each in of_cells]),
+        any(each.has_reasons for each in of_cells),
         _sum([each.sent_per_second for each in of_cells]),
         _sum([each.received_per_second for each in of_cells]),
         _sum([each.sent_since for each in of_cells]),

@@ -91,6 +91,14 @@ def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:
     return found
 
 
+def _dead_letter_queues(facts: AlertFacts) -> dict[str, list[str]]:
+    """Return these, and those to which workers without a policy have moved messages."""
+    of_workers: dict[str, list[str]] = {
+        name: [] for name, activity in facts.activities.items() if activity.has_reasons
+    }
+    return of_workers | dead_letter_queues(facts.states.values())
+
+
 def _find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
     for worker in facts.workers:
         held = facts.held.get(worker.name)
@@ -122,7 +130,7 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
 
 def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
     listened = {name for each in facts.workers if each.alive for name in each.queues}
-    targets = dead_letter_queues(facts.states.values())
+    targets = _dead_letter_queues(facts)
     for state in facts.states.values():
         since = state.visible_since_ms
         if since is None or state.paused_ms is not None or state.name in targets:
@@ -167,7 +175,7 @@ def _received_lately(activity: QueueActivity) -> int | None:
 
 def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
     idle = {each.queue for each in _find_not_received(facts)}
-    targets = dead_letter_queues(facts.states.values())
+    targets = _dead_letter_queues(facts)
     for name, activity in facts.activities.items():
         state = facts.states.get(name)
         if state is None or state.paused_ms is not None or name in targets or name in idle:
@@ -194,7 +202,7 @@ def _sum_of(column: list[int | None]) -> int:
 
 
 def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
-    for name, sources in dead_letter_queues(facts.states.values()).items():
+    for name, sources in _dead_letter_queues(facts).items():
         state = facts.states.get(name)
         if state is None or not state.fresh:
             continue
@@ -203,7 +211,7 @@ def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
             AlertKind.NEW_DEAD_LETTERS, "warn", name,
             f"{format_count(state.fresh, 'new dead letter')} in {name} within the last hour.",
             f"{format_count(state.messages, 'dead letter')} in all. It is the dead-letter queue of "
-            f"{_list(sources)}.",
+            f"{_list(sources) or 'workers'}.",
             None if since is None else int(since), name, state.fresh,
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.web.pages.charts import short_number
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import (
@@ -21,6 +22,8 @@ from rsmq.web.pages.views.figures import (
 from rsmq.web.table import Scope
 
 _MAX_CHAIN = 5
+#: A total of so many digits has no room on a phone.
+_LONG = 1_000_000
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -90,12 +93,16 @@ def _figures(
         of_hidden("in flight", "in_flight", "in_flight"),
         of_hidden("retrying", "retrying", None),
         of_hidden("delayed", "delayed", "delayed"),
-        Figure("sent so far", show_number(queue["total_sent"]), spark=spark_of(history["sent"])),
+        Figure("sent so far", _short(queue["total_sent"]), spark=spark_of(history["sent"])),
         Figure(
-            "received so far", show_number(queue["total_received"]),
+            "received so far", _short(queue["total_received"]),
             spark=spark_of(history["received"]),
         ),
     ]  # fmt: skip
+
+
+def _short(total: int) -> str:
+    return show_number(total) if total < _LONG else short_number(total)
 
 
 def _facts(queue: Mapping[str, Any]) -> list[tuple[str, str]]:
