@@ -1,11 +1,16 @@
 """The frame of the pages: sessions, links from elsewhere, refreshes, and actions."""
 
+import asyncio
 import re
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 from rsmq.web.access import sessions
 from rsmq.web.access.secrets import hash_password
+from rsmq.web.api import ApiCaller
 from rsmq.web.pages.formats import show_duration, show_name
+from rsmq.web.pages.reads import SharedReads
+from rsmq.web.table import ApiAnswer
 
 _KEY = "a key of some length"
 _HTML = {"accept": "text/html"}
@@ -259,3 +264,25 @@ def test_cookies_of_a_server_with_tls_are_secure_also_behind_a_trusted_proxy(run
         assert "; Secure" not in reply.headers["set-cookie"]
 
     run(test, auth=True, key=_KEY, trusted_proxies=["127.0.0.1/32"])
+
+
+def test_the_last_history_is_shown_also_if_its_begin_has_moved_on_since():
+    answers = [ApiAnswer({"sent": [1]}), ConnectionError("gone")]
+
+    class Api:
+        async def call(self, *_, **__):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    async def test():
+        rights = SimpleNamespace(scopes=(), patterns=(), redact=())
+        caller, reads = ApiCaller(rights, "127.0.0.1"), SharedReads(Api())
+        for minute in ("12:00", "12:01"):
+            query = {"from": f"2026-10-25T{minute}", "step": "60"}
+            answer = await reads.get(caller, "/history", {}, query)
+            reads.forget_all()
+        assert (answer.content, answer.is_stale) == ({"sent": [1]}, True)
+
+    asyncio.run(test())

@@ -27,6 +27,8 @@ _SLOW_SECONDS = 0.1
 _SHARE = 0.75
 _MAX_ANSWERS = 300
 _UNAVAILABLE = 503
+#: The field of the begin of a history.
+_BEGIN = "from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,9 @@ def _key_of(
 ) -> Hashable:
     who = caller.principal
     rights = (who.scopes, who.patterns, who.redact)
-    return rights, path, tuple(sorted(names.items())), tuple(sorted(query.items()))
+    # The begin of a history moves on, and the last answer is shown also if Redis is away then.
+    fields = ((name, value) for name, value in query.items() if name != _BEGIN)
+    return rights, path, tuple(sorted(names.items())), tuple(sorted(fields))
 
 
 @dataclass(slots=True)
