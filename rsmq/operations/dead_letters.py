@@ -148,8 +148,9 @@ def redrive_step(
     destination: str | None,
     *,
     last_ms: int,
-    skip: int,
-    max_messages: int,
+    skip: int = 0,
+    max_messages: int = _MESSAGES_PER_STEP,
+    receipts: Sequence[tuple[str, int]] | None = None,
 ) -> Steps[tuple[int, int, int]]:
     """
     Redrive some of the dead letters that were visible at a time.
@@ -157,6 +158,7 @@ def redrive_step(
     Args:
         skip: the first ones to leave.
         max_messages: the dead letters to look at, at most 1,000.
+        receipts: instead, the ids and receive counts of dead letters.
 
     Returns:
         How many were looked at, none if it was the last step; how many of them were redriven; and
@@ -168,7 +170,8 @@ def redrive_step(
     """
     source = namespace.queue(qname)
     target = destination and _check_other_queue(namespace, "destination", destination, source)
-    one = _Redrive(namespace, source, target or None, None, None, None)
+    chosen = [(encode_name(id), digits(count)) for id, count in receipts or ()]
+    one = _Redrive(namespace, source, target or None, chosen or None, None, None)
     return one.run_step(digits(last_ms), skip, max_messages)
 
 
@@ -218,12 +221,18 @@ class _Redrive:
 
     def run_step(self, last: bytes, skip: int, number: int) -> Steps[tuple[int, int, int]]:
         """Run a step of ``redrive_step``."""
-        if self.target is not None:
-            _, pairs, _ = yield self._step(self.target, number, last)
-            return len(pairs), len(pairs), 0
-        sources = yield from _find_sources(self.namespace, self.source)
-        _, origins = yield self._origins(last, skip, number)
         redriven: list[tuple[str, str]] = []
+        if self.target is not None and self.chosen is not None:
+            yield from self._redrive_chosen(self.target, self.chosen, redriven)
+            return len(self.chosen), len(redriven), 0
+        if self.target is not None:
+            _, redriven, _ = yield self._step(self.target, number, last)
+            return len(redriven), len(redriven), 0
+        sources = yield from _find_sources(self.namespace, self.source)
+        if self.chosen is None:
+            _, origins = yield self._origins(last, skip, number)
+        else:
+            origins = yield from self._origins_of(self.chosen)
         _, left = yield from self._return(origins, sources, redriven)
         return len(origins), len(redriven), left
 
@@ -276,15 +285,20 @@ class _Redrive:
 
     def _return_chosen(self, chosen: list[_Chosen], redriven: list[tuple[str, str]]) -> Steps[None]:
         sources = yield from _find_sources(self.namespace, self.source)
+        found = yield from self._origins_of(chosen)
+        missing, _ = yield from self._return(found, sources, redriven)
+        if missing is not None:
+            raise missing
+
+    def _origins_of(self, chosen: list[_Chosen]) -> Steps[list[_Origin]]:
+        """Return the chosen messages that are there, and the queues that they came from."""
         found: list[_Origin] = []
         for at in range(0, len(chosen), _MESSAGES_PER_STEP):
             step = chosen[at : at + _MESSAGES_PER_STEP]
             _, origins = yield self._origins(b"", 0, 0, [id for id, _ in step])
             names = {id: name for (id, _), name in origins}
             found += [(each, names[each[0]]) for each in step if each[0] in names]
-        missing, _ = yield from self._return(found, sources, redriven)
-        if missing is not None:
-            raise missing
+        return found
 
     def _return(
         self, origins: list[_Origin], sources: list[QueueKeys], redriven: list[tuple[str, str]]

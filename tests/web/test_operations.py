@@ -217,7 +217,8 @@ def test_a_running_operation_shows_its_rate_and_the_time_that_is_left(run):
     run(test)
 
 
-def test_dead_letters_whose_queue_is_gone_stay_and_the_others_are_redriven(run):
+@pytest.mark.parametrize("content", [{}, {"filter": "rc<1"}])
+def test_dead_letters_whose_queue_is_gone_stay_and_the_others_are_redriven(run, content):
     async def test(http, queues):
         for name in ("a", "b", "c", "dead"):
             await queues.create_queue(name)
@@ -229,7 +230,7 @@ def test_dead_letters_whose_queue_is_gone_stay_and_the_others_are_redriven(run):
             reasons = [part for id in ids for part in (id, reason)]
             await queues.run(plain_command("HSET", b"rsmq:dead:x:reasons", *reasons))
         await queues.delete_queue("a")
-        reply = await http("POST", "/queues/dead:redrive", headers=_ASYNC)
+        reply = await http("POST", "/queues/dead:redrive", content, headers=_ASYNC)
         async with http.app.router.lifespan_context(http.app):
             shown = await _ended(http, reply.headers["location"])
         assert (shown["state"], shown["error"]) == ("failed", "queueNotFound")

@@ -76,17 +76,20 @@ async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkSt
 async def _redrive(client: Any, record: OperationRecord, place: list[int], most: int) -> BulkStep:
     (skip,) = place or [0]
     looked, redriven, left = await client.run_steps(
-        redrive_step(
-            client.namespace,
-            record.queue,
-            record.arguments.get("destination"),
-            last_ms=record.fence_ms,
-            skip=skip,
-            max_messages=most,
-        )
+        _redrive_some(client, record, skip=skip, max_messages=most)
     )
     cursor = [skip + looked - redriven] if looked else None
     return BulkStep(cursor, redriven, looked, left)
+
+
+def _redrive_some(client: Any, record: OperationRecord, **which: Any) -> Any:
+    return redrive_step(
+        client.namespace,
+        record.queue,
+        record.arguments.get("destination"),
+        last_ms=record.fence_ms,
+        **which,
+    )
 
 
 async def _sweep(client: Any, record: OperationRecord, place: list[str], most: int) -> BulkStep:
@@ -142,10 +145,15 @@ async def _change_found(
         for each in found.candidates
         if fits(query, with_cell(queues, cell, each)) and _was_there(each, record.fence_ms)
     ]
-    done = await _change(client, record, chosen) if chosen else 0
+    done = left = 0
+    if chosen and is_redrive:
+        receipts = [(each.message.id, each.message.receive_count) for each in chosen]
+        _, done, left = await client.run_steps(_redrive_some(client, record, receipts=receipts))
+    elif chosen:
+        done = await _change(client, record, chosen)
     behind = found.position
     cursor = None if behind is None else [behind.score, behind.id]
-    return BulkStep(cursor, done, found.scanned)
+    return BulkStep(cursor, done, found.scanned, left)
 
 
 def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
@@ -162,9 +170,6 @@ async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandi
         receipts = [part for id, count in pairs for part in (encode_name(id), digits(count))]
         done: int = await client.run(release_receipts(keys, receipts))
         return done
-    if record.kind is OperationKind.REDRIVE:
-        target = record.arguments.get("destination")
-        return len(await client.redrive_messages(record.queue, target, ids))
     if record.kind is OperationKind.MOVE:
         destination = record.arguments["destination"]
         return len(await client.move_messages(record.queue, destination, ids))
