@@ -55,7 +55,12 @@ async def observe_message(
     workers = await _list_workers(engine) if engine.number > 1 else {}
     for each in range(engine.number) if cell is None else (cell,):
         client = await engine.client(each)
-        others = [worker for of_cell in workers if of_cell != each for worker in workers[of_cell]]
+        others = [
+            worker
+            for of_cell in workers.keys() - {each}
+            for worker in workers[of_cell]
+            if qname in worker.queues
+        ]
         facts: ObservedMessage = await client.run(
             read_message_state(client.namespace, qname, stored_id, others)
         )

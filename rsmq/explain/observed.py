@@ -42,7 +42,8 @@ class ObservedQueue:
         now_ms: the server's time, Unix ms.
         workers: the workers with a listener for it, those that are alive and those that died within
             a day.
-        can_see_workers: whether the user may read which workers there are.
+        can_see_workers: whether all of them are known: the user may read them, and there were not
+            too many to ask which of them has a message.
         rates: None if nothing has been recorded in the last ten minutes.
         hidden: the hidden messages by state; None if it was not read.
     """

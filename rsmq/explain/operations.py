@@ -5,6 +5,7 @@ Operations that read what queues and messages wait for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rsmq.explain.observed import DeadLetterPlace, ObservedMessage, ObservedQueue, QueueRates
@@ -48,6 +49,8 @@ def read_message_state(
         queue = _parse_queue(keys, described, int(now), registered, others=workers)
         score, size, count, first, ids_before, raw_holder = stored
         holder = None if raw_holder is None else decode_name(raw_holder)
+        if holder == "":  # there are too many workers to ask all of them
+            queue = replace(queue, can_see_workers=False)
         unbegun, error, reason, max_retries, own_expiry, quarantine = records
         target = queue.attributes.dead_letter_queue
         return ObservedMessage(

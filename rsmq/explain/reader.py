@@ -54,7 +54,12 @@ def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMes
     workers = _list_workers(engine) if engine.number > 1 else {}
     for each in range(engine.number) if cell is None else (cell,):
         client = engine.client(each)
-        others = [worker for of_cell in workers if of_cell != each for worker in workers[of_cell]]
+        others = [
+            worker
+            for of_cell in workers.keys() - {each}
+            for worker in workers[of_cell]
+            if qname in worker.queues
+        ]
         facts: ObservedMessage = client.run(
             read_message_state(client.namespace, qname, stored_id, others)
         )

@@ -141,7 +141,7 @@ def _in_flight(facts: ObservedMessage) -> str:
     who = (
         "A consumer that is not a worker of this library, such as a Node or PHP program,"
         if facts.queue.can_see_workers
-        else "A consumer, which this user has no right to look up,"
+        else "A consumer, which could not be looked up,"
     )
     return (
         f"{who} has it in flight, receive {facts.receive_count:,}; if it is not deleted, it "

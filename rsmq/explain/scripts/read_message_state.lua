@@ -11,7 +11,7 @@
 --
 -- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil,
 --         {score or nil, bytes of the body or nil, receive count or nil, first-received ms or nil, ids before it,
---         the name of the worker that has it in flight or nil},
+--         the name of the worker that has it in flight, '' if not all were asked, or nil},
 --         {receives that began no call, the error of the last attempt or nil, its reason or nil, own retries or nil,
 --         ms of the own expiry or nil, record of its runs in quarantine or nil}, its record as read_jobs.lua returns
 --         it or nil, whether the dead-letter queue of the policy exists, {score there, reason} if it is there or nil}
@@ -54,7 +54,7 @@ return {
   describe(hash, zset), digits(now), registered,
   {score, size, found[1], found[2], redis.call('ZRANK', zset, id) or 0,
     is_hidden and found[1]
-      and worker_of(zset, id, found[1] .. ':' .. name, held, {unpack(others, 6)}, registered)},
+      and worker_of(zset, id, found[1], name, held, {unpack(others, 6)}, registered)},
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
     reasons_of(zset, {id})[1] or false, retries or false, expires and digits(expires) or false,
     type(alone) == 'string' and alone},

@@ -16,14 +16,18 @@ local function job_of(hash, zset, id, now)
   return {job_state(hash, zset, id, found[1], found[2], now), found[1], unpack(found, 3, 13)}
 end
 
--- Returns the name of the worker that has a message in flight with this 'receive count:queue', of the first 1,000 of
--- these names and of those that are registered. `held` begins the keys of what workers have in flight.
-local function worker_of(zset, id, receipt, held, names, registered)
-  local keys = {}
+-- Returns the name of the worker that has a message of the queue `name` in flight since a receive, of the first 500 of
+-- these workers and of those that are registered with this queue. `held` begins the keys of what workers have in flight.
+-- Returns '' if there are more workers, else false if none has it.
+local function worker_of(zset, id, count, name, held, names, registered)
+  local keys, receipt = {}, count .. ':' .. name
+  local described = string.find(name, '^[%w_-]+$') and '"' .. name .. '"' or '' -- other names may be escaped in JSON
   for at = 1, registered and #registered or 0, 2 do
-    names[#names + 1] = registered[at]
+    if string.find(registered[at + 1], described, 1, true) then
+      names[#names + 1] = registered[at]
+    end
   end
-  for at = 1, math.min(#names, 1000) do
+  for at = 1, math.min(#names, 500) do
     keys[at] = held .. names[at]
   end
   require_local('EXISTS', zset, unpack(keys))
@@ -32,7 +36,7 @@ local function worker_of(zset, id, receipt, held, names, registered)
       return names[at]
     end
   end
-  return false
+  return #names > #keys and ''
 end
 
 -- Returns 1 if the dead-letter queue exists, else 0, and {score, reason} if the message is in it.
