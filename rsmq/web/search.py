@@ -74,6 +74,7 @@ class MessageQuery:
         filter: only those that fit; without terms all.
         limit: at most so many.
         redaction: of the caller; the filter looks at bodies as the caller sees them.
+        is_export: whether bodies are read whole, in steps that are paced.
     """
 
     queue: str
@@ -81,11 +82,12 @@ class MessageQuery:
     filter: SearchFilter
     limit: int
     redaction: Redaction
+    is_export: bool = False
 
     @property
     def is_search(self) -> bool:
         """Whether it may have to look at many messages that it does not return."""
-        return bool(self.filter.terms) or self.state not in {None, "visible"}
+        return self.is_export or bool(self.filter.terms) or self.state not in {None, "visible"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ async def _run(
         state=query.state,
         count=min(wanted, STEP) if is_plain and not has_cause else STEP,
         most=STEP if query.is_search else min(wanted, STEP),
-        cut=BODY_BYTES if is_plain else None,
+        cut=BODY_BYTES if is_plain and not query.is_export else None,
         terms=of_server,
     )
     if is_paced:

@@ -39,6 +39,7 @@ _SCOPES = {
         "GET /queues/{queue}/messages", "GET /queues/{queue}/messages/{id}",
         "GET /queues/{queue}/messages/{id}/body", "GET /queues/{queue}/jobs/{id}", "GET /doctor",
         "GET /queues/{queue}/jobs", "GET /queues/{queue}/tail",
+        "GET /queues/{queue}/messages:export",
     },
     "send": {
         "POST /queues/{queue}/messages", "POST /queues/{queue}/messages:batch", "POST /publish",

@@ -1,5 +1,6 @@
 """Messages, a message, its job, the tail, and the actions on chosen messages."""
 
+import csv
 import json
 import re
 from html import unescape
@@ -11,8 +12,8 @@ import pytest
 from rsmq.errors import InvalidFormat
 from rsmq.operations.plain import plain_command
 from rsmq.web.access.secrets import hash_password
+from rsmq.web.json_text import read_columns
 from rsmq.web.pages.body_forms import forms_of, show_line, value_at
-from rsmq.web.pages.views.messages import read_columns
 from tests.web.test_pages import _cookie_of, _pages, _post, _users
 
 _BIG = b'{"n": 12345678901234567890123, "p": 1.10, "n": 1e2, "t": "\\u202e\\n"}'
@@ -396,5 +397,27 @@ def test_a_message_page_says_why_it_does_not_move(run):
         assert "Why is it not moving?" in page
         assert "paused" in page
         assert "Timeline" in page
+
+    run(test)
+
+
+def test_messages_are_exported_whole_and_without_formulas(run):
+    async def test(http, queues):
+        await queues.create_queue("q", maxsize=-1)
+        bodies = [json.dumps({"n": n, "t": "=1+1"}) for n in range(-1, 300)]
+        await queues.send_messages("q", [*bodies, "@x", "y" * 5000])
+        http.prefix = "/api/v1"
+        whole = await http("GET", "/queues/q/messages:export")
+        lines = [json.loads(line) for line in whole.content.splitlines()]
+        assert [each["body"] for each in lines] == [*bodies, "@x", "y" * 5000]
+        assert whole.headers["content-disposition"] == 'attachment; filename="messages.jsonl"'
+        path = "/queues/q/messages:export?format=csv"
+        some = await http("GET", f"{path}&columns=n,t&filter=json.n<1")
+        rows = list(csv.reader(some.content.decode().splitlines()))
+        assert rows[0][5:] == ["n", "t", "error"]
+        assert [row[5:7] for row in rows[1:]] == [["-1", "'=1+1"], ["0", "'=1+1"]]
+        last = list(csv.reader((await http("GET", path)).content.decode().splitlines()))[-2:]
+        assert [row[5] for row in last] == ["'@x", "y" * 5000]
+        assert len((await http("GET", f"{path}&max=2")).content.splitlines()) == 3
 
     run(test)

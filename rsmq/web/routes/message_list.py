@@ -80,18 +80,24 @@ async def _list_of_cells(call: ApiCall, query: MessageQuery, start: int) -> ApiA
 
 
 def _read_query(call: ApiCall) -> MessageQuery:
-    state: Any = call.values.get("state")
-    if state is not None and state not in get_args(State):
-        hint = f"It is one of {', '.join(get_args(State))}."
-        raise InvalidFormat("state", value=state, hint=hint)
     text = call.values.get("filter")
     return MessageQuery(
         call.names[QUEUE],
-        state,
+        check_state(call),
         SearchFilter() if text is None else parse_filter(text),
         check_whole_number("limit", call.values.get("limit", 10), 1, MAX_BATCH),
         call.redaction,
     )
+
+
+def check_state(call: ApiCall) -> State | None:
+    """Return the field ``state``; raises InvalidFormat if it is none."""
+    state: Any = call.values.get("state")
+    if state is not None and state not in get_args(State):
+        hint = f"It is one of {', '.join(get_args(State))}."
+        raise InvalidFormat("state", value=state, hint=hint)
+    checked: State | None = state
+    return checked
 
 
 async def _count(call: ApiCall, state: State | None) -> int:
@@ -157,6 +163,11 @@ async def _find(call: ApiCall) -> Any:
     return found
 
 
+STATE = Field(
+    "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+    rule=one_of(*get_args(State)),
+)  # fmt: skip
+
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/messages", Scope.PEEK, "Read messages without receiving them.",
@@ -171,10 +182,7 @@ ROUTES = (
                 "limit", Shape.WHOLE, "Messages, 1 to 10,000; 10 by default.",
                 rule=between(1, MAX_BATCH),
             ),
-            Field(
-                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
-                rule=one_of(*get_args(State)),
-            ),
+            STATE,
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field("cursor", Shape.TEXT, "The cursor of the page before."),
             Field(

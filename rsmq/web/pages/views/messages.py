@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.errors import InvalidFormat
-from rsmq.search.json_path import JsonPath, fault, parse_path, read_path
+from rsmq.search.json_path import JsonPath
 from rsmq.search.message_filter import parse_filter
+from rsmq.web.json_text import read_columns
 from rsmq.web.pages.body_forms import show_line, value_at
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
@@ -21,7 +22,6 @@ from rsmq.web.table import Scope
 _LIMIT = 50
 _LINE_CHARACTERS = 160
 _VALUE_CHARACTERS = 60
-_MAX_COLUMNS = 8
 #: States are counted in queues of so many messages at most.
 _COUNTED = 2000
 #: A page whose reading looks at more messages is not asked for again by itself.
@@ -127,34 +127,6 @@ def _read_state(text: str, cols: str) -> tuple[list[tuple[str, JsonPath]], HttpP
         return read_columns(cols), None
     except InvalidFormat as error:
         return [], describe(error, may_repeat=True)
-
-
-def read_columns(text: str) -> list[tuple[str, JsonPath]]:
-    """
-    Return paths with commas between them, each as it is written and as a path.
-
-    Raises:
-        InvalidFormat: one is not valid, or there are too many.
-    """
-    columns: list[tuple[str, JsonPath]] = []
-    at = 0
-    text = text.strip()
-    try:
-        while at < len(text):
-            begin = at
-            _, at = read_path(text, at)
-            path = text[begin:at]
-            columns.append((path, parse_path(path)))
-            rest = text[at:].lstrip()
-            if rest and not rest.startswith(","):
-                raise fault(at, "Here is a comma or the end")
-            at = len(text) - len(rest[1:].lstrip())
-            if len(columns) > _MAX_COLUMNS:
-                raise fault(at, f"There are at most {_MAX_COLUMNS} columns")
-    except SyntaxError as error:
-        hint = f"At character {(error.offset or 0) + 1}: {error.msg}. As in customer.id, total."
-        raise InvalidFormat("columns", value=text, hint=hint) from None
-    return columns
 
 
 def _tabs(
