@@ -1,31 +1,9 @@
-"""The actions on queues: what they say, what they do, and the commands that they name."""
+"""The actions on queues: what they say, and what they do."""
 
 from urllib.parse import urlencode
 
-import click
-import pytest
-
-from rsmq.cli.app.program import root
-from rsmq.web.pages.actions import ACTIONS
-
 _HTML = {"accept": "text/html"}
 _FORM = {**_HTML, "content-type": "application/x-www-form-urlencoded"}
-
-#: A value of each field that a command needs.
-_VALUES = {
-    "queue": "q", "worker": "w", "id": "1" * 32, "ids": "1" * 32, "schedule": "s",
-    "cron": "* * * * *", "body": "a", "dead_letter_queue": "dead", "max_receives": "3", "vt": "30",
-    "to": "other", "destination": "other", "number": "3", "undo": "true",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("action", [each for each in ACTIONS if each.command], ids=lambda a: a.name)
-def test_the_program_accepts_the_command_of_each_action(action):
-    fields = {**{each.name: each.value for each in action.inputs if each.value}, **_VALUES}
-    words = action.command({name: [value] for name, value in fields.items()})
-    context = click.Context(root, info_name="rsmq")
-    _, command, rest = root.resolve_command(context, words)
-    command.make_context(words[0], list(rest), parent=context).close()
 
 
 def _pages(http):
