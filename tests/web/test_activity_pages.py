@@ -39,7 +39,7 @@ def test_calls_are_said_in_words_with_their_outcome(run):
         await http("POST", "/queues/orders:pause")
         await http("POST", "/queues/none:resume")
         first, second, third = _rows(await read_page(open_pages(http), "/activity"))
-        assert "everyone resumed none failed: queueNotFound" in first
+        assert "everyone resumed none failed queueNotFound" in first
         assert "everyone paused orders done" in second
         assert "anna purged &lt;b&gt; did not end" in third
 

@@ -29,7 +29,7 @@ _LEVELS = {
 
 
 #: Outcomes of operations.
-_ENDS = {each: (each, _LEVELS[each]) for each in ("succeeded", "failed", "cancelled")}
+_ENDS = {each: (each, _LEVELS[each], "") for each in ("succeeded", "failed", "cancelled")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class CallRow:
     Attributes:
         words: what it did, as ``words_of`` returns it.
         outcome: what became of it.
+        code: that of its error; empty without one.
     """
 
     at_ms: float
@@ -48,6 +49,7 @@ class CallRow:
     words: list[tuple[str, str]]
     outcome: str
     level: str
+    code: str = ""
 
 
 #: The calls by which the audit stream can be filtered, with their words.
@@ -122,20 +124,23 @@ def _pair(entries: list[Any], ended: set[str]) -> tuple[list[CallRow], list[str]
 
 def _row_of(entry: Mapping[str, Any]) -> CallRow:
     at_ms = float(entry["id"].partition("-")[0])
-    outcome, level = _outcome_of(entry, at_ms)
     return CallRow(
-        at_ms, entry.get("user", ""), entry.get("address", ""), words_of(entry), outcome, level
+        at_ms,
+        entry.get("user", ""),
+        entry.get("address", ""),
+        words_of(entry),
+        *_outcome_of(entry, at_ms),
     )
 
 
-def _outcome_of(entry: Mapping[str, Any], at_ms: float) -> tuple[str, str]:
+def _outcome_of(entry: Mapping[str, Any], at_ms: float) -> tuple[str, str, str]:
     if entry.get("phase") == "begin":
         is_running = time.time() - at_ms / 1000 < _RUNNING_SECONDS
-        return ("running", "plain") if is_running else ("did not end", "bad")
+        return ("running", "plain", "") if is_running else ("did not end", "bad", "")
     outcome = entry.get("outcome", "")
     if outcome.isdigit() and outcome.startswith("2"):
-        return "done", "good"
-    return _ENDS.get(outcome, (f"failed: {outcome}", "warn"))
+        return "done", "good", ""
+    return _ENDS.get(outcome, ("failed", "warn", outcome))
 
 
 PAGES = (PageEntry("/activity", "activity.html", Scope.STATS, _show, menu="Activity"),)
