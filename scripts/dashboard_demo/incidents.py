@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,21 +30,12 @@ class Incident:
     text: str
 
 
-def _call(demo: Demo, path: str, **content: object) -> None:
-    """Call the API as a colleague would, so that the audit knows of it."""
-    request = urllib.request.Request(  # noqa: S310
-        f"{demo.web}/api/v1/{path}", json.dumps(content).encode(),
-        {"Content-Type": "application/json"}, method="POST",
-    )  # fmt: skip
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
-
-
 def _pause_orders(demo: Demo) -> None:
-    _call(demo, "queues/orders:pause")
+    demo.call("queues/orders:pause")
 
 
 def _purge_campaign(demo: Demo) -> None:
-    _call(demo, "queues/campaign:purge", undo=True)  # as its page does
+    demo.call("queues/campaign:purge", undo=True)  # as its page does
 
 
 def _kill_worker(demo: Demo) -> None:

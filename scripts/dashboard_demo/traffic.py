@@ -57,7 +57,7 @@ def create_queues(queues: RSMQ[Any], url: str) -> None:
     record_past(url)
     queues.set_dead_letter_policy("legacy", "legacy-dead", 3)
     queues.set_dead_letter_policy("orders", "orders-dead", 3)
-    queues.pause_queue("campaign")
+    queues.pause_queue("campaign")  # and later over HTTP, so that the audit knows of it
     queues.send_messages("campaign", [{"to": name, "code": "AUTUMN"} for name in _NAMES * 60])
     queues.send_messages("orders", [order(25 * number) for number in range(40)])
     queues.send_messages("mail", [_mail(20 * number) for number in range(20)])

@@ -108,5 +108,8 @@ document.addEventListener("keydown", (event) => {
   if (field) { event.preventDefault(); field.focus(); field.select(); }
 });
 
+// In a narrow window the menu is wider than its bar.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+
 localise(document);
 wait();
