@@ -7,6 +7,8 @@ import pytest
 from tests.browser.chromium import THEMES, WIDTHS
 from tests.scale import SOAK
 
+pytestmark = pytest.mark.timeout(300)
+
 _SITES = ("busy_site", "empty_site", "site_without_redis")
 _USUAL = ("busy_site", "light", 1280)
 _ALL = list(itertools.product(_SITES, THEMES, WIDTHS))
@@ -21,14 +23,16 @@ _CASES = [
 def test_each_page_is_accessible_and_fits_into_its_window(
     request, chromium, site_name, theme, width
 ):
-    """One page of each kind; in the usual case, each view of it."""
+    """One view of each page; in the usual case the others fit, too."""
     site = request.getfixturevalue(site_name)
     chromium.set_view(width, theme)
     found = {}
     has_all = SOAK or (site_name, theme, width) == _USUAL
-    for path in site.paths if has_all else site.pages:
+    pages = site.pages
+    for path in site.paths if has_all else pages:
         _, bad = chromium.visit(site.address + path)
-        bad += chromium.accessibility_problems()
+        if SOAK or path in pages:
+            bad += chromium.accessibility_problems()
         if bad:
             found[path] = bad
     assert found == {}
