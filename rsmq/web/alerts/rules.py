@@ -138,31 +138,26 @@ def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
         waits = (facts.now_ms - since) / 1000
         activity = facts.activities.get(state.name)
         received = None if activity is None else _received_lately(activity)
-        has_waited = waits >= (WAIT_SECONDS if received == 0 else _IDLE_MINUTES * 60)
-        if received or not has_waited:
+        has_workers = state.name in listened
+        is_sure = received == 0 and not has_workers
+        if received or (received is None and has_workers):
             continue
-        if received is None and state.name in listened:
+        if waits < (WAIT_SECONDS if is_sure else _IDLE_MINUTES * 60):
             continue
-        text = f"Nobody receives from {state.name}."
-        evidence = (
-            f"{format_count(state.visible, 'message')} visible, the first one for {_span(waits)}. "
-        )
-        if state.name in listened:
-            if waits < _IDLE_MINUTES * 60:
-                continue
-            text = f"{state.name} has live workers, and they receive nothing."
-        else:
-            evidence += "No live worker of this library listens"
-            evidence += (
-                ", and it is not recorded whether other consumers receive."
-                if received is None
-                else f", and nothing was received in the last {_IDLE_MINUTES} minutes."
-            )
-        if state.name in listened:
-            evidence += f"Nothing was received in the last {_IDLE_MINUTES} minutes."
         yield Alert(
-            AlertKind.NOT_RECEIVED, "bad", state.name, text, evidence, int(since), state.name, waits
-        )
+            AlertKind.NOT_RECEIVED, "bad", state.name,
+            f"{state.name} has live workers, and they receive nothing."
+            if has_workers
+            else f"Nobody receives from {state.name}.",
+            f"{format_count(state.visible, 'message')} visible, the first one for {_span(waits)}. "
+            f"{'' if has_workers else 'No live worker of this library listens. '}"
+            + (
+                "It is not recorded whether other consumers receive."
+                if received is None
+                else f"Nothing was received in the last {_IDLE_MINUTES} minutes."
+            ),
+            int(since), state.name, waits,
+        )  # fmt: skip
 
 
 def _received_lately(activity: QueueActivity) -> int | None:
