@@ -31,15 +31,20 @@ class EstimatedCounts:
     is_estimate: bool
 
 
-async def estimate_counts(rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str) -> EstimatedCounts:
+async def estimate_counts(
+    rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str, *, exact_up_to: int = MAX_WALKED_MESSAGES
+) -> EstimatedCounts:
     """
-    Count the messages of a queue by state; of more than 10,000, a sample of the hidden ones.
+    Count the messages of a queue by state; of many, a sample of the hidden ones.
+
+    Args:
+        exact_up_to: the largest number of messages that are all looked at.
 
     Raises:
         QueueNotFound: the queue does not exist.
     """
     attributes = await rsmq.get_queue_attributes(qname)
-    if attributes.messages <= MAX_WALKED_MESSAGES:
+    if attributes.messages <= exact_up_to:
         return EstimatedCounts(await rsmq.count_messages(qname), 0, is_estimate=False)
     engine: Any = rsmq.engine
     by_cell = await engine.by_cell(

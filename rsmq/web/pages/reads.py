@@ -15,6 +15,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from rsmq.errors import RSMQError
 from rsmq.web.api import Api, ApiCaller
 from rsmq.web.fields import Refused
 from rsmq.web.problems import describe
@@ -38,11 +39,13 @@ class SharedAnswer:
 
     Attributes:
         read_at: the monotonic time at which it was read.
+        tried_at: the monotonic time of the last try; it is later only if Redis did not answer.
         is_stale: whether Redis did not answer the last time, so that it is an older one.
     """
 
     content: Any
     read_at: float
+    tried_at: float
     is_stale: bool = False
 
 
@@ -72,7 +75,7 @@ class SharedReads:
         """
         key = _key_of(caller, path, names, query)
         answer = self._answers.get(key)
-        if answer is not None and answer.read_at >= self._oldest():
+        if answer is not None and answer.tried_at >= self._oldest():
             return answer
         task = self._running.get(key)
         if task is None:
@@ -105,15 +108,18 @@ class SharedReads:
         begin = time.monotonic()
         try:
             answer = await self._api.call(caller, "GET", path, names, query=query.items())
-        except (Refused, RedisError, OSError) as error:
+        except (Refused, RSMQError, RedisError, OSError) as error:
             last = self._answers.get(key)
             if last is None or describe(error, may_repeat=True).status != _UNAVAILABLE:
                 raise
-            return replace(last, is_stale=True)
+            # Others don't wait for Redis again at once.
+            last = replace(last, is_stale=True, tried_at=time.monotonic())
+            self._answers[key] = last
+            return last
         now = time.monotonic()
         if not _is_paced(answer.content):
             self._note_time(now - begin)
-        shared = SharedAnswer(answer.content, begin)
+        shared = SharedAnswer(answer.content, begin, begin)
         self._answers[key] = shared
         self._answers.move_to_end(key)
         while len(self._answers) > _MAX_ANSWERS:

@@ -22,8 +22,6 @@ from rsmq.web.table import Scope
 _LIMIT = 50
 _LINE_CHARACTERS = 160
 _VALUE_CHARACTERS = 60
-#: States are counted in queues of so many messages at most.
-_COUNTED = 2000
 #: A page whose reading looks at more messages is not asked for again by itself.
 _LIVE_SCAN = 400
 _STATES = (
@@ -39,12 +37,13 @@ class Tab:
     A state among those of the list.
 
     Attributes:
-        count: its messages; None if they were not counted.
+        is_about: whether the count is that of a sample.
     """
 
     title: str
     url: str
-    count: int | None
+    count: int
+    is_about: bool
     is_current: bool
 
 
@@ -64,15 +63,13 @@ class Row:
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the page: three commands, and for a queue of at most 2,000 messages its counts."""
+    """Return the page: three commands, and those of its counts, which are sampled."""
     query = call.query
     names = {"queue": call.names["queue"]}
     text, state = query.get("filter", "").strip(), query.get("state") or None
     columns, problem = _read_state(text, query.get("cols", ""))
     queue = await call.read("/queues/{queue}", names)
-    counts = None
-    if queue["messages"] <= _COUNTED:
-        counts = await call.read("/queues/{queue}/counts", names)
+    counts = await call.read("/queues/{queue}/counts", names, estimate=True)
     page: Mapping[str, Any] = {"messages": [], "scanned": 0, "cursor": None}
     if problem is None:
         page = await call.read(
@@ -130,16 +127,17 @@ def _read_state(text: str, cols: str) -> tuple[list[tuple[str, JsonPath]], HttpP
 
 
 def _tabs(
-    queue: Mapping[str, Any], counts: Mapping[str, int] | None, rest: Mapping[str, str]
+    queue: Mapping[str, Any], counts: Mapping[str, Any], rest: Mapping[str, str]
 ) -> list[Tab]:
-    found = {None: queue["messages"], "visible": queue["visible_messages"]}
-    if counts is not None:
-        found |= {state: counts[state] for state, _ in _STATES if state}
+    found: dict[str | None, int] = {None: queue["messages"]}
+    found |= {state: counts[state] for state, _ in _STATES if state}
+    sampled = {"in_flight", "retrying", "delayed"} if counts["is_estimate"] else set()
     return [
         Tab(
             title,
             with_query({**rest, "state": state}) or "?",
-            found.get(state),
+            found[state],
+            state in sampled,
             rest.get("state") == state,
         )
         for state, title in _STATES
