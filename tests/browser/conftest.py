@@ -121,7 +121,7 @@ def _plant_hostile(server):
     names = Planting(server, "rsmq", TEXTS, BODIES, is_odd=True).plant()
     messages, odd = names[: len(BODIES) + 9], names[len(BODIES) + 9 :]
     if not SOAK:  # other pages and lists show each value anyway
-        messages, odd = messages[::3], odd[::12]
+        messages, odd = messages[::6], odd[::24]
     return [*messages, *odd, {**names[0], "queue": "broken"}]
 
 
