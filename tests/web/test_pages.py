@@ -5,6 +5,8 @@ import re
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
+import pytest
+
 from rsmq.web.access import sessions
 from rsmq.web.access.secrets import hash_password
 from rsmq.web.api import ApiCaller
@@ -13,6 +15,7 @@ from rsmq.web.pages.reads import SharedReads
 from rsmq.web.table import ApiAnswer
 
 _KEY = "a key of some length"
+_ANNA = '[users.anna]\npassword = "{}"\nrole = "viewer"\n'
 _HTML = {"accept": "text/html"}
 _FORM = {**_HTML, "content-type": "application/x-www-form-urlencoded"}
 
@@ -286,3 +289,37 @@ def test_the_last_history_is_shown_also_if_its_begin_has_moved_on_since():
         assert (answer.content, answer.is_stale) == ({"sent": [1]}, True)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE"])
+def test_only_post_runs_an_action_or_ends_a_session(run, method):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_message("q", "a")
+        _pages(http)
+        fields = {"queue": "q", "typed-name": "q"}
+        reply = await http(
+            method,
+            f"/actions/purge?{urlencode(fields)}",
+            body=urlencode(fields).encode(),
+            headers={"content-type": "application/x-www-form-urlencoded"},
+        )
+        assert (await queues.get_queue_attributes("q")).messages == 1
+        assert reply.status == (200 if method == "HEAD" else 405)
+        assert reply.content == b"" or method != "HEAD"
+        if method != "HEAD":
+            assert reply.headers["allow"] == "GET, HEAD, POST"
+            assert (await http(method, "/login")).status == 405
+        ended = await http(method, "/logout")
+        assert (ended.status, ended.headers["allow"]) == (405, "POST")
+
+    run(test)
+
+
+def test_head_of_a_page_that_needs_a_session_leads_to_the_login(run, tmp_path):
+    async def test(http, queues):
+        _pages(http)
+        reply = await http("HEAD", "/queues")
+        assert (reply.status, reply.headers["location"]) == (303, "/login?next=%2Fqueues")
+
+    run(test, auth=True, users=_users(tmp_path, _ANNA.format(hash_password("one"))))

@@ -123,8 +123,10 @@ class Site:
         try:
             headers, peer = headers_of(scope), scope.get("client")
             query = scope["query_string"].decode("latin-1")
+            # The answer to HEAD is that to GET without its body.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
             request = _PageRequest(
-                scope["method"], path_of(scope) or "/", _read_pairs(query),
+                method, path_of(scope) or "/", _read_pairs(query),
                 {**headers, _QUERY: query}, peer, Links(prefix),
                 self._gate.is_secure(scope.get("scheme", "http"), headers, peer), receive,
             )  # fmt: skip
@@ -144,6 +146,7 @@ class Site:
 
     async def _respond(self, request: _PageRequest) -> Response:
         if request.path.startswith(_STATIC):
+            _check_method(request, "GET")
             return _send_file(request.path.removeprefix(_STATIC))
         if _is_foreign_link(request):
             # Cookies are not sent for a link on another site, but they are for this page's own.
@@ -152,7 +155,8 @@ class Site:
         self._gate.check_host(request.headers)
         if request.path == _LOGIN:
             return await self._log_in(request)
-        if request.path == _LOGOUT and request.method == "POST":
+        if request.path == _LOGOUT:
+            _check_method(request, "POST")
             await self._gate.admit(request.headers, request.peer)
             return _drop_session(request)
         if request.method == "GET" and "key" in request.query:
@@ -196,7 +200,7 @@ class Site:
         except (Refused, RSMQError, RedisError, OSError) as error:
             if not _reads_pages(request.headers):
                 raise
-            problem = describe(error, may_repeat=request.method in {"GET", "HEAD"})
+            problem = describe(error, may_repeat=request.method == "GET")
             return self._show_problem(problem, request.links, call, page)
         flash = read_flash(request.headers)
         content = render(
@@ -221,6 +225,7 @@ class Site:
         return response
 
     async def _act(self, request: _PageRequest, call: PageCall) -> Response:
+        _check_method(request, "GET", "POST")
         name = unquote(request.path.removeprefix(_ACTIONS), errors="surrogateescape")
         action = self._actions.find(name)
         if request.method == "GET":
@@ -284,8 +289,9 @@ class Site:
     # -- sessions
 
     async def _log_in(self, request: _PageRequest) -> Response:
+        _check_method(request, "GET", "POST")
         back = _own_path(request.query.get("next"))
-        if request.method != "POST":
+        if request.method == "GET":
             return _page("login.html", {**self._login_values(request), "next": back, "error": None})
         body = await read_bytes(request.receive, request.headers, _MAX_LOGIN_BYTES)
         form = _read_pairs(body.decode("latin-1"))
@@ -351,6 +357,16 @@ def _is_foreign_link(request: _PageRequest) -> bool:
         and request.headers.get("sec-fetch-mode") == "navigate"
         and request.headers.get("sec-fetch-dest") == "document"
     )
+
+
+def _check_method(request: _PageRequest, *allowed: str) -> None:
+    """Refuse a request whose method the path does not have."""
+    if request.method not in allowed:
+        text = ", ".join(sorted({*allowed, *({"HEAD"} if "GET" in allowed else ())}))
+        raise Refused(
+            "methodNotAllowed", f"This path has no {request.method}", status=405,
+            hint=f"It has {text}.", headers={"Allow": text},
+        )  # fmt: skip
 
 
 def _own_path(text: str | None) -> str:
