@@ -1,6 +1,7 @@
 """The frame of the pages: sessions, links from elsewhere, refreshes, and actions."""
 
 import asyncio
+import base64
 import re
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -323,3 +324,33 @@ def test_head_of_a_page_that_needs_a_session_leads_to_the_login(run, tmp_path):
         assert (reply.status, reply.headers["location"]) == (303, "/login?next=%2Fqueues")
 
     run(test, auth=True, users=_users(tmp_path, _ANNA.format(hash_password("one"))))
+
+
+def _payload_of(content):
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        _payload_of(b'["user", "anna", 99999999999]') + ".\u00e9",
+        _payload_of(b"[" * 700) + ".0",
+        _payload_of(b"[" * 100_000) + ".0",
+    ],
+)
+def test_a_made_up_cookie_is_not_a_session(run, tmp_path, value):
+    async def test(http, queues):
+        _pages(http)
+        name = sessions.cookie_name("localhost")
+        for cookie in (name, "rsmq-done"):
+            reply = await http("GET", "/queues", headers={"cookie": f'{cookie}="{value}"'})
+            assert reply.status == 303
+
+    async def test_flash(http, queues):
+        _pages(http)
+        deep = value.partition(".")[0]
+        reply = await http("GET", "/queues", headers={"cookie": f"rsmq-done={deep}"})
+        assert reply.status == 200
+
+    run(test, auth=True, users=_users(tmp_path, _ANNA.format(hash_password("one"))))
+    run(test_flash)

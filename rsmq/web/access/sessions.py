@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 
 from rsmq.web.access.principals import Principal
 from rsmq.web.access.secrets import hash_token
@@ -22,6 +23,8 @@ from rsmq.web.access.users import Users
 
 SESSION_SECONDS = 7 * 24 * 3600
 _PURPOSE = b"session of rsmq web"
+#: Characters of a payload: its name is checked only after it has been decoded.
+_MAX_PAYLOAD = 1024
 
 
 def cookie_name(host: str) -> str:
@@ -47,7 +50,7 @@ def find_session(users: Users, headers: Mapping[str, str]) -> Principal | None:
         return None
     payload, _, signature = value.partition(".")
     try:
-        kind, name, ends = json.loads(base64.urlsafe_b64decode(payload + "=="))
+        kind, name, ends = decode_payload(payload, _MAX_PAYLOAD)
         is_over = not isinstance(ends, int) or ends < time.time()
     except (ValueError, TypeError):
         return None
@@ -59,9 +62,26 @@ def find_session(users: Users, headers: Mapping[str, str]) -> Principal | None:
     else:
         secret = next((each for each in users.tokens if _label_of(each) == name), None)
         found = users.tokens.get(secret or "")
-    if secret is None or not hmac.compare_digest(signature, _signature(payload, secret)):
+    if secret is None:
         return None
-    return found
+    # As bytes: texts that are not ASCII can't be compared.
+    sent, expected = signature.encode(errors="replace"), _signature(payload, secret).encode()
+    return found if hmac.compare_digest(sent, expected) else None
+
+
+def decode_payload(text: str, max_length: int) -> Any:
+    """
+    Return the JSON content of a cookie.
+
+    Raises:
+        ValueError: it is longer than ``max_length`` characters, or not valid.
+    """
+    if len(text) > max_length:
+        raise ValueError("The cookie is too long")
+    try:
+        return json.loads(base64.urlsafe_b64decode(text + "=="))
+    except RecursionError:
+        raise ValueError("The cookie is nested too deeply") from None
 
 
 def read_cookie(headers: Mapping[str, str], name: str) -> str | None:

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from starlette.responses import Response
 
 from rsmq.errors import RSMQError
-from rsmq.web.access.sessions import read_cookie
+from rsmq.web.access.sessions import decode_payload, read_cookie
 from rsmq.web.api import Api
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.pages.actions import ACTIONS
@@ -34,6 +34,8 @@ from rsmq.web.table import RawBody, Route
 _TYPED = "typed-name"
 _NAMES = re.compile(r"\{(\w+)\}")
 _FLASH_SECONDS = 60
+#: Characters of the cookie: browsers store no longer ones.
+_MAX_FLASH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def read_flash(headers: Mapping[str, str]) -> Flash | None:
     """Return what this page says once."""
     value = read_cookie(headers, Flash.cookie)
     try:
-        match json.loads(base64.urlsafe_b64decode(value or "")):
+        match decode_payload(value or "", _MAX_FLASH):
             case [str(text), str() | None as undo]:
                 return Flash(text, undo, "")
     except ValueError:
