@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,26 @@ from scripts.parts.lanes import Part, run_parts
 from scripts.parts.table import all_parts, parts_of_version, quick_parts, repeated_parts
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("option", "programs"),
+    [
+        ("--quick", "redis-server"),
+        ("--python=3.13", "redis-server"),
+        ("--spark 4.1", "redis-server java"),
+        ("--spark=4.1", "redis-server java"),
+        ("--strict", "redis-server java chromium chromedriver"),
+    ],
+)
+def test_a_run_requires_the_programs_of_its_parts(tmp_path, option, programs):
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "test", tmp_path / "scripts")
+    requirements = tmp_path / "scripts" / "requirements"
+    requirements.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
+    requirements.chmod(0o755)
+    run = subprocess.run([script, *option.split()], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == programs
 
 
 def shell(name, text, **options):
