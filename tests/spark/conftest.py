@@ -338,15 +338,19 @@ class Query:
 
 
 class OlderQuery(Query):
-    """A query of PySpark 4.0 or 4.1, which does not pass the reader what its logs have."""
+    """
+    A query of PySpark 4.0 or 4.1, which does not pass the reader what its logs have.
+
+    A new checkpoint requests and logs its first offset before ``plan`` calls ``initialOffset``.
+    """
 
     def request_offset(self, *, wake=True):
         if wake and self.reader._lease is not None:
             self.reader._lease.idle_wait.end()
-        start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
         end = json_round_trip(self.reader.latestOffset())
         self.reader._lease.background.finish()
-        return None if json.dumps(start) == json.dumps(end) else end
+        is_new = not self.offsets or json.dumps(self.offsets[-1]) != json.dumps(end)
+        return end if is_new else None
 
 
 class Write:
