@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import NotPossible
+from rsmq import NotPossible, QueueNotFound
+from rsmq.errors import NewerVersion
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, source
 from rsmq.spark.stream import lease_holder
 from tests.spark.conftest import OlderQuery
@@ -32,7 +33,7 @@ def query(env, queue):
 
 def in_flight(env):
     """Return the batches in flight, as Redis has them."""
-    return [field for field in env.raw.hkeys(env.keys().leases) if field.count(b":") == 1]
+    return sorted(field for field in env.raw.hkeys(env.keys().leases) if field.count(b":") == 1)
 
 
 def test_a_done_batch_is_acknowledged_with_the_next_request(env, query):
@@ -95,6 +96,87 @@ def test_a_checkpoint_of_another_group_is_refused(env, query):
     other.offsets, other.done = query.offsets, query.done
     with pytest.raises(InvalidOption, match="the checkpoint is of the lease 'g': pass this name"):
         other.run()
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused(query):
+    query.poll()
+    query.offsets[0] = {"version": 9}
+    with pytest.raises(NewerVersion, match="The checkpoint"):
+        query.plan()
+
+
+def test_a_checkpoint_of_another_number_of_cells_is_refused(query):
+    query.poll()
+    query.offsets[0]["cells"] = 3
+    with pytest.raises(InvalidOption, match="the checkpoint is of 3 cells"):
+        query.plan()
+
+
+def test_a_new_checkpoint_starts_with_the_batch_in_flight(env, query):
+    query.crash()
+    successor = env.query(kind=OlderQuery, consumerGroup="g")
+    assert [row["message"] for row in successor.run()] == ["a", "b"]
+    assert [row["message"] for row in successor.run()] == ["c"]
+    assert successor.run() is None
+    assert env.scores() == {}
+
+
+@pytest.fixture
+def two_in_flight(env, query):
+    """A query that has crashed with a batch that is done, and another one received ahead."""
+    query.run()
+    env.rsmq.send_messages("q", list("defg"))
+    query.run()  # receives batch 4 in a thread
+    assert in_flight(env) == [b"g:3", b"g:4"]
+    query.crash()
+    return query
+
+
+def test_a_new_checkpoint_with_two_batches_in_flight_is_refused(env, two_in_flight):
+    for _ in range(2):
+        successor = env.query(kind=OlderQuery, consumerGroup="g", maxMessagesPerTrigger=2)
+        with pytest.raises(NotPossible, match="lacks batch 3, which is in flight") as error:
+            successor.run()
+        successor.crash()
+    assert error.value.value == 3
+    assert in_flight(env) == [b"g:3", b"g:4"]
+
+    # The first way of the hint.
+    two_in_flight.restart()
+    two_in_flight.run_until_empty()
+    assert [row["message"] for row in two_in_flight.sink[4]] == ["f", "g"]
+    assert env.scores() == {}
+
+
+def test_another_group_receives_batches_in_flight_after_their_timeout(env, two_in_flight):
+    other = env.query(kind=OlderQuery, consumerGroup="h")
+    assert other.run() == []
+    env.elapse(1000)
+    assert [row["message"] for row in other.run()] == ["d", "e", "f", "g"]
+    assert other.run() is None
+    assert env.scores() == {}
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [False, True])
+def test_a_missing_queue_is_refused_at_the_first_start(env, queue, fail_on_data_loss):
+    query = env.query(
+        kind=OlderQuery,
+        consumerGroup="g",
+        queue="",
+        subscribe="q,missing",
+        failOnDataLoss=fail_on_data_loss,
+    )
+    with pytest.raises(QueueNotFound, match="missing"):
+        query.run()
+
+
+def test_a_queue_that_is_deleted_later_is_not_refused(env, query):
+    query = env.query(kind=OlderQuery, consumerGroup="h", failOnDataLoss=False)
+    query.run()
+    query.run()
+    env.rsmq.delete_queue("q")
+    query.restart()
+    assert not query.run()
 
 
 def test_a_stream_without_a_consumer_group_is_refused(env, queue):

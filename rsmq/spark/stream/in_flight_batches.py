@@ -155,6 +155,11 @@ class BatchLease:
         sizes = self._records.read_all_sizes(last, queues)
         return last, {queue: sum(each) for queue, each in sizes.items()}, last == done
 
+    def is_in_flight(self, number: int) -> bool:
+        """Return whether a batch is in flight, and its acknowledgement has not begun."""
+        last, _ = self._records.read_last_acknowledged()
+        return last < number and number in self._records.read_in_flight(self.queues.get())
+
     def _read_last_acknowledged(self) -> int:
         """
         Return the number of the last batch that was acknowledged in any cell, or 0.

@@ -14,7 +14,8 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from rsmq.errors import BatchLost, InvalidOption, show
+from rsmq.errors import BatchLost, InvalidOption, NotPossible, show
+from rsmq.spark.stream.offsets import check_offset
 from rsmq.spark.stream.reader import StreamReader
 from rsmq.wire.refusals import make_batch_acknowledged
 
@@ -28,7 +29,16 @@ class OlderStreamReader(StreamReader):
         self._last: dict[str, Any] | None = None  # that of the batch which Redis had last
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset after which a query without a checkpoint starts."""
+        """
+        Return the offset after which a query without a checkpoint starts.
+
+        Spark calls this after ``latestOffset``, which does not know whether a checkpoint is new.
+
+        Raises:
+            QueueNotFound: a queue that the options name does not exist.
+        """
+        if not self._options.fail_on_data_loss:  # else the lease requires the queues
+            self._require(self._source.queues)
         self._done = super().initialOffset()
         return self._done
 
@@ -70,8 +80,12 @@ class OlderStreamReader(StreamReader):
         Raises:
             BatchLost: as ``StreamReader.partitions``; or Redis does not know the batch ``start``.
             CheckpointSetBack: the batch after ``start`` was acknowledged.
-            InvalidOption: the checkpoint is of another consumer group.
+            InvalidOption: the checkpoint is of another consumer group or number of cells.
+            NewerVersion: a newer version of this library has written the checkpoint.
+            NotPossible: the checkpoint lacks a batch that is in flight.
         """
+        for offset in (start, end):
+            check_offset(offset, self._source.connection.cells)
         if start["lease"] != end["lease"]:
             raise InvalidOption(
                 "consumerGroup",
@@ -81,6 +95,16 @@ class OlderStreamReader(StreamReader):
             )
         number = start["batch"] + 1
         if end["batch"] > number:
+            if self._get_lease(end["lease"]).is_in_flight(number):
+                raise NotPossible(
+                    f"The checkpoint of lease {end['lease']} lacks batch {number}, which is in "
+                    f"flight: the query has used another checkpoint, which ends with batch "
+                    f"{number} or {end['batch']}",
+                    value=number,
+                    hint="Continue with that checkpointLocation. Or delete the new one, and pass "
+                    "another consumerGroup: it receives these messages after their visibility "
+                    f"timeout, also those of batch {number}, which may be in the sink.",
+                )
             raise make_batch_acknowledged(end["lease"], number, end["batch"] - 1)
         if end["batch"] < start["batch"]:
             raise BatchLost(
