@@ -113,6 +113,22 @@ def test_dead_letters_that_come_after_the_preview_stay(run):
     run(test)
 
 
+def test_all_dead_letters_without_a_reason_are_deleted_as_a_group(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await queues.send_messages("dead", ["a", "b", "c"])
+        open_pages(http)
+        page = await read_page(http, "/actions/delete-group?queue=dead&filter=cause:none")
+        assert "Removes 3 dead letters of dead" in page
+        [before_ms] = re.findall(r'name="before_ms" value="(\d+)"', page)
+        fields = {"queue": "dead", "filter": "cause:none", "before_ms": before_ms, "undo": "true"}
+        await run_action(http, "delete-group", **fields, typed="dead")
+        await _run_operations(http, queues, number=0)
+        assert (await queues.get_queue_attributes("dead")).messages == 0
+
+    run(test)
+
+
 def test_more_than_a_hundred_dead_letters_are_redriven_after_the_name_is_typed(run):
     async def test(http, queues):
         await _make_queues(queues)

@@ -159,7 +159,7 @@ async def _change_found(
 def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
     """Return whether a message was sent before a time of the server, or has died before it."""
     message = candidate.message
-    at_ms = message.visible_at_ms if candidate.sent_us is None else candidate.sent_us / 1000
+    at_ms = message.visible_at_ms if candidate.sent_us is None else candidate.sent_us // 1000
     return (at_ms if message.reason is None else message.reason.died_ms) <= fence_ms
 
 
