@@ -10,6 +10,7 @@ import pytest
 from rsmq import RSMQ, AsyncCells, AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.web import OperationRunner, create_app
+from rsmq.web.access.secrets import hash_token
 from rsmq.web.bulk.operations import change_operation, read_operation
 from rsmq.web.bulk.steps import run_step
 from tests.web.asgi import Http
@@ -259,6 +260,33 @@ def test_what_came_after_the_time_of_the_caller_is_not_touched(run):
         assert len(await queues.peek_messages("q")) == 1  # sent again by the redrive, so later
 
     run(test)
+
+
+def test_a_filter_on_bodies_and_another_queue_are_not_shown_to_everyone(run, tmp_path):
+    users = tmp_path / "users.toml"
+    users.write_text(
+        f'[tokens.t]\nsha256 = "{hash_token("t" * 40)}"\nqueues = ["q"]\n'
+        'scopes = ["peek", "stats"]\nredact = ["ssn"]\n'
+    )
+    users.chmod(0o600)
+
+    async def test(http, queues):
+        for name in ("q", "secret"):
+            await queues.create_queue(name)
+        admin = Http(create_app(queues, auth=False))
+        for filter in ('json.ssn:"123-45"', 'body:"123-45"', "rc>7"):
+            content = {"filter": filter, "destination": "secret"}
+            assert (await admin("POST", "/queues/q/messages:move", content)).status == 202
+        headers = {"authorization": "Bearer " + "t" * 40}
+        listed = (await http("GET", "/operations", headers=headers)).json["operations"]
+        one = await http("GET", f"/operations/{listed[0]['operation']}", headers=headers)
+        shown = [each["arguments"] for each in (*listed, one.json)]
+        assert sorted(map(str, shown[:3])) == ["{'filter': 'rc>7'}", "{}", "{}"]
+        assert not any("destination" in each for each in shown)
+        everything = (await admin("GET", "/operations")).json["operations"]
+        assert all(set(each["arguments"]) == {"filter", "destination"} for each in everything)
+
+    run(test, auth=True, users=users)
 
 
 def test_an_outer_application_runs_the_operations_of_a_mounted_one(run):

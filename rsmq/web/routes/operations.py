@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from rsmq.errors import InvalidFormat
 from rsmq.model import State
+from rsmq.search.message_filter import parse_filter
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
 from rsmq.web.bulk.operations import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
@@ -106,10 +108,24 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 1)
 
 
+def _looks_at_bodies(filter: str) -> bool:
+    """Return whether a stored filter has a term of bodies; also if it is not valid."""
+    try:
+        terms = parse_filter(filter).terms
+    except InvalidFormat:
+        return True
+    return any(term.field in {"body", "json"} for term in terms)
+
+
 def _show(call: ApiCall, record: OperationRecord) -> dict[str, Any]:
     arguments = dict(record.arguments)
-    if not may(call, Scope.PEEK, record.queue):
-        arguments.pop("filter", None)  # which may quote a body
+    # A filter may quote a body, also values that are redacted for the caller.
+    is_shown = may(call, Scope.PEEK, record.queue)
+    if not is_shown or (call.redaction and _looks_at_bodies(arguments.get("filter", ""))):
+        arguments.pop("filter", None)
+    destination = arguments.get("destination")
+    if destination is not None and not may(call, Scope.STATS, destination):
+        del arguments["destination"]
     return {
         "operation": record.id,
         "kind": record.kind.value,
