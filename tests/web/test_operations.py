@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,46 @@ def test_a_filter_on_bodies_and_another_queue_are_not_shown_to_everyone(run, tmp
         assert all(set(each["arguments"]) == {"filter", "destination"} for each in everything)
 
     run(test, auth=True, users=users)
+
+
+def test_a_filter_that_is_not_found_is_looked_for_in_few_steps_with_pauses(run, monkeypatch):
+    async def test(http, queues):
+        await _dead_letters(queues, 400)
+        content = {"filter": "json.a:1", "destination": "q", "rate": 1}
+        reply = await http("POST", "/queues/dead:redrive", content)
+        pauses = []
+
+        async def step(runner, record):
+            step, seconds = await one_step(runner, record)
+            pauses.append(seconds)
+            return step, seconds
+
+        one_step = OperationRunner._step
+        monkeypatch.setattr(OperationRunner, "_step", step)
+        async with OperationRunner(queues):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["done"], shown["scanned"]) == ("succeeded", 0, 400)
+        assert len(pauses) <= 3
+        assert all(seconds > 0 for seconds in pauses)
+
+    run(test)
+
+
+def test_a_step_of_a_small_rate_changes_no_more_than_it_says(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 0)
+        await queues.send_messages("dead", [f'{{"a": {each % 3}}}' for each in range(12)])
+        content = {"filter": "json.a:1", "destination": "q", "rate": 1}
+        reply = await http("POST", "/queues/dead:redrive", content)
+        record = await read_operation(queues, reply.json["operation"])
+        steps = []
+        while not steps or record.cursor is not None:
+            steps.append(await run_step(queues, record, 3))
+            record = replace(record, cursor=steps[-1].cursor)
+        assert [each.done for each in steps] == [3, 1]
+        assert sum(each.scanned for each in steps) == 12
+
+    run(test)
 
 
 def test_an_outer_application_runs_the_operations_of_a_mounted_one(run):

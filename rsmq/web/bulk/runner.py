@@ -182,9 +182,9 @@ class OperationRunner:
         begun = loop.time()
         step = await run_step(self._queues, record, min(rate or _STEP, _STEP))
         seconds = loop.time() - begun
-        if rate is not None:
-            return step, max(step.done / rate - seconds, 0)
-        return step, min(_PAUSE * seconds, _MAX_PAUSE_SECONDS)
+        pause = min(_PAUSE * seconds, _MAX_PAUSE_SECONDS)
+        # A rate limits the changes only: a step that finds nothing is followed by a pause too.
+        return step, pause if rate is None else max(pause, step.done / rate - seconds)
 
     async def _tell(
         self, client: Any, record: OperationRecord, event: str, **more: Any

@@ -17,7 +17,7 @@ from rsmq.operations.batches import release_receipts
 from rsmq.operations.dead_letters import redrive_step
 from rsmq.operations.walk import parse_next_position, walk_step
 from rsmq.search.message_filter import SearchFilter, parse_filter
-from rsmq.search.operations import SearchCandidate, SearchPosition, search_step
+from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, search_step
 from rsmq.search.redaction import Redaction
 from rsmq.trash.operations import MessageRow, delete_step
 from rsmq.web.bodies import BODIES
@@ -128,15 +128,16 @@ async def _change_found(
     state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
     score, id = place or ["", ""]
-    has_json = any(term.field == "json" for term in terms)
+    fields = {term.field for term in terms}
     found = await client.run(
         search_step(
             client.namespace.queue(record.queue),
             SearchPosition(score, id),
             codec=BODIES,
             state=state,
-            count=most,
-            cut=None if has_json else 0,
+            # Terms of json and cause are compared here: few of those found may fit.
+            count=STEP if fields & {"json", "cause"} else most,
+            cut=None if "json" in fields else 0,
             terms=terms,
         )
     )
@@ -145,15 +146,19 @@ async def _change_found(
         for each in found.candidates
         if fits(query, with_cell(queues, cell, each)) and _was_there(each, record.fence_ms)
     ]
+    scanned, behind = found.scanned, found.position
+    if len(chosen) > most:
+        chosen = chosen[:most]
+        behind = chosen[-1].position
+        scanned = found.candidates.index(chosen[-1]) + 1
     done = left = 0
     if chosen and is_redrive:
         receipts = [(each.message.id, each.message.receive_count) for each in chosen]
         _, done, left = await client.run_steps(_redrive_some(client, record, receipts=receipts))
     elif chosen:
         done = await _change(client, record, chosen)
-    behind = found.position
     cursor = None if behind is None else [behind.score, behind.id]
-    return BulkStep(cursor, done, found.scanned, left)
+    return BulkStep(cursor, done, scanned, left)
 
 
 def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
