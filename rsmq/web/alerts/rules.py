@@ -251,7 +251,7 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert(
                 AlertKind.LATE_SCHEDULE, "bad", schedule.name,
                 f"The schedule {schedule.name} is {_span(late)} late: nothing runs schedules.",
-                "A worker of this library or rsmq scheduler runs them.", due_ms, queue, late,
+                "A worker, rsmq scheduler or rsmq web --push runs them.", due_ms, queue, late,
             )  # fmt: skip
         elif schedule.failures and schedule.failed_at is not None:
             yield Alert(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import fields
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
@@ -201,7 +202,8 @@ class HttpClient:
         return _attributes(await self.call("PUT", path, options))
 
     async def count_messages(self, qname):
-        return MessageCounts(**await self.call("GET", f"{_queue(qname)}/counts"))
+        found = await self.call("GET", f"{_queue(qname)}/counts")
+        return MessageCounts(**{each.name: found[each.name] for each in fields(MessageCounts)})
 
     async def pause_queue(self, qname):
         return (await self.call("POST", f"{_queue(qname)}:pause"))["changed"]
