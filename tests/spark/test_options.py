@@ -339,8 +339,6 @@ def use_source(options):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        # as Spark passes them for CREATE TABLE without columns
-        ({"x": "y", "provider": "rsmq", "queue": "q", "option.queue": "q"}, "can't be a table"),
         # as Spark passes them for a table that exists
         ({}, "no option has arrived"),
         ({"checkpointlocation": "c"}, "no option has arrived"),
