@@ -156,3 +156,20 @@ def test_a_cause_that_is_gone_is_not_found(run):
         assert "The queue has no dead letter." in await read_page(http, "/dead-letters/dead")
 
     run(test)
+
+
+def test_dead_letters_that_come_after_the_page_of_a_redrive_of_all_stay(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await _bury(queues, "ValueError", 2)
+        open_pages(http)
+        page = await read_page(http, "/actions/redrive?queue=dead")
+        [before_ms] = re.findall(r'name="before_ms" value="(\d+)"', page)
+        await asyncio.sleep(0.02)
+        later = await _bury(queues, "ValueError", 2)
+        fields = {"queue": "dead", "before_ms": before_ms, "rate": "10000", "destination": ""}
+        assert (await run_action(http, "redrive", **fields)).status == 303
+        await _run_operations(http, queues, number=2)
+        assert {each.id for each in await queues.peek_messages("dead", 0, 10)} == set(later)
+
+    run(test)

@@ -52,12 +52,15 @@ def _typed(fields: Fields, number: int) -> str | None:
 
 
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
-    queue = await call.read("/queues/{queue}", {"queue": one(fields, "queue")})
+    names = {"queue": one(fields, "queue")}
+    now_ms = (await call.read("/queues/{queue}/why", names))["now_ms"]
+    queue = await call.read("/queues/{queue}", names)
     number = queue["visible_messages"]
     return Effect(
         f"Sends {plural(number, 'dead letter')} of {_name(fields)} again, with new ids and a "
         "receive count of 0. Those that come later stay.",
         name_to_type=_typed(fields, number),
+        hidden={"before_ms": str(now_ms)},
     )
 
 
