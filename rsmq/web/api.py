@@ -43,6 +43,7 @@ from rsmq.web.problems import describe
 from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
+from rsmq.web.selection.selection import load_selection
 from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
 
 _READING_METHODS = {"GET", "HEAD"}
@@ -166,6 +167,15 @@ class Api:
             caller.address,
         )  # fmt: skip
         return await self._run(route, call, caller)
+
+    async def count_selected(self, token: str) -> int:
+        """
+        Return the number of messages of a selection.
+
+        Raises:
+            Refused: there is none with this token, or its ten minutes are over.
+        """
+        return (await load_selection(self._queues, token)).count
 
     def _allow_of(self, principal: Principal) -> Callable[[Scope, str | None], None]:
         return partial(principal.check, read_only=self._read_only)

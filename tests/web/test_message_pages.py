@@ -1,5 +1,6 @@
 """Messages, a message, its job, the tail, and the actions on chosen messages."""
 
+import asyncio
 import csv
 import json
 import re
@@ -419,5 +420,100 @@ def test_messages_are_exported_whole_and_without_formulas(run):
         last = list(csv.reader((await http("GET", path)).content.decode().splitlines()))[-2:]
         assert [row[5] for row in last] == ["'@x", "y" * 5000]
         assert len((await http("GET", f"{path}&max=2")).content.splitlines()) == 3
+
+    run(test)
+
+
+def test_an_address_can_not_say_what_the_page_of_confirmation_shows(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", [f'{{"n": {n % 2}}}' for n in range(10)])
+        _pages(http)
+        address = "/actions/delete-matching?queue=q&match=json.n:1"
+        for made_up in ("count=1&before_ms=9999999999999&filter=&state=visible", "selection=x"):
+            page = (await http("GET", f"{address}&{made_up}")).content.decode()
+            assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
+            assert {*_hidden(page)} == {"queue", "match", "selection", "undo"}
+        without_preview = {"queue": "q", "match": "json.n:1"}
+        assert (await _post(http, "/actions/delete-matching", **without_preview)).status == 422
+        form = {**_hidden(page), "filter": "", "state": "visible", "before_ms": "9999999999999"}
+        assert (await _post(http, "/actions/delete-matching", **form)).status == 303
+        assert (await queues.get_queue_attributes("q")).messages == 5
+
+    run(test)
+
+
+def test_the_number_of_a_selection_is_not_that_of_the_form(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 101)
+        _pages(http)
+        page = (await http("GET", "/actions/delete-matching?queue=q&in=visible")).content.decode()
+        form = {**_hidden(page), "count": "1"}
+        assert (await _post(http, "/actions/delete-matching", **form)).status == 422
+        form["typed-name"] = "q"
+        assert (await _post(http, "/actions/delete-matching", **form)).status == 303
+        assert (await queues.get_queue_attributes("q")).messages == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("action", ["delete", "release", "move"])
+def test_all_of_a_state_that_a_selection_can_not_have_are_an_operation(run, monkeypatch, action):
+    monkeypatch.setattr("rsmq.web.selection.selection.MAX_MESSAGES", 2)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("other")
+        await queues.send_messages("q", list("abc"))
+        if action == "release":
+            for _ in "abc":
+                await queues.receive_message("q", vt=600)
+        state = "in_flight" if action == "release" else "visible"
+        _pages(http)
+        address = f"/actions/{action}-matching"
+        page = (await http("GET", f"{address}?queue=q&in={state}")).content.decode()
+        assert "at least 3 messages of q" in page
+        form = {**_hidden(page), "destination": "other"} if action == "move" else _hidden(page)
+        assert (await _post(http, address, **form)).status == 422
+        form["typed-name"] = "q"
+        assert (await _post(http, address, **form)).status == 303
+        async with http.app.router.lifespan_context(http.app), asyncio.timeout(20):
+            while (await queues.get_queue_attributes("q")).visible_messages != (
+                3 if action == "release" else 0
+            ):
+                await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_a_page_of_confirmation_counts_anew(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 2)
+        _pages(http)
+        await http("GET", "/actions/purge?queue=q")
+        await http("GET", "/queues/q")
+        await queues.send_messages("q", ["a"] * 2)
+        page = await http("GET", "/actions/purge?queue=q")
+        assert b"Removes 4 messages from q" in page.content
+
+    run(test)
+
+
+def test_a_page_of_confirmation_shows_no_older_answer_while_redis_is_away(run, monkeypatch):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        assert (await http("GET", "/actions/purge?queue=q")).status == 200
+        site = http.app.router.default
+
+        async def fail(*_, **__):
+            raise ConnectionError("gone")
+
+        site._reads.forget_all()
+        monkeypatch.setattr(site._api, "call", fail)
+        assert (await http("GET", "/actions/purge?queue=q")).status == 503
+        assert (await _post(http, "/actions/purge", queue="q")).status == 503
 
     run(test)

@@ -117,6 +117,8 @@ class Actions:
             Refused: the caller may not do it, or it has no such page.
         """
         self._check(asked)
+        sent = {k: v for k, v in asked.fields.items() if k not in asked.action.previewed}
+        asked = replace(asked, fields=sent)
         effect = asked.action.effect
         found = Effect("") if effect is None else await effect(asked.call, asked.fields)
         return self._values(asked, found, None)
@@ -136,7 +138,7 @@ class Actions:
                 effect = await action.effect(call, fields)
                 _check_typed(effect, fields)
             names = {name: one(fields, name) for name in _NAMES.findall(route.path)}
-            query, content = self._read(route, fields)
+            query, content = self._read(route, fields, effect.entry)
             answer = await self._api.call(
                 call.caller,
                 action.method,
@@ -178,15 +180,21 @@ class Actions:
         scope = self.route_of(asked.action).scope
         asked.call.check(scope, one(asked.fields, "queue") or None)
 
-    def _read(self, route: Route, fields: Fields) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+    def _read(
+        self, route: Route, fields: Fields, entry: Mapping[str, str | None]
+    ) -> tuple[list[tuple[str, str]], dict[str, Any]]:
         """Return the fields of the query, and those of the body as values of JSON."""
         query = [(each.name, one(fields, each.name)) for each in route.query if each.name in fields]
         body = () if isinstance(route.body, RawBody) else route.body
         content = {
             each.name: _value_of(each, fields[each.name])
             for each in body
-            if each.name in fields and fields[each.name] != [""]
+            if each.name in fields and fields[each.name] != [""] and each.name not in entry
         }
+        for each in body:
+            value = entry.get(each.name)
+            if value is not None:
+                content[each.name] = _value_of(each, [value])
         return query, content
 
     def _values(self, asked: Asked, effect: Effect, problem: HttpProblem | None) -> dict[str, Any]:
@@ -212,11 +220,11 @@ class Actions:
             "typed_field": _TYPED,
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
-            "curl": self._curl(asked),
+            "curl": self._curl(asked, effect.entry),
             "back": action.back(asked.links, fields),
         }
 
-    def _curl(self, asked: Asked) -> str:
+    def _curl(self, asked: Asked, entry: Mapping[str, str | None]) -> str:
         action, fields = asked.action, asked.fields
         route = self.route_of(action)
 
@@ -225,7 +233,7 @@ class Actions:
 
         path = _NAMES.sub(quoted, action.path)
         try:
-            query, content = self._read(route, fields)
+            query, content = self._read(route, fields, entry)
         except Refused:
             query, content = [], {}
         content |= action.fixed

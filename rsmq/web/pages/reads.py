@@ -165,11 +165,31 @@ class PageReads:
         self, path: str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
         """Read an entry, as ``Read`` says."""
-        texts = {name: _text_of(value) for name, value in query.items() if value is not None}
+        texts = _texts_of(query)
         answer = await self.shared.get(self.caller, path, names or {}, texts)
         if answer.is_stale:
             self.ages.append(time.monotonic() - answer.read_at)
         return answer.content
+
+
+@dataclass(frozen=True, slots=True)
+class NewReads:
+    """The reads of a page that confirms an action: no answer is an older one."""
+
+    api: Api
+    caller: ApiCaller
+
+    async def __call__(
+        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+    ) -> Any:
+        """Read an entry, as ``Read`` says; an error of Redis is raised."""
+        texts = _texts_of(query)
+        answer = await self.api.call(self.caller, "GET", path, names or {}, query=texts.items())
+        return answer.content
+
+
+def _texts_of(query: Mapping[str, object]) -> dict[str, str]:
+    return {name: _text_of(value) for name, value in query.items() if value is not None}
 
 
 def _text_of(value: object) -> str:

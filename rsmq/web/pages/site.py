@@ -26,7 +26,7 @@ from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused
 from rsmq.web.pages.acting import Actions, Asked, Flash, read_flash
 from rsmq.web.pages.links import Links
-from rsmq.web.pages.reads import REFRESH_SECONDS, PageReads, SharedReads
+from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
 from rsmq.web.pages.rendering import POLICY, read_file, render, version_of
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
@@ -187,7 +187,7 @@ class Site:
 
         call = PageCall(
             {}, request.query, caller, reads, request.origin, run,
-            partial(caller.principal.check, read_only=self._read_only),
+            partial(caller.principal.check, read_only=self._read_only), self._api.count_selected,
         )  # fmt: skip
         page: PageEntry | None = None
         try:
@@ -228,6 +228,8 @@ class Site:
         _check_method(request, "GET", "POST")
         name = unquote(request.path.removeprefix(_ACTIONS), errors="surrogateescape")
         action = self._actions.find(name)
+        # The counts, and whether a name is to be typed, are those of now.
+        call = replace(call, read=NewReads(self._api, call.caller))
         if request.method == "GET":
             fields = _read_fields(request.headers[_QUERY])
             values = await self._actions.confirm(Asked(action, call, fields, request.links))

@@ -65,6 +65,7 @@ class PageCall:
         run: calls an entry of the API for what an action will do, such as a preview.
         origin: the address of the site, as the caller knows it, without a slash at its end.
         check: raises Refused unless the caller has a scope for a queue; None asks for any queue.
+        count_selected: returns the number of messages of a stored selection, by its token.
     """
 
     names: Mapping[str, str]
@@ -74,6 +75,7 @@ class PageCall:
     origin: str
     run: Run
     check: Callable[[Scope, str | None], None]
+    count_selected: Callable[[str], Awaitable[int]]
 
     def may(self, scope: Scope, queue: str | None) -> bool:
         """Return whether the caller has a scope for a queue."""

@@ -52,6 +52,8 @@ class Effect:
         name_to_type: the name that must be typed first; None for a harmless action.
         inputs: further fields of the page, such as a choice among queues.
         hidden: further fields that the page sends, such as a signed selection.
+        entry: fields of the entry that the action sets, whatever the form has; an empty text stays,
+            and None is a field that the entry does not get.
     """
 
     text: str
@@ -60,6 +62,7 @@ class Effect:
     inputs: tuple[Input, ...] = ()
     hidden: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
+    entry: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class PageAction:
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
         then: returns what is called after it.
+        previewed: fields that only its form may have, not an address: those of a preview.
     """
 
     name: str
@@ -123,3 +127,4 @@ class PageAction:
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     then: Callable[[Fields], FollowUp | None] | None = None
+    previewed: frozenset[str] = frozenset()

@@ -20,7 +20,10 @@ from rsmq.web.pages.table import PageCall
 
 _PREVIEW = "/queues/{queue}/messages:preview"
 #: What the page sends of a preview.
-_COUNT, _SELECTION, _BEFORE = "count", "selection", "before_ms"
+_SELECTION, _BEFORE = "selection", "before_ms"
+_PREVIEWED = frozenset({"count", _SELECTION, _BEFORE, "filter", "state"})
+#: Which messages it is comes from the preview only.
+_NO_OTHERS: dict[str, str | None] = dict.fromkeys(("filter", "state", "ids", "receipts"))
 
 
 def _queue(fields: Fields) -> str:
@@ -40,38 +43,36 @@ def _to_list(links: Links, fields: Fields) -> str:
     return links.queue(_queue(fields), "messages", state=state, filter=text)
 
 
-async def _preview(call: PageCall, fields: Fields) -> dict[str, str]:
-    """Return the fields of a preview: that of the form, or a new one."""
-    sent = {name: one(fields, name) for name in (_COUNT, _SELECTION, _BEFORE) if name in fields}
-    if sent.get(_COUNT, "").isdecimal() and (_SELECTION in sent or _BEFORE in sent):
-        return sent
-    state, text = one(fields, "in"), one(fields, "match")
-    wanted = {name: value for name, value in (("state", state), ("filter", text)) if value}
-    found = await call.run("POST", _PREVIEW, {"queue": _queue(fields)}, wanted)
-    if not found["count"]:
-        raise Refused("messageNotFound", f"No message{_which(fields)} is there now", status=404)
-    if found["selection"] is not None:
-        return {_COUNT: str(found["count"]), _SELECTION: found["selection"]}
-    # A filter without terms is that of all messages.
-    return {
-        _COUNT: str(found["count"]), _BEFORE: str(found["before_ms"]), "filter": text,
-        **({"state": state} if state else {}),
-    }  # fmt: skip
-
-
 async def _effect(
     call: PageCall, fields: Fields, verb: str, *warnings: str, inputs: tuple[Input, ...] = ()
 ) -> Effect:
-    found = await _preview(call, fields)
-    is_exact = _SELECTION in found
-    number = plural(int(found[_COUNT]), "message")
-    text = f"{verb} {'' if is_exact else 'at least '}{number} of {show_name(_queue(fields))}"
-    if is_exact:
-        text += f"{_which(fields)}: exactly these. If one is received before, nothing is changed."
+    """Return the effect on the preview of a form, or on a new one."""
+    state, text = one(fields, "in"), one(fields, "match")
+    token, before_ms, number = one(fields, _SELECTION), one(fields, _BEFORE), None
+    if token:
+        number = await call.count_selected(token)
+    elif not before_ms:
+        wanted = {name: value for name, value in (("state", state), ("filter", text)) if value}
+        found = await call.run("POST", _PREVIEW, {"queue": _queue(fields)}, wanted)
+        number, token = found["count"], found["selection"] or ""
+        before_ms = str(found["before_ms"])
+        if not number:
+            raise Refused("messageNotFound", f"No message{_which(fields)} is there now", status=404)
+    shown = "messages" if number is None else plural(number, "message")
+    if token:
+        sentence = f"{verb} {shown} of {show_name(_queue(fields))}{_which(fields)}: exactly "
+        sentence += "these. If one is received before, nothing is changed."
+        entry = {**_NO_OTHERS, _BEFORE: None}
     else:
-        text += f"{_which(fields)}, as an operation: those that came before this moment."
-    is_many = not is_exact or int(found[_COUNT]) > MAX_UNTYPED
-    return Effect(text, warnings, _queue(fields) if is_many else None, inputs, hidden=found)
+        least = "" if number is None else "at least "
+        sentence = f"{verb} {least}{shown} of {show_name(_queue(fields))}{_which(fields)}, as "
+        sentence += "an operation: those that came before the preview."
+        # A filter without terms is that of all messages.
+        entry = {**_NO_OTHERS, "filter": text, "state": state or None}
+    is_many = number is None or not token or number > MAX_UNTYPED
+    hidden = {_SELECTION: token} if token else {_BEFORE: before_ms}
+    name = _queue(fields) if is_many else None
+    return Effect(sentence, warnings, name, inputs, hidden=hidden, entry=entry)
 
 
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
@@ -107,16 +108,16 @@ ACTIONS = (
     PageAction(
         "delete-matching", "POST", "/queues/{queue}/messages:delete",
         lambda f: f"Delete messages of {show_name(_queue(f))}", "Delete", _changed("deleted"),
-        _to_list, _effect_of_deletion,
+        _to_list, _effect_of_deletion, previewed=_PREVIEWED,
     ),
     PageAction(
         "release-matching", "POST", "/queues/{queue}/messages:release",
         lambda f: f"Release messages of {show_name(_queue(f))}", "Release", _changed("released"),
-        _to_list, _effect_of_release,
+        _to_list, _effect_of_release, previewed=_PREVIEWED,
     ),
     PageAction(
         "move-matching", "POST", "/queues/{queue}/messages:move",
         lambda f: f"Move messages of {show_name(_queue(f))}", "Move", _changed("moved"), _to_list,
-        _effect_of_move,
+        _effect_of_move, previewed=_PREVIEWED,
     ),
 )  # fmt: skip
