@@ -12,6 +12,7 @@ from rsmq import RSMQ, AsyncCells, AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.web import OperationRunner, create_app
 from rsmq.web.access.secrets import hash_token
+from rsmq.web.bulk import steps
 from rsmq.web.bulk.operations import change_operation, read_operation
 from rsmq.web.bulk.steps import run_step
 from tests.web.asgi import Http
@@ -75,6 +76,30 @@ def test_what_fits_a_filter_and_was_sent_before_is_deleted_or_moved(run, kind):
         assert later in {each.id for each in left}
         moved = (await queues.get_queue_attributes("to")).messages
         assert moved == (250 if kind == "move" else 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", ["delete", "move"])
+def test_a_message_that_is_received_after_the_search_stays(run, monkeypatch, kind):
+    async def test(http, queues):
+        for name in ("q", "to"):
+            await queues.create_queue(name)
+        await queues.send_messages("q", ["a", "b", "c"])
+        content = {"filter": ""} | ({"destination": "to"} if kind == "move" else {})
+        reply = await http("POST", f"/queues/q/messages:{kind}", content)
+        record = await read_operation(queues, reply.json["operation"])
+        received = []
+
+        async def change(*arguments):
+            received.append(await queues.receive_message("q"))
+            return await one_change(*arguments)
+
+        one_change = steps._change
+        monkeypatch.setattr(steps, "_change", change)
+        assert (await run_step(queues, record, 200)).done == 2
+        (left,) = await queues.peek_messages("q")
+        assert left.id == received[0].id
 
     run(test)
 
@@ -320,12 +345,12 @@ def test_a_step_of_a_small_rate_changes_no_more_than_it_says(run):
         content = {"filter": "json.a:1", "destination": "q", "rate": 1}
         reply = await http("POST", "/queues/dead:redrive", content)
         record = await read_operation(queues, reply.json["operation"])
-        steps = []
-        while not steps or record.cursor is not None:
-            steps.append(await run_step(queues, record, 3))
-            record = replace(record, cursor=steps[-1].cursor)
-        assert [each.done for each in steps] == [3, 1]
-        assert sum(each.scanned for each in steps) == 12
+        taken = []
+        while not taken or record.cursor is not None:
+            taken.append(await run_step(queues, record, 3))
+            record = replace(record, cursor=taken[-1].cursor)
+        assert [each.done for each in taken] == [3, 1]
+        assert sum(each.scanned for each in taken) == 12
 
     run(test)
 

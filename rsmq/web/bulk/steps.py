@@ -23,6 +23,7 @@ from rsmq.trash.operations import MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
 from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
+from rsmq.web.selection.operations import delete_rows, move_rows
 from rsmq.web.table import Client
 from rsmq.wire.names import encode_name
 
@@ -169,21 +170,25 @@ def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
 
 
 async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
-    keys, ids = client.namespace.queue(record.queue), [each.message.id for each in chosen]
+    keys = client.namespace.queue(record.queue)
+    done: int
     if record.kind is OperationKind.RELEASE:
         pairs = ((each.message.id, each.message.receive_count) for each in chosen)
         receipts = [part for id, count in pairs for part in (encode_name(id), digits(count))]
-        done: int = await client.run(release_receipts(keys, receipts))
+        done = await client.run(release_receipts(keys, receipts))
         return done
-    if record.kind is OperationKind.MOVE:
-        destination = record.arguments["destination"]
-        return len(await client.move_messages(record.queue, destination, ids))
-    undo = record.arguments.get("undo")
-    if undo is None:
-        return len(await client.delete_messages(record.queue, ids))
+    # As they were found: one that was received since is not moved or deleted.
     rows = [
         (each.message.id, str(each.message.receive_count), each.position.score) for each in chosen
     ]
+    if record.kind is OperationKind.MOVE:
+        to = client.namespace.queue(record.arguments["destination"])
+        done = await client.run(move_rows(keys, to, rows, strict=False))
+        return done
+    undo = record.arguments.get("undo")
+    if undo is None:
+        done = await client.run(delete_rows(keys, rows, strict=False))
+        return done
     return await _delete_to_trash(client, record, undo, rows)
 
 
