@@ -125,6 +125,26 @@ def test_a_delete_by_filter_and_state_can_be_undone(run):
     run(test)
 
 
+def test_a_delete_adds_nothing_to_a_deletion_that_can_not_be_undone_any_more(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 250)
+        content = {"filter": "", "undo": True}
+        reply = await http("POST", "/queues/q/messages:delete", content)
+        record = await read_operation(queues, reply.json["operation"])
+        assert (await run_step(queues, record, 200)).done == 200
+        trash, undo = queues.namespace.trash, record.arguments["undo"]
+        stored = (await queues.run(plain_command("HGET", trash, undo))).split(b" ")
+        stored[2] = b"%d" % (int(stored[2]) - 600_000)
+        await queues.run(plain_command("HSET", trash, undo, b" ".join(stored)))
+        async with OperationRunner(queues):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["error"]) == ("failed", "notPossible")
+        assert (await queues.get_queue_attributes("q")).messages == 50
+
+    run(test)
+
+
 def test_received_messages_that_fit_are_released(run):
     async def test(http, queues):
         await queues.create_queue("q")

@@ -15,7 +15,7 @@
 --
 -- returns {ms of the deletion, the number of rows that were looked at, a digit for each of these: 1 if it was deleted,
 --         0 if it is not in the queue or not as it was}; the number is -1 if nothing was changed because of strict
--- errors  QUEUENOTFOUND, TRASHOFF, CANNOTUNDO if the deletion was undone meanwhile
+-- errors  QUEUENOTFOUND, TRASHOFF, CANNOTUNDO if the deletion was undone meanwhile, or is over
 -- source  none in Node; the queue is as after delete_messages.lua
 -- @include time_ms.lua
 -- @include due.lua
@@ -39,7 +39,7 @@ if not stored then
   return queue_not_found(hash)
 end
 local deletion = deletion_of(trash, id)
-local refusal = deletion and not_open(deletion) or not deletion and trash_off(trash, now)
+local refusal = deletion and not_open(deletion, now) or not deletion and trash_off(trash, now)
 if refusal then
   return refusal
 end

@@ -2,9 +2,13 @@
 -- @include copying.lua
 -- @include trash.lua
 
--- Returns the refusal of a deletion that was undone meanwhile; nothing if messages can be added.
-local function not_open(deletion)
-  return deletion.state ~= 'kept' and redis.error_reply('CANNOTUNDO undone') or nil
+-- Returns the refusal of a deletion that was undone meanwhile, or that can't be undone any more; nothing if messages
+-- can be added.
+local function not_open(deletion, now)
+  if deletion.state ~= 'kept' then
+    return redis.error_reply('CANNOTUNDO undone')
+  end
+  return deletion.ms + undo_ms() <= now and redis.error_reply('CANNOTUNDO over') or nil
 end
 
 -- Fails if the user lacks a right, before any change. The pairs of keys of these functions begin at 2.
