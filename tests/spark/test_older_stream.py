@@ -18,7 +18,8 @@ from tests.spark.conftest import OlderQuery
 @pytest.fixture(autouse=True)
 def older(monkeypatch):
     monkeypatch.setattr(source, "HAS_START", False)
-    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.01)
+    # A fifteenth of it must be longer than the millisecond to which Redis rounds times.
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.03)
 
 
 @pytest.fixture
