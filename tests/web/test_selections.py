@@ -255,3 +255,15 @@ def test_a_selection_of_a_set_of_cells_has_messages_of_all(run):
             assert len(await _bodies(queues, "other")) == 7
 
     run(test)
+
+
+def test_many_previews_of_a_caller_leave_the_selections_of_others(run):
+    async def test(_, queues):
+        await _fill(queues)
+        mine = await preview(queues, "q", redaction=_SEES_ALL, by="anna")
+        others = [await preview(queues, "q", redaction=_SEES_ALL, by="bert") for _ in range(9)]
+        assert (await load_selection(queues, mine.token)).count == 12
+        with pytest.raises(Refused):
+            await load_selection(queues, others[0].token)
+
+    run(test)

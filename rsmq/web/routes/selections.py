@@ -70,11 +70,12 @@ async def _preview(call: ApiCall) -> ApiAnswer:
         raise InvalidFormat("state", value=state, hint=hint)
     if "ids" in values:
         refuse_with(call, "ids", "filter", "state")
-        found = await preview_ids(call.queues, queue, values["ids"])
+        found = await preview_ids(call.queues, queue, values["ids"], by=call.caller)
     else:
         found = await preview(
-            call.queues, queue, filter=values.get("filter"), state=state, redaction=call.redaction
-        )
+            call.queues, queue, filter=values.get("filter"), state=state, redaction=call.redaction,
+            by=call.caller,
+        )  # fmt: skip
     return ApiAnswer(_show(found))
 
 

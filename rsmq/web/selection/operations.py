@@ -5,6 +5,7 @@ was when it was shown.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ load = loader_of("web")
 
 #: For how long a selection can be used.
 LIFE_MS = 600_000
-#: Selections of a namespace that are kept.
+#: Selections of a caller that are kept.
 _PLACES = 64
 #: Messages of a step: so many take less than 5 ms.
 STEP = 150
@@ -30,14 +31,20 @@ STEP = 150
 Row = tuple[str, str, str]
 
 
-def store_selection(namespace: Namespace, content: bytes) -> Operation[tuple[str, int]]:
-    """Store a selection, and return its token and the server's time, Unix ms."""
+def store_selection(namespace: Namespace, content: bytes, by: str) -> Operation[tuple[str, int]]:
+    """
+    Store a selection, and return its token and the server's time, Unix ms.
+
+    Args:
+        by: whose selection it is: those of others are not replaced.
+    """
+    caller = hashlib.sha256(by.encode(errors="replace")).hexdigest()[:16]
     secret = secrets.token_urlsafe(16)
     return Operation(
         load("store_selection"),
         (namespace.selections,),
-        (secret.encode(), content, digits(_PLACES), digits(LIFE_MS)),
-        lambda reply: (f"{int(reply[0])}.{secret}", int(reply[1])),
+        (secret.encode(), content, digits(_PLACES), digits(LIFE_MS), f"{caller}:".encode()),
+        lambda reply: (f"{reply[0].decode()}.{secret}", int(reply[1])),
         RetryClass.ALWAYS,
     )
 

@@ -139,6 +139,7 @@ async def preview(
     filter: str | None = None,
     state: State | None = None,
     redaction: Redaction,
+    by: str = "",
 ) -> Selection:
     """
     Find the messages that fit, and store them as a selection for ten minutes.
@@ -147,6 +148,7 @@ async def preview(
         filter: as in lists of messages; None is all.
         state: None is any.
         redaction: of the caller; the filter looks at bodies as the caller sees them.
+        by: who asks: the selections of others are not replaced.
 
     Raises:
         InvalidFormat: the filter is not valid.
@@ -170,11 +172,11 @@ async def preview(
         next_place = page.next
     is_complete = next_place is None and count <= MAX_MESSAGES
     return await _store(
-        queues, _new(queue, rows, filter=filter, state=state, is_complete=is_complete)
+        queues, _new(queue, rows, filter=filter, state=state, is_complete=is_complete), by
     )
 
 
-async def preview_ids(queues: Client, queue: str, ids: Iterable[str]) -> Selection:
+async def preview_ids(queues: Client, queue: str, ids: Iterable[str], *, by: str = "") -> Selection:
     """
     Store the messages of ids that are in the queue as a selection for ten minutes.
 
@@ -197,7 +199,7 @@ async def preview_ids(queues: Client, queue: str, ids: Iterable[str]) -> Selecti
             )
     if not by_cell:
         await queues.get_queue_attributes(queue)  # raises if it does not exist
-    return await _store(queues, _new(queue, rows, by_ids=True))
+    return await _store(queues, _new(queue, rows, by_ids=True), by)
 
 
 async def load_selection(queues: Client, token: str) -> Selection:
@@ -266,12 +268,12 @@ async def execute(
             keys = client.namespace.queue(selection.queue)
             changed += await client.run(count_changed(keys, rows))
         if changed:
-            raise SelectionChanged(changed, await _again(queues, selection, redaction))
+            raise SelectionChanged(changed, await _again(queues, selection, redaction, by))
     run = _Run(queues, selection, action, destination, by, undo=undo, strict=len(steps) == 1)
     for cell, rows in steps:
         if not await run.step(cell, rows):
             raise SelectionChanged(
-                await run.count_changed(cell, rows), await _again(queues, selection, redaction)
+                await run.count_changed(cell, rows), await _again(queues, selection, redaction, by)
             )
     return run.result()
 
@@ -358,17 +360,17 @@ def _steps(selection: Selection) -> Iterator[tuple[int, list[Row]]]:
             yield cell, rows[at : at + STEP]
 
 
-async def _again(queues: Client, selection: Selection, redaction: Redaction) -> Selection:
+async def _again(queues: Client, selection: Selection, redaction: Redaction, by: str) -> Selection:
     """Return the selection as it is now."""
     if not selection.by_ids:
         return await preview(
             queues, selection.queue, filter=selection.filter, state=selection.state,
-            redaction=redaction,
+            redaction=redaction, by=by,
         )  # fmt: skip
     ids = [
         queues.engine.show_id(cell, row[0]) for cell, rows in selection.rows.items() for row in rows
     ]
-    return await preview_ids(queues, selection.queue, ids)
+    return await preview_ids(queues, selection.queue, ids, by=by)
 
 
 def _new(
@@ -386,9 +388,9 @@ def _new(
     return Selection(queue, state, filter, len(facts), is_complete, digest, "", 0, by_ids, kept)
 
 
-async def _store(queues: Client, selection: Selection) -> Selection:
+async def _store(queues: Client, selection: Selection, by: str) -> Selection:
     client: Any = await queues.engine.client(0)
-    operation = store_selection(client.namespace, _encode(selection))
+    operation = store_selection(client.namespace, _encode(selection), by)
     token, ms = await client.run(operation)
     return replace(selection, token=token, before_ms=ms)
 
