@@ -173,15 +173,23 @@ class ObservedMessage:
         us = parse_sent_us(self.id.rpartition("-")[2], self.queue.now_ms)
         return None if us is None else us / 1000
 
-    def shown_to(self, redaction: Redaction, may_see: Callable[[str], bool]) -> ObservedMessage:
+    def shown_to(
+        self,
+        redaction: Redaction,
+        may_see: Callable[[str], bool],
+        may_undo: Callable[[Deletion], bool] = lambda _: True,
+    ) -> ObservedMessage:
         """
         Return the facts as a reader may see them.
 
         Args:
             redaction: what of bodies, and of texts that may quote them, it does not see.
             may_see: whether it may read the messages of another queue.
+            may_undo: whether it may undo a deletion; else it does not see whose it is.
         """
-        job, dead = self.job, self.dead
+        job, dead, deletion = self.job, self.dead, self.deletion
+        if deletion is not None and not may_undo(deletion):
+            deletion = replace(deletion, by="")
         if job is not None:
             job = replace(job, error=redaction.failure(job.error))
         if dead is not None:
@@ -192,4 +200,5 @@ class ObservedMessage:
             reason=redaction.reason(self.reason),
             job=job,
             dead=dead if dead is not None and may_see(dead.queue) else None,
+            deletion=deletion,
         )

@@ -93,6 +93,27 @@ def test_pages_of_groups_have_each_dead_letter_once(server, ns, cells):
     asyncio.run(test())
 
 
+def test_only_those_who_may_undo_a_deletion_see_whose_it_is(run, tmp_path):
+    users = tmp_path / "users.toml"
+    users.write_text(
+        f'[tokens.t]\nsha256 = "{hash_token("t" * 40)}"\nscopes = ["peek", "stats", "manage"]\n'
+    )
+    users.chmod(0o600)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        deleted, purged = await queues.send_messages("q", ["a", "b"])
+        await queues.trash.delete_messages("q", [deleted], by="anna")
+        await queues.trash.purge_queue("q", by="anna")
+        headers = {"authorization": "Bearer " + "t" * 40}
+        for id, is_shown in ((deleted, True), (purged, False)):
+            answer = await http("GET", f"/queues/q/messages/{id}/why", headers=headers)
+            assert answer.json["cause"] == "deleted"
+            assert (" by anna at " in answer.json["sentence"]) == is_shown
+
+    run(test, auth=True, users=users)
+
+
 def test_texts_of_failures_and_other_queues_are_not_shown_to_everyone(run, tmp_path):
     users = tmp_path / "users.toml"
     users.write_text(

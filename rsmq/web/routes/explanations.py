@@ -21,6 +21,7 @@ from rsmq.search.redaction import Redaction
 from rsmq.web.dead_letter_groups import read_groups
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import QUEUE, make_cursor, may, read_position, show_fields, whole
+from rsmq.web.routes.undo import scope_of
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
 
@@ -29,7 +30,11 @@ _MAX_GROUPED = 10_000
 
 async def _facts(call: ApiCall) -> ObservedMessage:
     facts = await observe_message(call.queues, call.names[QUEUE], call.names["id"])
-    return facts.shown_to(call.redaction, lambda queue: may(call, Scope.PEEK, queue))
+    return facts.shown_to(
+        call.redaction,
+        lambda queue: may(call, Scope.PEEK, queue),
+        lambda deletion: may(call, scope_of(deletion), deletion.queue),
+    )
 
 
 async def _explain_message(call: ApiCall) -> ApiAnswer:
