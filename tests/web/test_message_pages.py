@@ -335,6 +335,7 @@ def test_a_filter_changes_exactly_the_messages_that_were_shown(run):
         address = unescape(re.search('href="(/actions/delete-matching[^"]+)"', listed)[1])
         page = (await http("GET", address)).content.decode()
         assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
+        assert "one that is received while it runs stays" in page
         assert "It can be undone for ten minutes." in page
         form = _hidden(page)
         await queues.send_message("q", '{"n": 1}')

@@ -101,7 +101,8 @@ class SelectionResult:
     Attributes:
         done: the number of messages that were changed.
         left: those that were received or changed while it ran, after they were checked; they are
-            as they were. 0 for up to 150 messages of one cell.
+            as they were. 0 for up to 150 messages of one cell, unless they are deleted with undo
+            and their bodies have more than 1 MiB: then it takes several steps.
         undo: of a deletion that can be undone.
     """
 
@@ -236,7 +237,8 @@ async def execute(
     Do something with exactly the messages of a selection.
 
     All of them are checked first. Up to 150 in one cell are checked and changed in one atomic
-    script; more in steps, which leave what has changed since the check.
+    script; more, or a deletion with undo of more than 1 MiB of bodies, in steps, which leave what
+    has changed since the check.
 
     Args:
         destination: of a move.

@@ -61,7 +61,8 @@ async def _effect(
     shown = "messages" if number is None else plural(number, "message")
     if token:
         sentence = f"{verb} {shown} of {show_name(_queue(fields))}{_which(fields)}: exactly "
-        sentence += "these. If one is received before, nothing is changed."
+        sentence += "these. If one is received before, nothing is changed; one that is received "
+        sentence += "while it runs stays."
         entry = {**_NO_OTHERS, _BEFORE: None}
     else:
         least = "" if number is None else "at least "
