@@ -173,3 +173,16 @@ def test_dead_letters_that_come_after_the_page_of_a_redrive_of_all_stay(run):
         assert {each.id for each in await queues.peek_messages("dead", 0, 10)} == set(later)
 
     run(test)
+
+
+def test_an_address_does_not_narrow_a_redrive_of_all(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await _bury(queues, "KeyError", 2)
+        open_pages(http)
+        page = await read_page(http, "/actions/redrive?queue=dead&filter=rc%3E9&max=1&ids=a")
+        assert "Sends 2 dead letters of dead again" in page
+        for name in ("filter", "max", "ids"):
+            assert f'name="{name}"' not in page
+
+    run(test)

@@ -106,16 +106,20 @@ def _command(fields: Fields) -> list[str]:
     return ["redrive", *([f"--to={target}"] if target else []), "--", one(fields, "queue")]
 
 
+#: Fields of the entry that would change fewer than the page says.
+_NARROWING = frozenset({"max", "ids", "receipts"})
+
 ACTIONS = (
     PageAction(
         "redrive", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive all dead letters of {_name(f)}", "Redrive", _begun, _back,
         _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION),
+        previewed=_NARROWING | {"filter"},
     ),
     PageAction(
         "redrive-group", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive dead letters of {_name(f)}", "Redrive", _begun, _back,
-        _effect_on_group, inputs=(_RATE, _DESTINATION),
+        _effect_on_group, inputs=(_RATE, _DESTINATION), previewed=_NARROWING,
     ),
     PageAction(
         "delete-group", "POST", "/queues/{queue}/messages:delete",
