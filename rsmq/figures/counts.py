@@ -32,19 +32,20 @@ class EstimatedCounts:
 
 
 async def estimate_counts(
-    rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str, *, exact_up_to: int = MAX_WALKED_MESSAGES
+    rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str, *, exact_up_to: int | None = None
 ) -> EstimatedCounts:
     """
     Count the messages of a queue by state; of many, a sample of the hidden ones.
 
     Args:
-        exact_up_to: the largest number of messages that are all looked at.
+        exact_up_to: the largest number of messages that are all looked at; None is 10,000.
 
     Raises:
         QueueNotFound: the queue does not exist.
     """
     attributes = await rsmq.get_queue_attributes(qname)
-    if attributes.messages <= exact_up_to:
+    most = MAX_WALKED_MESSAGES if exact_up_to is None else exact_up_to
+    if attributes.messages <= most:
         return EstimatedCounts(await rsmq.count_messages(qname), 0, is_estimate=False)
     engine: Any = rsmq.engine
     by_cell = await engine.by_cell(
