@@ -29,7 +29,6 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
-from rsmq.web.emptying import TrashEmptier
 from rsmq.web.openapi import make_document
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
@@ -38,6 +37,7 @@ from rsmq.web.routes import TABLE
 from rsmq.web.service import healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.stopping import end_waits
 from rsmq.web.table import Client
+from rsmq.web.trash_emptier import TrashEmptier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,7 @@ import asyncio
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
-from rsmq.web.emptying import TrashEmptier
+from rsmq.web.trash_emptier import TrashEmptier
 from tests.web.asgi import Http
 
 

@@ -24,7 +24,7 @@ from rsmq.web.access.sessions import SESSION_SECONDS, cookie_name
 from rsmq.web.api import Api, ApiCaller
 from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused
-from rsmq.web.pages.acting import Actions, Asked, Flash, read_flash
+from rsmq.web.pages.action_runner import Actions, Asked, Flash, read_flash
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.reads import REFRESH_SECONDS, NewReads, PageReads, SharedReads
 from rsmq.web.pages.rendering import POLICY, read_file, render, version_of
