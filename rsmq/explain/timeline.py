@@ -65,7 +65,8 @@ def message_timeline(facts: ObservedMessage) -> list[TimelineEvent]:
     last = float("-inf")
     for number, event in enumerate(_events(facts)):
         # One without a time stays behind the one before it.
-        last = last if event.at_ms is None else event.at_ms
+        # A send has microseconds in its id; others are whole ms, and were after it in the same one.
+        last = last if event.at_ms is None else int(event.at_ms)
         placed.append((last, number, event))
     return [event for _, _, event in sorted(placed, key=lambda each: each[:2])]
 

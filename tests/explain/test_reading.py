@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -174,6 +175,19 @@ def test_a_message_that_was_deleted_can_be_undone_for_a_while(run, kind):
         [deletion] = await place.queues.trash.list()
         await place.queues.trash.undo(deletion.id)
         assert (await place.explain(id)).cause is Cause.NO_WORKER
+
+    run(test)
+
+
+def test_a_deletion_in_the_millisecond_of_the_send_is_behind_it(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.queues.trash.delete_messages("q", [id])
+        facts = await observe_message(place.queues, "q", id)
+        same = replace(facts, deletion=replace(facts.deletion, deleted_ms=int(facts.sent_ms)))
+        assert [each.kind for each in message_timeline(same)] == [
+            EventKind.SENT, EventKind.DELETED
+        ]  # fmt: skip
 
     run(test)
 
