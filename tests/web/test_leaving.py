@@ -322,7 +322,7 @@ def test_a_send_whose_reply_is_lost_is_stored_once_and_can_be_repeated_with_a_ke
     async def test():
         proxy = Proxy(server.port)
         async with (
-            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=0.5) as queues,
+            AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=2) as queues,
             AsyncRSMQ.from_url(server.url, ns=ns) as direct,
         ):
             http = Http(create_app(queues, auth=False))
