@@ -135,8 +135,7 @@ def test_top_on_a_terminal_continues_after_a_restart_of_redis(processes, rsmq, q
             server.start()
             second_client.create_queue("anew")
             process.expect("anew")
-        process.send("s")
-        process.send("q")
+        process.send("sq")
         process.expect(pexpect.EOF)
         process.close()
     finally:

@@ -4,6 +4,7 @@ The screen of ``rsmq top``: its table and its keys.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
@@ -145,8 +146,10 @@ class Screen:
         if not self._keys:
             time.sleep(seconds)
             return None
-        readable, _, _ = select.select([sys.stdin], [], [], seconds)
-        return sys.stdin.read(1) or "q" if readable else None
+        # Not by sys.stdin, which reads all that is there: select would not see the further keys.
+        keyboard = sys.stdin.fileno()
+        readable, _, _ = select.select([keyboard], [], [], seconds)
+        return os.read(keyboard, 1).decode("latin-1") or "q" if readable else None
 
 
 @contextmanager
