@@ -42,9 +42,11 @@ _FOLDER = Path(__file__).parent
 
 #: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
-#: The settings of a client that is passed in, the rights of users and the oldest server are tested
-#: with one face each; the soak does both.
+#: The settings of a client that is passed in, the rights of users, the oldest server and each kind
+#: of cluster are tested with one face each; the soak does both.
 _REPEATED = {
+    ("cluster", "asyncio"),
+    ("cluster, valkey-9.1", "sync"),
     ("redis-py, decoding, RESP2", "asyncio"),
     ("redis-py, RESP3", "sync"),
     ("acl", "asyncio"),
