@@ -1,10 +1,9 @@
 """
-The figures of queues that ``rsmq top`` shows, and their rates of change.
+The figures of queues that ``rsmq top`` shows.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +67,12 @@ class FiguresReader:
             queues: names of queues, and patterns as of a shell. Each reading reads the listed
                 queues that match a pattern then. If empty, it reads all listed queues.
         """
-        from rsmq.figures import QueueReader  # noqa: PLC0415 - takes time
+        from rsmq.figures import QueueReader, RatesReader  # noqa: PLC0415 - takes time
 
         self._queues = queues
         self._reader = QueueReader(rsmq)
         self._number_of_cells = len(rsmq.cells)
-        self._totals: dict[str, tuple[float, int, int]] = {}
+        self._rates = RatesReader()
         #: The listed queues that the last reading could not read, each with the reason.
         self.unreadable: dict[str, str] = {}
 
@@ -128,7 +127,7 @@ class FiguresReader:
         queue: str,
         attributes: QueueAttributes,
     ) -> Figures:
-        sent, received = self._rates(queue, attributes)
+        rates = self._rates.note(queue, attributes)
         gauges = self._reader.read(queue, attributes)
         target = attributes.dead_letter_queue
         dead = self._read_attributes(attributes_by_queue, target) if target else None
@@ -139,27 +138,14 @@ class FiguresReader:
             gauges.retrying,
             gauges.delayed,
             None if dead is None else dead.messages,
-            sent,
-            received,
+            None if rates is None else rates.sent,
+            None if rates is None else rates.received,
             gauges.oldest_seconds,
             gauges.due_seconds,
             target,
             gauges.is_estimate,
             attributes.paused,
         )
-
-    def _rates(self, queue: str, attributes: QueueAttributes) -> tuple[float | None, float | None]:
-        now = time.monotonic()
-        previous = self._totals.get(queue)
-        self._totals[queue] = now, attributes.total_sent, attributes.total_received
-        if previous is None:
-            return None, None
-        read_at, sent, received = previous
-        seconds = max(now - read_at, 1e-3)
-        changes = attributes.total_sent - sent, attributes.total_received - received
-        if min(changes) < 0:  # the queue was created again
-            return None, None
-        return changes[0] / seconds, changes[1] / seconds
 
 
 def sum_figures(read: list[Figures]) -> dict[str, Any]:

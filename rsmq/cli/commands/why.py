@@ -16,7 +16,6 @@ from rsmq.cli.app.output import format_table, format_text, format_time, truncate
 
 if TYPE_CHECKING:
     from rsmq.explain import Explanation, ObservedQueue, QueueRates, TimelineEvent
-    from rsmq.model import QueueAttributes
     from rsmq.search.failure_groups import FailureGroup
 
 #: Without a history, the queue is read again after so many seconds.
@@ -36,11 +35,13 @@ def why(call: Call, queue: str, id: str | None) -> None:
     UTC. Without a history, which rsmq web records, it reads the queue again after a second.
     """
     from rsmq.explain import (  # noqa: PLC0415 - takes time
+        QueueRates,
         explain_message,
         explain_queue,
         message_timeline,
     )
     from rsmq.explain.reader import observe_message, observe_queue  # noqa: PLC0415 - as above
+    from rsmq.figures import RatesReader  # noqa: PLC0415 - as above
 
     with call.open_queues() as rsmq:
 
@@ -48,10 +49,13 @@ def why(call: Call, queue: str, id: str | None) -> None:
             """Return how fast the queue changes, if it is not known and there are messages."""
             if facts.rates is not None or not facts.attributes.visible_messages:
                 return facts.rates
-            begun = time.monotonic()
+            reader = RatesReader()
+            reader.note(queue, facts.attributes)
             time.sleep(_WATCHED_SECONDS)
-            after = rsmq.get_queue_attributes(queue)
-            return _compute_rates(facts.attributes, after, time.monotonic() - begun)
+            found = reader.note(queue, rsmq.get_queue_attributes(queue))
+            if found is None or not found.received:  # a second without a receive says nothing
+                return None
+            return QueueRates(found.sent * 60, found.received * 60, found.seconds)
 
         if id is None:
             of_queue = observe_queue(rsmq, queue)
@@ -61,18 +65,6 @@ def why(call: Call, queue: str, id: str | None) -> None:
         if facts.is_there and not facts.is_hidden:
             facts = replace(facts, queue=replace(facts.queue, rates=rates_of(facts.queue)))
         _write(call, explain_message(facts), message_timeline(facts))
-
-
-def _compute_rates(
-    before: QueueAttributes, after: QueueAttributes, seconds: float
-) -> QueueRates | None:
-    from rsmq.explain import QueueRates  # noqa: PLC0415 - takes time
-
-    sent = after.total_sent - before.total_sent
-    received = after.total_received - before.total_received
-    if min(sent, received) < 0 or not received:  # a second without a receive says nothing
-        return None
-    return QueueRates(sent / seconds * 60, received / seconds * 60, seconds)
 
 
 def _write(call: Call, explanation: Explanation, events: list[TimelineEvent] | None = None) -> None:
