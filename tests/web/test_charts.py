@@ -26,6 +26,16 @@ def test_a_step_without_a_value_is_a_gap_in_a_line_and_in_what_is_on_top_of_it()
     assert [each.areas for each in plain.lines] == [(), ()]
 
 
+def test_a_line_of_sums_ends_before_a_step_that_is_not_over_and_the_table_has_it():
+    chart = make_chart("", [("a", [8, 8, 8, 8, 1])], _TIMES, has_open_end=True)
+    (line,) = chart.lines
+    assert f"L{WIDTH} " not in line.paths[0]
+    assert line.paths[0].count("L") == 3
+    assert line.values == [8, 8, 8, 8, 1]
+    assert (chart.times[-1], chart.x_texts[-1]) == ("10:04, so far", "10:04")
+    assert make_chart("", [("a", [])], [], has_open_end=True).times == []
+
+
 def test_axes_have_texts_at_equal_distances():
     chart = make_chart("", [("a", [0, 7, 0, 0, 0])], _TIMES)
     assert chart.x_texts == tuple(_TIMES)

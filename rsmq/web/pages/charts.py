@@ -77,6 +77,7 @@ def make_chart(
     times: Sequence[str],
     *,
     is_stacked: bool = False,
+    has_open_end: bool = False,
 ) -> Chart:
     """
     Return a chart.
@@ -86,12 +87,18 @@ def make_chart(
         series: the name and the values of each line, all as long as ``times``.
         times: the text of each step.
         is_stacked: whether each line is drawn on top of the one before.
+        has_open_end: whether the last step is not over, and its value is a sum: the line ends
+            before it, and the table says that it is not over.
     """
+    count = max(len(times) - 1, 1)
+    marks = [times[round(at * count / (_X_TEXTS - 1))] for at in range(_X_TEXTS)] if times else []
     tops = _add_up(series) if is_stacked else [values for _, values in series]
+    if has_open_end:
+        tops = [without_end(values) for values in tops]
+        times = [*times[:-1], *(f"{each}, so far" for each in times[-1:])]
     known = [value for values in tops for value in values if value is not None]
     ticks = nice_ticks(max(known, default=0))
     highest = ticks[-1] or 1
-    count = max(len(times) - 1, 1)
 
     def place(values: Values) -> list[_Point | None]:
         return [
@@ -114,7 +121,6 @@ def make_chart(
             Line(number, name, paths, areas if is_stacked or len(series) == 1 else (), values)
         )
         below = points if is_stacked else None
-    marks = [times[round(at * count / (_X_TEXTS - 1))] for at in range(_X_TEXTS)] if times else []
     return Chart(
         title,
         tuple(lines),
@@ -128,6 +134,11 @@ def make_chart(
         tuple(marks),
         times,
     )
+
+
+def without_end(values: Values) -> Values:
+    """Return a series without the value of its last step, which is not over."""
+    return [*values[:-1], None] if values else values
 
 
 def _add_up(series: Sequence[tuple[str, Values]]) -> list[Values]:

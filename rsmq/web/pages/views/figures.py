@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rsmq.web.pages.charts import Chart, make_chart, make_spark
+from rsmq.web.pages.charts import Chart, make_chart, make_spark, without_end
 from rsmq.web.pages.links import with_query
 
 MINUTE, HOUR = 60, 3600
@@ -101,6 +101,12 @@ def history_query(span: Span) -> dict[str, Any]:
     return {"from": datetime.fromtimestamp(begin, UTC).isoformat(), "step": span.step}
 
 
+def spark_of_sums(values: Sequence[float | None], span: Span) -> tuple[str, ...]:
+    """Return the small line of what was counted in each step, without a step that is not over."""
+    # The current minute is not recorded before it is over.
+    return spark_of(values if span.step == MINUTE else without_end(values))
+
+
 def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
     """Return the charts of a history: sent and received, messages, the longest wait."""
     times = _times_of(history, span)
@@ -111,6 +117,7 @@ def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
             f"Messages per {each}",
             [("sent", history["sent"]), ("received", history["received"])],
             times,
+            has_open_end=span.step > MINUTE,
         ),
         make_chart(
             "Messages in the queue",

@@ -14,10 +14,12 @@ from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import (
     SPANS,
     Figure,
+    Span,
     find_span,
     history_query,
     make_charts,
     spark_of,
+    spark_of_sums,
 )
 from rsmq.web.table import Scope
 
@@ -44,7 +46,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "is_calm": why["cause"] in _CALM,
         "spans": SPANS,
         "span": span,
-        "figures": _figures(queue, hidden, history),
+        "figures": _figures(queue, hidden, history, span),
         "charts": make_charts(history, span) if is_recorded else [],
         "facts": _facts(queue),
         "attributes": _attributes(queue),
@@ -78,7 +80,7 @@ def _attributes(queue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figures(
-    queue: Mapping[str, Any], hidden: Mapping[str, Any], history: Mapping[str, Any]
+    queue: Mapping[str, Any], hidden: Mapping[str, Any], history: Mapping[str, Any], span: Span
 ) -> list[Figure]:
     margin = f"± {show_number(hidden['margin'])}" if hidden["margin"] else ""
     about = "\u2248 " if margin else ""
@@ -93,10 +95,12 @@ def _figures(
         of_hidden("in flight", "in_flight", "in_flight"),
         of_hidden("retrying", "retrying", None),
         of_hidden("delayed", "delayed", "delayed"),
-        Figure("sent so far", _short(queue["total_sent"]), spark=spark_of(history["sent"])),
+        Figure(
+            "sent so far", _short(queue["total_sent"]), spark=spark_of_sums(history["sent"], span)
+        ),
         Figure(
             "received so far", _short(queue["total_received"]),
-            spark=spark_of(history["received"]),
+            spark=spark_of_sums(history["received"], span),
         ),
     ]  # fmt: skip
 
