@@ -11,6 +11,8 @@ _MINUTE_MS = 60_000
 #: Places among the numbers of the state: the minute of the last record, and the unfinished hour.
 _MINUTE, _HOUR = 1, 5
 _REPETITION = 0
+#: Numbers of a usual record: its minute, its length, and six figures.
+_RECORD_LENGTH = 8
 #: By the first letter of a chunk's field: its length, and the length of a usual record, in minutes.
 _LEVELS = {b"m": (60, 1), b"d": (1440, 60)}
 
@@ -184,6 +186,28 @@ def totals_of(state: bytes, created: int) -> RecordedTotals | None:
     """Return the totals at the last record; None without one of the queue of this creation time."""
     numbers = list(_unpack(state))[:4]
     return RecordedTotals(*numbers[1:]) if numbers and numbers[0] == created else None
+
+
+def last_minute_of(tail: bytes, minute: int) -> tuple[int, int] | None:
+    """
+    Return what was sent and received in the last recorded minute, from the end of its chunk.
+
+    So a list of many queues needs no whole chunks. A repetition that looks like a usual record is
+    possible in theory: its figures are right in ``parse_records`` only.
+
+    Args:
+        tail: the last 80 bytes of the chunk, or all of a shorter one.
+        minute: Unix minutes, the one behind the record.
+
+    Returns:
+        None if the record is of more than a minute, or of another one.
+    """
+    numbers = list(_unpack(tail))  # the first one may be cut off
+    place = (minute - 1) % 60
+    match numbers[-_RECORD_LENGTH:]:
+        case [at, 1, sent, received, *_] if at == place and len(numbers) >= _RECORD_LENGTH:
+            return sent, received
+    return (0, 0) if numbers[-2:] == [place, _REPETITION] else None
 
 
 def make_history(records: Iterable[HistoryRecord], start: int, end: int, step: int) -> History:

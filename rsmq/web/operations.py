@@ -67,20 +67,37 @@ def _record_of(key: str) -> bytes:
     return b"http:" + hashlib.sha512(check_label("Idempotency-Key", key)).hexdigest().encode()
 
 
+@dataclass(frozen=True, slots=True)
+class SortValue:
+    """
+    What a list of queues is sorted by.
+
+    Attributes:
+        value: None if the queue has none.
+        dead_letter_queue: that of its policy; None without a policy.
+    """
+
+    value: float | None
+    dead_letter_queue: str | None
+
+
 def sort_values(
     namespace: Namespace, qnames: Sequence[str], sort: str
-) -> Operation[dict[str, float]]:
-    """Return the value by which each of some queues is sorted, if it has one."""
+) -> Operation[dict[str, SortValue]]:
+    """Return what those of some queues that can be read are sorted by."""
     queues = [namespace.queue(name) for name in qnames]
 
-    def parse(reply: Any) -> dict[str, float]:
-        values = ((keys.name, parse_number(raw)) for keys, raw in zip(queues, reply, strict=True))
-        return {name: value for name, value in values if value is not None}
+    def parse(reply: Any) -> dict[str, SortValue]:
+        return {
+            keys.name: SortValue(parse_number(found[0]), found[1] and decode_name(found[1]))
+            for keys, found in zip(queues, reply, strict=True)
+            if found
+        }
 
     return Operation(
         load("sort_values"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (sort.encode(),),
+        (sort.encode(), encode_name(f"{namespace.name}:")),
         parse,
         RetryClass.ALWAYS,
     )

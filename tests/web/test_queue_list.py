@@ -3,6 +3,7 @@
 import pytest
 
 from rsmq import AsyncCells
+from rsmq.history.operations import record_minute
 from rsmq.web import create_app
 from tests.web.asgi import Http
 
@@ -15,6 +16,55 @@ async def _pages(http, query):
         found.append([each["name"] for each in page["queues"]])
         cursor = page["cursor"]
     return found
+
+
+def test_queues_are_sorted_by_the_rates_that_are_shown_and_by_their_dead_letters(run):
+    async def test(http, queues):
+        names = ["a", "b", "c", "unrecorded"]
+        for name in [*names, "dead-a", "dead-c"]:
+            await queues.create_queue(name)
+        await queues.send_messages("dead-a", ["x"] * 2)
+        await queues.send_messages("dead-c", ["x"] * 3)
+        for name in "ac":
+            await queues.set_dead_letter_policy(name, f"dead-{name}", 3)
+        await queues.set_dead_letter_policy("b", "dead-a", 3)
+        assert await _pages(http, "sort=-dead_letters") == [
+            ["c", "a", "b", "dead-a", "dead-c", "unrecorded"]
+        ]
+        minute = int((await queues.run(_plain("TIME", key=b"rsmq")))[0]) // 60
+        recorded = list("abc")
+        await queues.run(record_minute(queues.namespace, minute - 1, recorded, is_last=True))
+        for number, name in enumerate(recorded, 1):
+            await queues.send_messages(name, ["x"] * number)
+            for _ in range(4 - number):
+                await queues.receive_message(name, vt=0)
+        await queues.run(record_minute(queues.namespace, minute, recorded, is_last=True))
+        for sort, expected in (
+            ("-sent_per_second", ["c", "b", "a"]),
+            ("-received_per_second", ["a", "b", "c"]),
+        ):
+            page = (await http("GET", f"/queues?sort={sort}&activity=true")).json["queues"]
+            assert [each["name"] for each in page][:3] == expected
+            rates = [each["activity"][sort[1:]] for each in page]
+            assert rates[:3] == sorted(rates[:3], reverse=True)
+
+    run(test)
+
+
+def test_dead_letter_queues_can_be_left_out(run):
+    async def test(http, queues):
+        for name in ("a", "b", "dead"):
+            await queues.create_queue(name)
+            await queues.send_message(name, "x")
+        await queues.set_dead_letter_policy("a", "dead", 3)
+        for sort in ("name", "oldest", "-sent_per_second"):
+            found = await _pages(http, f"sort={sort}&dead_letter_queues=false")
+            assert sorted(found[0]) == ["a", "b"]
+        # The policy of a queue that is not listed counts.
+        assert await _pages(http, "q=dead&dead_letter_queues=false") == [[]]
+        assert await _pages(http, "q=dead") == [["dead"]]
+
+    run(test)
 
 
 async def _fill(queues):
@@ -121,7 +171,7 @@ def test_queues_of_cells_are_sorted_by_their_sums(run):
     run(test)
 
 
-def _plain(*words):
+def _plain(*words, **options):
     from rsmq.operations.plain import plain_command
 
-    return plain_command(*words)
+    return plain_command(*words, **options)

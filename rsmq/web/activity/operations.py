@@ -13,6 +13,7 @@ from rsmq.history.operations import parse_created
 from rsmq.history.records import (
     History,
     RecordedTotals,
+    last_minute_of,
     make_history,
     parse_records,
     totals_of,
@@ -82,6 +83,14 @@ class QueueActivity:
     sent_since: int | None
     received_since: int | None
     hour: History
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRate:
+    """Messages and receives of a queue in a second, as ``QueueActivity`` has them."""
+
+    sent_per_second: float
+    received_per_second: float
 
 
 def queue_states(
@@ -162,8 +171,8 @@ def _parse_activity(stored: Any, now_ms: int) -> QueueActivity:
         waits,
         dead_letters,
         bool(has_reasons),
-        _rate(sent_since, hour, hour.sent, recorded, now_ms),
-        _rate(received_since, hour, hour.received, recorded, now_ms),
+        _rate(sent_since, _last(hour, hour.sent, recorded), recorded, now_ms),
+        _rate(received_since, _last(hour, hour.received, recorded), recorded, now_ms),
         sent_since,
         received_since,
         hour,
@@ -175,18 +184,50 @@ def _since(total: bytes | None, recorded: int) -> int:
     return now - recorded if now >= recorded else now  # a smaller one has begun again
 
 
-def _rate(
-    since: int, hour: History, column: list[int | None], recorded: RecordedTotals, now_ms: int
-) -> float | None:
+def _last(hour: History, column: list[int | None], recorded: RecordedTotals) -> int | None:
+    """Return the value of the last recorded minute."""
+    at = recorded.minute - 1 - hour.start_ms // _MINUTE_MS
+    return column[at] if 0 <= at < len(column) else None
+
+
+def _rate(since: int, last: int | None, recorded: RecordedTotals, now_ms: int) -> float | None:
     """Return a rate from the last recorded minute, and what was counted since."""
     seconds = now_ms / 1000 - recorded.minute * 60
     if seconds > _MAX_SINCE_SECONDS:
         return None
-    at = recorded.minute - 1 - hour.start_ms // _MINUTE_MS
-    last = column[at] if 0 <= at < len(column) else None
     if last is None:
         return since / max(seconds, 1)
     return (last + since) / (seconds + 60)
+
+
+def queue_rates(namespace: Namespace, qnames: Sequence[str]) -> Operation[dict[str, QueueRate]]:
+    """Return the rates of those queues of which they are known."""
+    queues = [namespace.queue(name) for name in qnames]
+
+    def parse(reply: Any) -> dict[str, QueueRate]:
+        now_ms = int(reply[0])
+        rates = (
+            (keys.name, _parse_rate(stored, now_ms))
+            for keys, stored in zip(queues, reply[1:], strict=True)
+            if stored
+        )
+        return {name: rate for name, rate in rates if rate is not None}
+
+    keys = tuple(key for each in queues for key in (each.hash, each.history))
+    return Operation(load("queue_rates"), keys, (), parse, RetryClass.ALWAYS)
+
+
+def _parse_rate(stored: Any, now_ms: int) -> QueueRate | None:
+    sent, received, created, state, tail = stored
+    recorded = totals_of(state or b"", parse_created(created))
+    if recorded is None:
+        return None
+    last_sent, last_received = last_minute_of(tail or b"", recorded.minute) or (None, None)
+    sent_rate = _rate(_since(sent, recorded.sent), last_sent, recorded, now_ms)
+    received_rate = _rate(_since(received, recorded.received), last_received, recorded, now_ms)
+    if sent_rate is None or received_rate is None:
+        return None
+    return QueueRate(sent_rate, received_rate)
 
 
 @lru_cache(_CACHED_HISTORIES)

@@ -16,7 +16,9 @@ from rsmq.transport.retry import is_limited_to_keys
 from rsmq.web.activity.operations import (
     QueueActivity,
     QueueBacklog,
+    QueueRate,
     queue_activities,
+    queue_rates,
     queue_states,
 )
 from rsmq.web.each_queue import read_each
@@ -77,6 +79,23 @@ async def read_activities(
             raise
         return {}  # the user may not read histories
     return {name: _add_activities(found) for name, found in of_cells.items()}
+
+
+async def read_rates(queues: Client, names: Iterable[str]) -> dict[str, QueueRate]:
+    """Return the rates of those queues of which they are known."""
+    try:
+        of_cells = await read_each(queues, names, queue_rates)
+    except ResponseError as error:
+        if not is_limited_to_keys(error):
+            raise
+        return {}  # the user may not read histories
+    return {
+        name: QueueRate(
+            sum(each.sent_per_second for each in found),
+            sum(each.received_per_second for each in found),
+        )
+        for name, found in of_cells.items()
+    }
 
 
 def _add_activities(of_cells: Sequence[QueueActivity]) -> QueueActivity:

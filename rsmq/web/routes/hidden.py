@@ -21,7 +21,7 @@ _MAX_LIMIT = 500
 async def _list(call: ApiCall) -> ApiAnswer:
     limit = check_whole_number("limit", call.values.get("limit", 50), 1, _MAX_LIMIT)
     names = [name for name in await call.queues.list_queues() if may(call, Scope.STATS, name)]
-    hidden = await read_values(call.queues, names, "hidden")
+    hidden, _ = await read_values(call.queues, names, "hidden")
     found = await read_waiting(call.queues, hidden, limit)
     return ApiAnswer(
         {

@@ -14,7 +14,7 @@ from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
 from rsmq.web.activity.operations import QueueActivity
-from rsmq.web.activity.reader import read_activities
+from rsmq.web.activity.reader import read_activities, read_rates
 from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.operations import sort_values
@@ -30,7 +30,11 @@ _Place: TypeAlias = tuple[bool, float, str]
 
 #: Sorts by times; of a queue in several cells the earliest counts.
 _TIMES = {"oldest", "created"}
-_SORTS = ("name", "depth", "visible", "hidden", "oldest", "sent", "received", "created")
+_RATES = ("sent_per_second", "received_per_second")
+_SCRIPT_SORTS = (
+    "depth", "visible", "hidden", "oldest", "sent", "received", "created", "dead_letters",
+)  # fmt: skip
+_SORTS = ("name", *_SCRIPT_SORTS, *_RATES)
 
 
 async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
@@ -46,11 +50,43 @@ async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAt
     }
 
 
-async def read_values(queues: Client, names: list[str], sort: str) -> dict[str, float]:
-    """Return the values of queues in all cells: the earliest time, or the sum."""
+async def read_values(
+    queues: Client, names: list[str], sort: str
+) -> tuple[dict[str, float], set[str]]:
+    """
+    Return the values of queues in all cells, and the dead-letter queues of their policies.
+
+    A value is the earliest time, or the sum.
+    """
     of_cells = await read_each(queues, names, partial(sort_values, sort=sort))
     join = min if sort in _TIMES else sum
-    return {name: join(found) for name, found in of_cells.items()}
+    values = {
+        name: join(known)
+        for name, found in of_cells.items()
+        if (known := [each.value for each in found if each.value is not None])
+    }
+    targets = {each.dead_letter_queue for found in of_cells.values() for each in found}
+    return values, {each for each in targets if each is not None}
+
+
+async def _read_sorted(
+    call: ApiCall, names: list[str], order: str
+) -> tuple[list[str], dict[str, float]]:
+    """Return the queues that are listed, and the values by which they are sorted."""
+    part = call.values.get("q", "")
+    listed = [name for name in names if _has(name, part)]
+    values: dict[str, float] = {}
+    if call.values.get("dead_letter_queues") is False:
+        # Those of the policies of all queues, also of queues that are not listed.
+        by = order if order in _SCRIPT_SORTS else "depth"
+        values, targets = await read_values(call.queues, names, by)
+        listed = [name for name in listed if name not in targets]
+    elif order in _SCRIPT_SORTS:
+        values, _ = await read_values(call.queues, listed, order)
+    if order in _RATES:
+        rates = await read_rates(call.queues, listed)
+        values = {name: getattr(rate, order) for name, rate in rates.items()}
+    return listed, values
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
@@ -63,12 +99,8 @@ async def _list(call: ApiCall) -> ApiAnswer:
         hint = f"It is one of {show_all(_SORTS)}, with - before it for the descending order."
         raise InvalidFormat("sort", value=sort, hint=hint)
     after = _read_place(call.values.get("cursor"), sort)
-    part = call.values.get("q", "")
-    names = [
-        name
-        for name in await call.queues.list_queues()
-        if _has(name, part) and may(call, Scope.STATS, name)
-    ]
+    seen = [name for name in await call.queues.list_queues() if may(call, Scope.STATS, name)]
+    names, values = await _read_sorted(call, seen, order)
     places: list[_Place]
     if order == "name":
         names.sort(reverse=is_descending)
@@ -77,7 +109,6 @@ async def _list(call: ApiCall) -> ApiAnswer:
             names = [name for name in names if is_behind(name)]
         places = [(False, 0, name) for name in names]
     else:
-        values = await read_values(call.queues, names, order)
         places = _places_of(names, values, sign=-1 if is_descending else 1)
         if after is not None:
             places = [place for place in places if place > after]
@@ -108,6 +139,7 @@ def _show_activity(activity: QueueActivity | None) -> dict[str, Any] | None:
     return {
         "waiting_seconds": activity.waiting_seconds,
         "dead_letters": activity.dead_letters,
+        "has_reasons": activity.has_reasons,
         "sent_per_second": activity.sent_per_second,
         "received_per_second": activity.received_per_second,
         "visible_last_hour": activity.hour.visible,
@@ -146,8 +178,11 @@ ROUTES = (
             "order. oldest is the queue whose first message has been visible the longest."),
             Field("activity", Shape.FLAG, "Whether each queue has an object activity: "
             "waiting_seconds of the first visible message, dead_letters in the queue of its "
-            "policy, sent_per_second and received_per_second in the last minute or two, and "
-            "visible_last_hour, a number for each minute. What is not recorded is null."),
+            "policy, has_reasons (whether workers have moved dead letters to it), sent_per_second "
+            "and received_per_second in the last minute or two, and visible_last_hour, a number "
+            "for each minute. What is not recorded is null."),
+            Field("dead_letter_queues", Shape.FLAG, "false leaves out the dead-letter queues of "
+            "policies."),
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),
         ),
         result=(

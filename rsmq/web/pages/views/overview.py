@@ -24,7 +24,9 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """Return the values: ten commands, and two for each 200 queues of the namespace."""
     found, longest, workers = await asyncio.gather(
         call.read("/alerts"),
-        call.read("/queues", sort="oldest", limit=_LIMIT, activity=True),
+        call.read(
+            "/queues", sort="oldest", limit=2 * _LIMIT, activity=True, dead_letter_queues=False
+        ),
         call.read("/workers"),
     )
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
@@ -36,7 +38,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
             each
             for each in make_rows(longest["queues"])
             if each["activity"]["waiting_seconds"] is not None
-        ],
+            and not each["activity"]["has_reasons"]  # a dead-letter queue of workers
+        ][:_LIMIT],
         "columns": queue_columns(),
         "figures": _figures(history, workers["workers"]),
         "pages": _PAGES,

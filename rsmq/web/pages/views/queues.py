@@ -51,7 +51,7 @@ def make_rows(queues: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 _UNKNOWN: Mapping[str, Any] = {
-    "waiting_seconds": None, "dead_letters": None, "sent_per_second": None,
+    "waiting_seconds": None, "has_reasons": False, "dead_letters": None, "sent_per_second": None,
     "received_per_second": None, "visible_last_hour": [],
 }  # fmt: skip
 
@@ -77,8 +77,8 @@ def queue_columns() -> list[Column]:
 
 
 def _columns(query: Mapping[str, str]) -> list[Column]:
-    """Return these columns, some of which sort the table."""
-    name, visible, waits, hidden, dead, *rest = queue_columns()
+    """Return these columns, all but the last of which sort the table."""
+    name, visible, waits, hidden, dead, sent, received, hour = queue_columns()
     # The first message of the queue that waits the longest is the oldest one.
     oldest = sortable(waits.title, waits.style, "oldest", query, _DEFAULT, falls=False)
     return [
@@ -86,8 +86,10 @@ def _columns(query: Mapping[str, str]) -> list[Column]:
         sortable(visible.title, visible.style, "visible", query, _DEFAULT),
         replace(oldest, order=oldest.order and _OPPOSITE[oldest.order]),
         sortable(hidden.title, hidden.style, "hidden", query, _DEFAULT),
-        dead,
-        *rest,
+        sortable(dead.title, dead.style, "dead_letters", query, _DEFAULT),
+        sortable(sent.title, sent.style, "sent_per_second", query, _DEFAULT),
+        sortable(received.title, received.style, "received_per_second", query, _DEFAULT),
+        hour,
     ]
 
 
