@@ -30,6 +30,9 @@ _STEP_BYTES = 1024 * 1024
 #: Fields and ids of a queue that are put beside kept ones in one step.
 _SMALL = 1000
 
+#: The answer of a step that has added nothing, because the deletion takes no more messages.
+CLOSED = -2
+
 #: A message as someone has read it: id, receive count and score, each as it is stored. The count is
 #: "0" if it was never received; an empty count or score may be any.
 MessageRow = tuple[str, str, str]
@@ -78,6 +81,7 @@ def delete_step(
     rows: Sequence[MessageRow],
     *,
     strict: bool = False,
+    open_ms: int | None = None,
 ) -> Operation[tuple[int, int, bytes]]:
     """
     Delete messages, and keep them; one step.
@@ -85,10 +89,12 @@ def delete_step(
     Args:
         rows: the messages.
         strict: whether nothing is changed unless all of them are as they were.
+        open_ms: ms after its begin at which nothing more is added to a deletion; None is until it
+            can't be undone any more.
 
     Returns:
         The ms of the deletion; the number of rows that were looked at, -1 if nothing was changed
-        because of strict; and for each a digit, 1 if it was deleted.
+        because of strict, CLOSED because of open_ms; and for each a digit, 1 if it was deleted.
     """
     keys = namespace.queue(qname)
     pairs, names = _pairs(namespace, keys, id, keys.extensions_by_id)
@@ -101,6 +107,7 @@ def delete_step(
             names,
             digits(_STEP_BYTES),
             b"1" if strict else b"",
+            b"" if open_ms is None else digits(open_ms),
             *(encode_name(value) for row in rows for value in row),
         ),
         lambda reply: (int(reply[0]), int(reply[1]), reply[2]),

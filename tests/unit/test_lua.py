@@ -114,6 +114,7 @@ def test_errors_in_the_header_are_those_in_the_code(name):
         "no_number(": {"INVALIDVALUE"},
         "trash_off(": {"TRASHOFF"},
         "undoable(": {"CANNOTUNDO"},
+        "restorable(": {"CANNOTUNDO"},
         "not_open(": {"CANNOTUNDO"},
         "due_in_order(": {"QUEUENOTFOUND"},
         "check_destination(": {"QUEUENOTFOUND", "RUNREPLACED"},

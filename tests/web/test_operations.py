@@ -125,22 +125,60 @@ def test_a_delete_by_filter_and_state_can_be_undone(run):
     run(test)
 
 
-def test_a_delete_adds_nothing_to_a_deletion_that_can_not_be_undone_any_more(run):
+async def _make_older(queues, undo, seconds):
+    """Let a deletion have begun earlier."""
+    trash = queues.namespace.trash
+    stored = (await queues.run(plain_command("HGET", trash, undo))).split(b" ")
+    stored[2] = b"%d" % (int(stored[2]) - seconds * 1000)
+    await queues.run(plain_command("HSET", trash, undo, b" ".join(stored)))
+
+
+async def _begin_delete(http, queues, number):
+    """Begin to delete all messages of a new queue; return the path and the record."""
+    await queues.create_queue("q")
+    await queues.send_messages("q", ["a"] * number)
+    reply = await http("POST", "/queues/q/messages:delete", {"filter": "", "undo": True})
+    return reply.headers["location"], await read_operation(queues, reply.json["operation"])
+
+
+async def _undoable(http):
+    return {each["id"]: each["messages"] for each in (await http("GET", "/undo")).json["deletions"]}
+
+
+def test_a_delete_that_takes_longer_than_its_undo_succeeds_and_its_parts_end_in_order(run):
     async def test(http, queues):
-        await queues.create_queue("q")
-        await queues.send_messages("q", ["a"] * 250)
-        content = {"filter": "", "undo": True}
-        reply = await http("POST", "/queues/q/messages:delete", content)
-        record = await read_operation(queues, reply.json["operation"])
-        assert (await run_step(queues, record, 200)).done == 200
-        trash, undo = queues.namespace.trash, record.arguments["undo"]
-        stored = (await queues.run(plain_command("HGET", trash, undo))).split(b" ")
-        stored[2] = b"%d" % (int(stored[2]) - 600_000)
-        await queues.run(plain_command("HSET", trash, undo, b" ".join(stored)))
+        location, record = await _begin_delete(http, queues, 450)
+        undo = record.arguments["undo"]
+        first = await run_step(queues, record, 100)
+        await _make_older(queues, undo, 60)
+        second = await run_step(queues, replace(record, cursor=first.cursor), 100)
+        assert await _undoable(http) == {undo: 100, f"{undo}-1": 100}
+        # The step runs again: its process has ended before it was recorded.
+        third = await run_step(queues, replace(record, cursor=first.cursor), 100)
+        assert (third.done, third.cursor[-1]) == (100, second.cursor[-1])
+        assert await _undoable(http) == {undo: 100, f"{undo}-1": 200}
+        await _make_older(queues, undo, 540)
+        await _make_older(queues, f"{undo}-1", 60)
         async with OperationRunner(queues):
-            shown = await _ended(http, reply.headers["location"])
+            shown = await _ended(http, location)
+        assert shown["state"] == "succeeded"
+        assert (await queues.get_queue_attributes("q")).messages == 0
+        assert (await http("POST", f"/undo/{undo}-1")).json["messages"] == 200
+        assert await _undoable(http) == {f"{undo}-1": 200, f"{undo}-2": 150}
+        assert (await queues.get_queue_attributes("q")).messages == 200
+
+    run(test)
+
+
+def test_a_delete_that_is_undone_while_it_runs_fails_and_deletes_no_more(run):
+    async def test(http, queues):
+        location, record = await _begin_delete(http, queues, 250)
+        assert (await run_step(queues, record, 200)).done == 200
+        await http("POST", f"/undo/{record.arguments['undo']}")
+        async with OperationRunner(queues):
+            shown = await _ended(http, location)
         assert (shown["state"], shown["error"]) == ("failed", "notPossible")
-        assert (await queues.get_queue_attributes("q")).messages == 50
+        assert (await queues.get_queue_attributes("q")).messages == 250
 
     run(test)
 

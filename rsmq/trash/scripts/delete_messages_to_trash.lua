@@ -11,10 +11,12 @@
 -- ARGV[3] names       string   the names of the keys, with commas between them
 -- ARGV[4] room        integer  bytes of bodies to move, except for the first body
 -- ARGV[5] strict      string   '1' = change nothing unless all messages are as they were
--- ARGV[6...] rows     strings  the messages, as in fragments/unchanged.lua
+-- ARGV[6] open        integer  ms after its begin at which nothing more is added to a deletion; '' = when it is over
+-- ARGV[7...] rows     strings  the messages, as in fragments/unchanged.lua
 --
 -- returns {ms of the deletion, the number of rows that were looked at, a digit for each of these: 1 if it was deleted,
---         0 if it is not in the queue or not as it was}; the number is -1 if nothing was changed because of strict
+--         0 if it is not in the queue or not as it was}; the number is -1 if nothing was changed because of strict, -2
+--         because of open
 -- errors  QUEUENOTFOUND, TRASHOFF, CANNOTUNDO if the deletion was undone meanwhile, or is over
 -- source  none in Node; the queue is as after delete_messages.lua
 -- @include time_ms.lua
@@ -30,7 +32,7 @@
 
 local trash, hash, kept_hash, zset, kept_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local beside = KEYS
-local id, facts, names, room, strict = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local id, facts, names, room, strict, open = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local rows = ARGV
 
 local now = server_time_ms()
@@ -39,6 +41,9 @@ if not stored then
   return queue_not_found(hash)
 end
 local deletion = deletion_of(trash, id)
+if deletion and deletion.state == 'kept' and open ~= '' and deletion.ms + tonumber(open) <= now then
+  return {deletion.ms, -2, ''}
+end
 local refusal = deletion and not_open(deletion, now) or not deletion and trash_off(trash, now)
 if refusal then
   return refusal
@@ -46,7 +51,7 @@ end
 deletion = deletion or {state = 'kept', kind = 'delete-messages', ms = now, messages = 0, names = '', facts = facts}
 
 local answers = {}
-for at = 6, #rows, 3 do
+for at = 7, #rows, 3 do
   -- 2: a step whose reply was lost has moved it already.
   local answer = is_unchanged(hash, zset, rows, at) and 1 or redis.call('ZSCORE', kept_zset, rows[at]) and 2 or 0
   if answer == 0 and strict == '1' then
@@ -54,7 +59,7 @@ for at = 6, #rows, 3 do
   end
   answers[#answers + 1] = answer
 end
-local fields, members, ids, looked = read_messages(hash, zset, rows, 6, answers, tonumber(room))
+local fields, members, ids, looked = read_messages(hash, zset, rows, 7, answers, tonumber(room))
 if #ids > 0 then
   allow_removal(zset, hash)
   begin_adding(trash, beside, deletion, now)

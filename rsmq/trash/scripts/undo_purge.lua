@@ -15,10 +15,9 @@
 -- errors  CANNOTUNDO
 -- source  none in Node
 -- @include time_ms.lua
--- @include queue.lua
--- @include full.lua
 -- @include trash.lua
 -- @include undoable.lua
+-- @include restorable.lua
 -- @include merging.lua
 
 local trash, hash, kept_hash, zset, kept_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -26,21 +25,15 @@ local beside = KEYS
 local id, names, small = ARGV[1], ARGV[2], ARGV[3]
 
 local now = server_time_ms()
-local stored = queue(hash, 'created')
-local deletion, refusal = undoable(trash, id, now, stored, stored and stored[4], kept_hash)
+local deletion, found = restorable(trash, beside, id, names, now)
 if not deletion then
-  return refusal
-end
-local found, evicted = kept_keys(beside, 2, deletion, names, now)
-if not found then
-  return evicted
+  return found
 end
 if deletion.state ~= 'kept' or size_of(zset, found) > tonumber(small) then
   return {-1, 0}
 end
-allow_removal(zset, hash) -- these fail if the user lacks a right, before any change
-redis.call('ZADD', zset, 'XX', '0', '')
-redis.call('RENAMENX', kept_hash, kept_hash)
+allow_restoring(zset, hash)
+redis.call('RENAMENX', kept_hash, kept_hash) -- fails as well
 put_deletion(trash, id, deletion)
 local ids, in_queue = ids_of(zset, kept_zset)
 merge(found, hash, zset, ids, now)

@@ -17,10 +17,9 @@
 -- source  none in Node
 -- @include time_ms.lua
 -- @include digits.lua
--- @include queue.lua
--- @include full.lua
 -- @include trash.lua
 -- @include undoable.lua
+-- @include restorable.lua
 -- @include restoring_kept.lua
 
 local trash, hash, kept_hash, zset, kept_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -28,17 +27,11 @@ local beside = KEYS
 local id, names, by_id, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local now = server_time_ms()
-local stored = queue(hash, 'created')
-local deletion, refusal = undoable(trash, id, now, stored, stored and stored[4], kept_hash)
+local deletion, found = restorable(trash, beside, id, names, now)
 if not deletion then
-  return refusal
+  return found
 end
-local found, evicted = kept_keys(beside, 2, deletion, names, now)
-if not found then
-  return evicted
-end
-allow_removal(zset, hash) -- these fail if the user lacks a right, before any change
-redis.call('ZADD', zset, 'XX', '0', '')
+allow_restoring(zset, hash)
 for _, each in ipairs(found) do
   redis.call('PEXPIRE', each[2], digits(life_ms()))
 end

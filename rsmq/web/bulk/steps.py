@@ -19,7 +19,7 @@ from rsmq.operations.walk import parse_next_position, walk_step
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, search_step
 from rsmq.search.redaction import Redaction
-from rsmq.trash.operations import MessageRow, delete_step
+from rsmq.trash.operations import CLOSED, MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
 from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
@@ -27,6 +27,8 @@ from rsmq.web.selection.operations import delete_rows, move_rows
 from rsmq.web.table import Client
 from rsmq.wire.names import encode_name
 
+#: Ms for which an operation adds to a deletion that can be undone; then it begins another one.
+_PART_MS = 60_000
 _WALKS = {OperationKind.SWEEP: "sweep_dead_letters", OperationKind.SWEEP_EXPIRED: "sweep_expired"}
 
 
@@ -128,7 +130,7 @@ async def _change_found(
     is_redrive = record.kind is OperationKind.REDRIVE
     state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
-    score, id = place or ["", ""]
+    score, id, *parts = place or ["", ""]
     fields = {term.field for term in terms}
     found = await client.run(
         search_step(
@@ -156,9 +158,12 @@ async def _change_found(
     if chosen and is_redrive:
         receipts = [(each.message.id, each.message.receive_count) for each in chosen]
         _, done, left = await client.run_steps(_redrive_some(client, record, receipts=receipts))
+    elif chosen and "undo" in record.arguments:
+        done, part = await _delete_to_trash(client, record, chosen, *parts)
+        parts = [part]
     elif chosen:
         done = await _change(client, record, chosen)
-    cursor = None if behind is None else [behind.score, behind.id]
+    cursor = None if behind is None else [behind.score, behind.id, *parts]
     return BulkStep(cursor, done, scanned, left)
 
 
@@ -177,28 +182,47 @@ async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandi
         receipts = [part for id, count in pairs for part in (encode_name(id), digits(count))]
         done = await client.run(release_receipts(keys, receipts))
         return done
-    # As they were found: one that was received since is not moved or deleted.
-    rows = [
-        (each.message.id, str(each.message.receive_count), each.position.score) for each in chosen
-    ]
+    rows = _rows_of(chosen)
     if record.kind is OperationKind.MOVE:
         to = client.namespace.queue(record.arguments["destination"])
         done = await client.run(move_rows(keys, to, rows, strict=False))
-        return done
-    undo = record.arguments.get("undo")
-    if undo is None:
+    else:
         done = await client.run(delete_rows(keys, rows, strict=False))
-        return done
-    return await _delete_to_trash(client, record, undo, rows)
+    return done
+
+
+def _rows_of(chosen: list[SearchCandidate]) -> list[MessageRow]:
+    """Return messages as they were found: one that was received since is not moved or deleted."""
+    return [
+        (each.message.id, str(each.message.receive_count), each.position.score) for each in chosen
+    ]
 
 
 async def _delete_to_trash(
-    client: Any, record: OperationRecord, undo: str, rows: list[MessageRow]
-) -> int:
-    deleted = 0
+    client: Any, record: OperationRecord, chosen: list[SearchCandidate], part: int = 0
+) -> tuple[int, int]:
+    """
+    Delete messages so that they can be undone.
+
+    An operation may take longer than the ten minutes of an undo. So it has a deletion for each
+    minute, and these end one after the other.
+
+    Args:
+        part: the number of the deletion that the step before has added to.
+
+    Returns:
+        The number of messages that were deleted, and that of the last deletion.
+    """
+    deleted, rows = 0, _rows_of(chosen)
     while rows:
-        step = delete_step(client.namespace, undo, record.queue, record.creator, rows)
+        id = record.arguments["undo"] + (f"-{part}" if part else "")
+        step = delete_step(
+            client.namespace, id, record.queue, record.creator, rows, open_ms=_PART_MS
+        )
         _, looked, answers = await client.run(step)
+        if looked == CLOSED:
+            part += 1
+            continue
         deleted += answers.count(b"1")
         rows = rows[looked:]
-    return deleted
+    return deleted, part

@@ -78,7 +78,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     return {
         "deletions": undo["deletions"],
         "off": undo["off"],
-        "operations": [(_LEVELS[each["state"]], each) for each in [*running, *ended[:_ENDED]]],
+        "operations": [
+            (_LEVELS[each["state"]], each, _undoable(each, undo["deletions"]))
+            for each in [*running, *ended[:_ENDED]]
+        ],
         "sees_audit": sees_audit,
         "rows": rows,
         "older": older,
@@ -86,6 +89,19 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "query": query,
         "calls": _CALLS,
     }
+
+
+def _undoable(operation: Mapping[str, Any], deletions: list[Any]) -> int | None:
+    """Return how many messages of an operation can be undone; None if that was not asked for."""
+    undo = operation["arguments"].get("undo")
+    if undo is None:
+        return None
+    # Of an operation that takes longer than a minute, each minute has a deletion: ID, ID-1, ID-2.
+    return sum(
+        int(each["messages"])
+        for each in deletions
+        if each["id"].partition("-")[0] == undo and each["state"] != "undone"
+    )
 
 
 async def _read_audit(call: PageCall, query: Mapping[str, str]) -> Any:
