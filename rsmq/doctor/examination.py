@@ -29,7 +29,11 @@ from rsmq.doctor.operations import (
     examine_messages,
 )
 from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
-from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
+from rsmq.doctor.server_faults import (
+    find_missing_rights,
+    find_server_faults,
+    make_unexamined,
+)
 from rsmq.errors import QueueNotFound
 from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.operations.plain import plain_command
@@ -56,6 +60,7 @@ def examine(
     queues: Iterable[str] | None = None,
     *,
     progress: Callable[[str, int], None] | None = None,
+    tries_commands: bool = True,
 ) -> Report:
     """
     Find faults of the server, of the namespace and of its queues. Nothing is changed.
@@ -78,6 +83,8 @@ def examine(
         queues: names of queues; None is all queues, listed or not.
         progress: called with a queue's name and the number of its ids, before its messages are
             examined.
+        tries_commands: whether commands that would write are tried, in forms that change nothing,
+            to find missing rights. Without it no such command is sent, and the rights stay unknown.
 
     Raises:
         MissingParameter: a name is empty.
@@ -87,7 +94,9 @@ def examine(
         RedisError, OSError: no cell can be reached.
         ResponseError: redis-py's, if this user may not run scripts.
     """
-    return _Examination(rsmq, progress).run(None if queues is None else list(queues))
+    return _Examination(rsmq, progress, tries_commands=tries_commands).run(
+        None if queues is None else list(queues)
+    )
 
 
 def examine_cells(
@@ -104,7 +113,11 @@ class _Examination:
     """One run of ``examine``."""
 
     def __init__(
-        self, rsmq: RSMQ[Any] | Cells, progress: Callable[[str, int], None] | None
+        self,
+        rsmq: RSMQ[Any] | Cells,
+        progress: Callable[[str, int], None] | None,
+        *,
+        tries_commands: bool,
     ) -> None:
         place = rsmq.engine.place
         self._ns: str = place["ns"]
@@ -112,7 +125,8 @@ class _Examination:
         self._set_size: int | None = place.get("cells")
         # The cells that can be reached and belong to the set.
         self._cells = {
-            number: _CellExamination(client, progress) for number, client in enumerate(rsmq.cells)
+            number: _CellExamination(client, progress, tries_commands=tries_commands)
+            for number, client in enumerate(rsmq.cells)
         }
         self._failures: dict[int, Exception] = {}
 
@@ -218,12 +232,19 @@ class _CellExamination:
         message_count: the number of ids in its queues.
     """
 
-    def __init__(self, client: RSMQ[Any], progress: Callable[[str, int], None] | None) -> None:
+    def __init__(
+        self,
+        client: RSMQ[Any],
+        progress: Callable[[str, int], None] | None,
+        *,
+        tries_commands: bool,
+    ) -> None:
         self.names: list[str] | None = None
         self.findings: list[Finding] = []
         self.message_count = 0
         self._rsmq = client
         self._progress = progress
+        self._tries_commands = tries_commands
         # Other clients may have created queues whose names this library would refuse to create.
         self._namespace = Namespace(client.namespace.name, strict_names=False)
         self._ns = self._namespace.name
@@ -269,9 +290,13 @@ class _CellExamination:
                 self._recheck(result)
         for result in results:
             self.findings += result.make_findings(self._ns)
-        self.findings += find_missing_rights(
-            self._rsmq, self._namespace, self.names[0], self._index
-        )
+        if self._tries_commands:
+            self.findings += find_missing_rights(
+                self._rsmq, self._namespace, self.names[0], self._index
+            )
+        else:
+            subject = "which commands this user may send: they were not tried"
+            self.findings.append(make_unexamined(self._ns, subject))
 
     def read_facts(self, name: str) -> QueueFacts | None:
         """Return the keys and attributes of a queue; None if a queue can't have this name."""

@@ -59,13 +59,13 @@ def find_server_faults(rsmq: RSMQ, index: IndexFacts) -> list[Finding]:
     settings = _read_settings(rsmq)
     findings = []
     if settings is None:
-        findings.append(_make_unexamined(ns, "CONFIG GET (saving, replicas, tracking)"))
+        findings.append(make_unexamined(ns, "CONFIG GET (saving, replicas, tracking)"))
     findings += [
         make_finding(code, ns, **values)
         for code, values in (*_find_missing_tracking(rsmq), *_find_small_tracking_table(settings))
     ]
     if index.info is None:
-        findings.append(_make_unexamined(ns, "INFO (memory, saving, version, replication)"))
+        findings.append(make_unexamined(ns, "INFO (memory, saving, version, replication)"))
         return findings
     info = dict(line.split(":", 1) for line in index.info.splitlines() if ":" in line)
     faults = [
@@ -79,7 +79,8 @@ def find_server_faults(rsmq: RSMQ, index: IndexFacts) -> list[Finding]:
     return [*findings, *(make_finding(code, ns, **values) for code, values in faults)]
 
 
-def _make_unexamined(ns: str, subject: str) -> Finding:
+def make_unexamined(ns: str, subject: str) -> Finding:
+    """Return the finding about something that could not be examined."""
     return make_finding("not-looked-at", ns, detail=subject)
 
 
@@ -191,7 +192,7 @@ def find_missing_rights(
     try:
         refused = rsmq.run(examine_rights(namespace, qname))
     except ResponseError:
-        return [_make_unexamined(ns, "which commands this user may send")]
+        return [make_unexamined(ns, "which commands this user may send")]
     required = dict(REQUIRED_COMMANDS)
     if index.info is not None and "cluster_enabled:1" not in index.info:
         del required["Redis Cluster"]

@@ -58,6 +58,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         decode: Callable[[Any], R_co] = return_unchanged,
         is_tracked: bool = True,
         ended: JobStatus[R_co] | None = None,
+        only_reads: bool = False,
     ) -> None:
         """
         Make it; nothing is read. The clients and ``Tasks`` call this.
@@ -73,7 +74,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         self.queue = qname
         self.id = id
         keys = engine.clients[cell].namespace.queue(qname)
-        self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id))
+        self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id), only_reads)
         self.decode = decode
         self.is_tracked = is_tracked
         self.ended = ended
@@ -210,14 +211,15 @@ async def _find(
         if job.ended is not None:
             found[at] = job.ended
         else:
-            by_queue.setdefault(job.place.queue, []).append(at)
+            by_queue.setdefault((job.place.queue, job.place.only_reads), []).append(at)
     for places in by_queue.values():
         first = jobs[places[0]].place
         client = await first.engine.client(first.cell)
         for begin in range(0, len(places), MAX_READ):
             step = places[begin : begin + MAX_READ]
             ids = [jobs[at].place.id for at in step]
-            for at, record in zip(step, await client.run(read_jobs(first.keys, ids)), strict=True):
+            reading = read_jobs(first.keys, ids, only_reads=first.only_reads)
+            for at, record in zip(step, await client.run(reading), strict=True):
                 job = jobs[at]
                 if isinstance(record, bool):
                     has_queue[at] = record
@@ -332,7 +334,10 @@ async def list_jobs(
             cursor, ids = await client.run(find_jobs(keys, cursor or b"0", wanted))
             if ids:
                 newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
-    jobs = [AsyncJobHandle[Any](engine, qname, engine.show_id(cell, id)) for id, cell in newest]
+    jobs = [
+        AsyncJobHandle[Any](engine, qname, engine.show_id(cell, id), only_reads=True)
+        for id, cell in newest
+    ]
     found, _ = await _find(jobs)
     statuses = [found[at] for at in sorted(found)]
     return [status for status in statuses if wanted in {None, status.state}]

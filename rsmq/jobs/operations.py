@@ -37,12 +37,14 @@ class JobPlace:
         engine: the cells of the client.
         cell: the number of its cell.
         id: its id as it is stored.
+        only_reads: whether reads leave its record as it is.
     """
 
     engine: Any
     cell: int
     keys: QueueKeys
     id: str
+    only_reads: bool = False
 
     @property
     def queue(self) -> tuple[object, ...]:
@@ -110,12 +112,16 @@ def _to_time(ms: bytes | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(int(ms) / 1000, UTC)
 
 
-def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord | bool]]:
+def read_jobs(
+    queue: QueueKeys, ids: Sequence[str], *, only_reads: bool
+) -> Operation[list[JobRecord | bool]]:
     """
     Read the records of messages.
 
     Args:
         ids: the ids of the messages as they are stored, at most MAX_READ.
+        only_reads: whether nothing is written; else the record of a job ends whose message has left
+            the queue without an outcome.
 
     Returns:
         For each message its record. If there is neither a record nor a message: whether there is a
@@ -124,7 +130,10 @@ def read_jobs(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[JobRecord 
     return Operation(
         load("read_jobs"),
         (queue.hash, queue.zset, *map(queue.job, ids)),
-        (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), *encode_names(ids)),
+        (
+            b"" if only_reads else digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)),
+            *encode_names(ids),
+        ),
         lambda reply: [
             JobRecord(*fields) if fields[0] else fields[1] is not None for fields in reply
         ],

@@ -25,7 +25,7 @@ from rsmq.web.access.gate import (
     send_problem,
 )
 from rsmq.web.access.gate import Scope as AsgiScope
-from rsmq.web.access.principals import Principal, read_only_error
+from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of, is_audited, is_destroying
 from rsmq.web.delivery import (
     ClientLeft,
@@ -43,7 +43,7 @@ from rsmq.web.problems import describe
 from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
-from rsmq.web.selection.selection import load_selection
+from rsmq.web.selection.previews import load_selection
 from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
 
 _READING_METHODS = {"GET", "HEAD"}
@@ -128,7 +128,7 @@ class Api:
         call = ApiCall(
             await self._client_for(route, len(body)), names, values, raw, headers,
             self._allow_of(principal), departure.wait, principal.redaction(self._redact),
-            keeps_rights, principal.name, scope[ADDRESS],
+            keeps_rights, principal.name, scope[ADDRESS], self._read_only,
         )  # fmt: skip
         return await self._run(route, call, ApiCaller(principal, scope[ADDRESS]))
 
@@ -164,7 +164,7 @@ class Api:
             await self._client_for(route, 0), names, values, b"", {},
             self._allow_of(caller.principal), _never,
             caller.principal.redaction(self._redact), _always, caller.principal.name,
-            caller.address,
+            caller.address, self._read_only,
         )  # fmt: skip
         return await self._run(route, call, caller)
 
@@ -181,8 +181,6 @@ class Api:
         return partial(principal.check, read_only=self._read_only)
 
     def _check(self, route: Route, principal: Principal, names: Mapping[str, str]) -> None:
-        if route.may_store and self._read_only:
-            raise read_only_error()
         principal.check(route.scope, names.get(QUEUE), read_only=self._read_only)
 
     async def _client_for(self, route: Route, size: int) -> Client:
@@ -191,7 +189,7 @@ class Api:
 
     async def _run(self, route: Route, call: ApiCall, caller: ApiCaller) -> ApiAnswer:
         names, values = call.names, call.values
-        if route.may_store or not is_audited(route.scope, route.method, names, values):
+        if route.is_preview or not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
         facts = facts_of(
             caller.principal.name, caller.address, f"{route.method} {route.path}", names, values

@@ -42,7 +42,6 @@ def _section(route: Route) -> str:
         f"<section><h2><code>{escape(route.method)} {escape(route.path)}</code></h2>"
         f"<p>{escape(route.summary)} Needs the scope <code>{route.scope.value}</code>."
         + (" Takes <code>Idempotency-Key</code>." if route.idempotent else "")
-        + (" A read-only server refuses it." if route.may_store else "")
         + "</p>"
         + _fields("Query", route.query)
         + _fields("Body", route.body)

@@ -83,6 +83,7 @@ class ApiCall:
             answer that goes on.
         caller: the name of the caller.
         address: its address.
+        is_read_only: whether the server sends Redis no command that may write.
     """
 
     queues: Client
@@ -96,6 +97,7 @@ class ApiCall:
     keeps_rights: Callable[[], Awaitable[bool]]
     caller: str
     address: str
+    is_read_only: bool
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]
@@ -116,8 +118,7 @@ class Route:
         answers: what each status means that is not an error.
         result: the fields of a JSON answer, or RawBody.
         idempotent: whether it takes ``Idempotency-Key``.
-        may_store: whether it runs commands that write, though it changes nothing of a queue. A
-            read-only server refuses it, and it is not recorded.
+        is_preview: whether it only stores what a later call is to change. It is not recorded.
         is_long: whether its work grows with the queue, so that Redis may need seconds for it.
     """
 
@@ -132,5 +133,5 @@ class Route:
     answers: Mapping[int, str] = field(default_factory=lambda: {200: "done"})
     result: tuple[Field, ...] | RawBody = ()
     idempotent: bool = False
-    may_store: bool = False
+    is_preview: bool = False
     is_long: bool = False

@@ -613,7 +613,7 @@ STEPS = [
     Step(
         "status of a job",
         prepare_job,
-        lambda c, state: c.run(read_jobs(state[0], [state[1]])),
+        lambda c, state: c.run(read_jobs(state[0], [state[1]], only_reads=False)),
         check_status,
     ),
     Step(

@@ -268,7 +268,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_status_is_what_has_become_of_the_message(self):
-        records = self.rsmq.run(read_jobs(self.keys, list(self.models)))
+        records = self.rsmq.run(read_jobs(self.keys, list(self.models), only_reads=False))
         for (id, model), record in zip(self.models.items(), records, strict=True):
             state = None if isinstance(record, bool) else record.state.decode()
             assert state == model.state, id

@@ -47,6 +47,32 @@ class _Links(HTMLParser):
         self.found.append(f"{self._action}?{urlencode([*fields, *button])}")
 
 
+class _Forms(HTMLParser):
+    """The forms of a page that change something: paths, and names of fields."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self._names = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = {name: value or "" for name, value in attributes}
+        if tag == "form" and values.get("method", "get").lower() == "post":
+            self._names = []
+            self.found.append((values["action"], self._names))
+        elif self._names is not None and "name" in values:
+            self._names.append(values["name"])
+
+    def handle_endtag(self, tag):
+        if tag == "form":
+            self._names = None
+
+
+def forms_of(text):
+    """Return the path and the names of the fields of each form of a page that changes something."""
+    return _Forms(text).found
+
+
 def links_of(text, address):
     """Return the links of a page, without those to places in it, as paths with queries."""
     found = []

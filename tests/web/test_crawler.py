@@ -9,11 +9,15 @@ import pytest
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.web import create_app
+from rsmq.web.pages.actions import ACTIONS
 from rsmq.web.pages.views import PAGES
 from tests.servers import Server, redis_7
 from tests.web.asgi import Http
-from tests.web.crawling import crawl, page_paths, shape_of
+from tests.web.crawling import crawl, forms_of, page_paths, shape_of
 from tests.web.planting import Planting
+from tests.web.test_servers import HARMLESS
+
+_ACTIONS = {each.name: each for each in ACTIONS}
 
 
 def _with_site(server, ns, test, retry_deadline=5.0, **options):
@@ -36,11 +40,21 @@ def test_every_link_of_every_page_answers(server, ns, is_full):
         async for path, reply in crawl(http, ["/", *page_paths(names)]):
             assert reply.status == 200, path
             visited[path] = reply
+            if reply.headers.get("content-type", "").startswith("text/html"):
+                _check_forms(reply.content.decode())
         pages = {shape_of(path)[0] for path in visited}
         if is_full:
             assert {page.path for page in PAGES} <= pages
 
     _with_site(server, ns, test)
+
+
+def _check_forms(text):
+    """Each form of an action has the fields that the action declares, and no others."""
+    for path, names in forms_of(text):
+        if path.startswith("/actions/"):
+            action = _ACTIONS[path.removeprefix("/actions/")]
+            action.check_fields({name: [""] for name in names}, is_form=True)
 
 
 def test_an_empty_page_names_the_command_that_fills_it(server, ns):
@@ -65,8 +79,13 @@ def test_the_menu_leads_to_every_page(server, ns):
 
 
 @contextmanager
-def _watching(server, ns):
-    """Yield a list that has all commands of clients that name a key of a namespace, at the end."""
+def _watching(server, ns, *, in_scripts=False):
+    """
+    Yield a list that has all commands of clients that name a key of a namespace, at the end.
+
+    Args:
+        in_scripts: whether it also has those that scripts run.
+    """
     found, ready = [], threading.Event()
 
     def watch():
@@ -75,7 +94,8 @@ def _watching(server, ns):
             for entry in monitor.listen():
                 if entry["command"] == f"ECHO {ns}":
                     return
-                if entry["client_type"] != "lua" and ns in entry["command"]:
+                is_wanted = in_scripts or entry["client_type"] != "lua"
+                if is_wanted and ns in entry["command"]:
                     found.append(entry["command"])
 
     thread = threading.Thread(target=watch)
@@ -168,15 +188,19 @@ async def _until_stale(http, path):
             await asyncio.sleep(0.1)
 
 
-def test_a_read_only_server_shows_pages_and_writes_nothing(server, ns):
-    names = Planting(server, ns).plant()
-    from tests.web.test_servers import _HARMLESS
+@pytest.mark.parametrize("read_only", [True, False], ids=["read-only", "writable"])
+def test_no_page_and_no_confirmation_writes_anything(server, ns, monkeypatch, read_only):
+    """Also on a server that may write, but for the doctor, which tries commands there."""
+    names = Planting(server, ns).plant()[::3]
+    if not read_only:
+        monkeypatch.setattr("rsmq.doctor.examination.find_missing_rights", lambda *_: [])
 
     async def test(http):
-        with _watching(server, ns) as commands:
-            async for path, reply in crawl(http, ["/", *page_paths(names)]):
-                assert reply.status in {200, 403}, path
+        with _watching(server, ns, in_scripts=True) as commands:
+            async for path, reply in crawl(http, ["/", *page_paths(names)], alike=1):
+                is_action = path.startswith("/actions/")
+                assert reply.status == (403 if is_action and read_only else 200), path
         assert commands
-        assert [each for each in commands if each.split()[0].lower() not in _HARMLESS] == []
+        assert {each.split()[0].lower() for each in commands} - HARMLESS == set()
 
-    _with_site(server, ns, test, read_only=True)
+    _with_site(server, ns, test, read_only=read_only)

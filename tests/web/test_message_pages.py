@@ -334,8 +334,12 @@ def test_a_filter_changes_exactly_the_messages_that_were_shown(run):
         await queues.send_messages("q", [f'{{"n": {n % 2}}}' for n in range(10)])
         _pages(http)
         listed = (await http("GET", "/queues/q/messages?filter=json.n:1")).content.decode()
-        address = unescape(re.search('href="(/actions/delete-matching[^"]+)"', listed)[1])
-        page = (await http("GET", address)).content.decode()
+        fields = {"queue": "q", "match": "json.n:1", "in": ""}
+        [asking] = re.findall('action="/actions/delete-matching">(.*?)</form>', listed)
+        assert _hidden(asking) == fields
+        asked = await _post(http, "/actions/delete-matching", **fields)
+        assert asked.status == 200
+        page = asked.content.decode()
         assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
         assert "one that is received while it runs stays" in page
         assert "It can be undone for ten minutes." in page
@@ -344,7 +348,7 @@ def test_a_filter_changes_exactly_the_messages_that_were_shown(run):
         done = await _post(http, "/actions/delete-matching", **form)
         assert done.headers["location"] == "/queues/q/messages?filter=json.n%3A1"
         assert (await queues.get_queue_attributes("q")).messages == 6
-        gone = await http("GET", address.replace("n%3A1", "n%3A7"))
+        gone = await _post(http, "/actions/delete-matching", queue="q", match="json.n:7")
         assert gone.status == 404
 
     run(test)
@@ -356,8 +360,8 @@ def test_a_selection_that_has_changed_is_shown_anew_before_it_is_used(run):
         await queues.create_queue("other")
         await queues.send_messages("q", list("abc"))
         _pages(http)
-        address = "/actions/move-matching?queue=q&in=visible"
-        form = _hidden((await http("GET", address)).content.decode())
+        asked = await _post(http, "/actions/move-matching", **{"queue": "q", "in": "visible"})
+        form = _hidden(asked.content.decode())
         await queues.receive_message("q", vt=600)
         refused = await _post(http, "/actions/move-matching", **form, destination="other")
         assert refused.status == 409
@@ -433,15 +437,39 @@ def test_an_address_can_not_say_what_the_page_of_confirmation_shows(run):
         await queues.send_messages("q", [f'{{"n": {n % 2}}}' for n in range(10)])
         _pages(http)
         address = "/actions/delete-matching?queue=q&match=json.n:1"
-        for made_up in ("count=1&before_ms=9999999999999&filter=&state=visible", "selection=x"):
-            page = (await http("GET", f"{address}&{made_up}")).content.decode()
-            assert "Deletes 5 messages of q that fit json.n:1: exactly these." in page
-            assert {*_hidden(page)} == {"queue", "match", "selection", "undo"}
-        without_preview = {"queue": "q", "match": "json.n:1"}
-        assert (await _post(http, "/actions/delete-matching", **without_preview)).status == 422
-        form = {**_hidden(page), "filter": "", "state": "visible", "before_ms": "9999999999999"}
+        page = (await http("GET", address)).content.decode()
+        assert "Delete messages of q that fit json.n:1" in page
+        assert {*_hidden(page)} == {"queue", "match"}
+        for made_up in ("count", "before_ms", "filter", "selection", "undo", "typed-name"):
+            reply = await http("GET", f"{address}&{made_up}=1")
+            assert reply.status == 422, made_up
+            assert made_up in reply.content.decode()
+        asked = await _post(http, "/actions/delete-matching", **_hidden(page))
+        form = _hidden(asked.content.decode())
+        assert {*form} == {"queue", "match", "selection", "undo"}
+        for made_up in ({"filter": ""}, {"state": "visible"}, {"ids": "a"}):
+            reply = await _post(http, "/actions/delete-matching", **form, **made_up)
+            assert reply.status == 422, made_up
+        assert (await queues.get_queue_attributes("q")).messages == 10
         assert (await _post(http, "/actions/delete-matching", **form)).status == 303
         assert (await queues.get_queue_attributes("q")).messages == 5
+
+    run(test)
+
+
+def test_only_the_form_of_an_action_makes_it_store_a_preview(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"])
+        _pages(http)
+        count = plain_command("EXISTS", queues.namespace.selections)
+        page = (await http("GET", "/actions/release-matching?queue=q&in=visible")).content.decode()
+        assert '<button class="main">Count them</button>' in page
+        assert "The same in a shell" not in page
+        assert await queues.run(count) == 0
+        counted = await _post(http, "/actions/release-matching", **_hidden(page))
+        assert "Makes visible now 1 message of q that are visible" in counted.content.decode()
+        assert await queues.run(count) == 1
 
     run(test)
 
@@ -451,8 +479,8 @@ def test_the_number_of_a_selection_is_not_that_of_the_form(run):
         await queues.create_queue("q")
         await queues.send_messages("q", ["a"] * 101)
         _pages(http)
-        page = (await http("GET", "/actions/delete-matching?queue=q&in=visible")).content.decode()
-        form = {**_hidden(page), "count": "1"}
+        asked = await _post(http, "/actions/delete-matching", **{"queue": "q", "in": "visible"})
+        form = _hidden(asked.content.decode())
         assert (await _post(http, "/actions/delete-matching", **form)).status == 422
         form["typed-name"] = "q"
         assert (await _post(http, "/actions/delete-matching", **form)).status == 303
@@ -463,7 +491,7 @@ def test_the_number_of_a_selection_is_not_that_of_the_form(run):
 
 @pytest.mark.parametrize("action", ["delete", "release", "move"])
 def test_all_of_a_state_that_a_selection_can_not_have_are_an_operation(run, monkeypatch, action):
-    monkeypatch.setattr("rsmq.web.selection.selection.MAX_MESSAGES", 2)
+    monkeypatch.setattr("rsmq.web.selection.previews.MAX_MESSAGES", 2)
 
     async def test(http, queues):
         await queues.create_queue("q")
@@ -475,7 +503,7 @@ def test_all_of_a_state_that_a_selection_can_not_have_are_an_operation(run, monk
         state = "in_flight" if action == "release" else "visible"
         _pages(http)
         address = f"/actions/{action}-matching"
-        page = (await http("GET", f"{address}?queue=q&in={state}")).content.decode()
+        page = (await _post(http, address, **{"queue": "q", "in": state})).content.decode()
         assert "at least 3 messages of q" in page
         form = {**_hidden(page), "destination": "other"} if action == "move" else _hidden(page)
         assert (await _post(http, address, **form)).status == 422

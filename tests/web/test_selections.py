@@ -11,16 +11,10 @@ from rsmq import AsyncCells
 from rsmq.search.redaction import Redaction
 from rsmq.web import create_app
 from rsmq.web.fields import Refused
-from rsmq.web.selection import operations
-from rsmq.web.selection import selection as selections
+from rsmq.web.selection import changes, operations, previews
+from rsmq.web.selection.changes import SelectionAction, execute
 from rsmq.web.selection.operations import delete_rows
-from rsmq.web.selection.selection import (
-    SelectionAction,
-    execute,
-    load_selection,
-    preview,
-    preview_ids,
-)
+from rsmq.web.selection.previews import load_selection, preview, preview_ids
 from tests.web.asgi import Http
 
 _numbers = itertools.count()
@@ -29,7 +23,8 @@ _numbers = itertools.count()
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch):
     """Several steps for few messages: the server of these tests is slow."""
-    monkeypatch.setattr(selections, "STEP", 4)
+    for module in (changes, previews):
+        monkeypatch.setattr(module, "STEP", 4)
     monkeypatch.setattr(operations, "_PLACES", 8)
 
 
@@ -135,7 +130,7 @@ def test_the_test_above_would_see_an_action_that_does_not_check(run):
         await queues.send_messages("q", ["red"] * 3)
         shown = await _preview(http)
         await _receive(queues)
-        with patch.object(selections, "delete_rows", unchecked):
+        with patch.object(changes, "delete_rows", unchecked):
             assert (await _act(http, "delete", shown["selection"])).status == 200
         assert await _bodies(queues) == []
 
@@ -149,14 +144,14 @@ def test_a_message_that_is_received_after_the_check_stays(run, number, undo):
         await queues.create_queue("q")
         await queues.send_messages("q", ["m"] * number)
         shown = await _preview(http)
-        step, taken = selections._Run.step, []
+        step, taken = changes._Run.step, []
 
         async def late(self, cell, rows):
             if not taken:
                 taken.append(await _receive(queues))
             return await step(self, cell, rows)
 
-        with patch.object(selections._Run, "step", late):
+        with patch.object(changes._Run, "step", late):
             answer = await _act(http, "delete", shown["selection"], undo=undo)
         left = [m.id for m in await queues.peek_messages("q", count=999)]
         if number == 4:  # one script checks and changes them
@@ -173,7 +168,7 @@ def test_large_messages_are_deleted_with_undo_in_steps(run):
         await queues.create_queue("q", maxsize=-1)
         await queues.send_messages("q", ["m" * 700_000] * 3)
         shown = await _preview(http)
-        one_step, taken = selections.delete_step, []
+        one_step, taken = changes.delete_step, []
 
         def late(*arguments, strict):
             if not strict:  # of those behind the first step
@@ -181,7 +176,7 @@ def test_large_messages_are_deleted_with_undo_in_steps(run):
                 arguments = (*arguments[:-1], [(id, "9", at) for id, _, at in arguments[-1]])
             return one_step(*arguments, strict=strict)
 
-        with patch.object(selections, "delete_step", late):
+        with patch.object(changes, "delete_step", late):
             answer = await _act(http, "delete", shown["selection"], undo=True)
         assert (answer.json["done"], answer.json["left"]) == (2, 1)
         assert [m.id for m in await queues.peek_messages("q")] == taken
@@ -230,7 +225,7 @@ def test_a_selection_is_of_one_queue_ends_and_can_not_be_made_up(run):
 def test_a_selection_that_is_too_large_is_for_a_stored_operation(run):
     async def test(http, queues):
         await _fill(queues)
-        with patch.object(selections, "MAX_MESSAGES", 5):
+        with patch.object(previews, "MAX_MESSAGES", 5), patch.object(changes, "MAX_MESSAGES", 5):
             shown = await _preview(http, filter="body:red")
             assert (shown["is_complete"], shown["selection"]) == (False, None)
             assert shown["count"] > 5

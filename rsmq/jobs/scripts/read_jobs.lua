@@ -1,10 +1,10 @@
 -- Reads the records of tracked messages. A job whose message has left the queue without an outcome ends here, if the
--- user may write its record.
+-- user may write its record, unless the call only reads.
 --
 -- KEYS[1] hash           hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset           sorted set  the queue's message ids
 -- KEYS[3...] records     hash        the record of each message, as in fragments/jobs.lua
--- ARGV[1] lifetime       integer     ms for which the record of a job that ends here lives
+-- ARGV[1] lifetime       integer     ms for which the record of a job that ends here lives; '' = nothing is written
 -- ARGV[2...] ids         strings     the ids of the messages
 --
 -- returns for each message {state, stored state, attempt, worker, begun ms, ended ms, result, error, ms of the cancel
@@ -30,8 +30,11 @@ for each = 2, #ids do
     'result', 'error', 'cancel', 'done', 'total', 'text', 'ttl')
   local state = job_state(hash, zset, id, found[1], found[2], now)
   if state == 'expired' and found[1] ~= state then
-    found[6], found[9] = digits(now), false
-    pcall(change_job, records[each + 1], 'expire', now, lifetime, 0)
+    found[9] = false
+    if lifetime ~= '' then
+      found[6] = digits(now)
+      pcall(change_job, records[each + 1], 'expire', now, lifetime, 0)
+    end
   end
   local stored = found[1]
   if not state then

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from rsmq.web.access.sessions import decode_payload, read_cookie
 from rsmq.web.api import Api
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.pages.actions import ACTIONS
-from rsmq.web.pages.actions.form import Effect, Fields, PageAction, one
+from rsmq.web.pages.actions.form import TYPED, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -30,9 +29,6 @@ from rsmq.web.problems import HttpProblem, describe
 from rsmq.web.routes import TABLE
 from rsmq.web.table import RawBody, Route
 
-#: The field with the name that a person has typed.
-_TYPED = "typed-name"
-_NAMES = re.compile(r"\{(\w+)\}")
 _FLASH_SECONDS = 60
 #: Characters of the cookie: browsers store no longer ones.
 _MAX_FLASH = 4096
@@ -75,6 +71,11 @@ def read_flash(headers: Mapping[str, str]) -> Flash | None:
     return None
 
 
+#: Of an action whose effect stores a preview, before it is asked for.
+_UNCOUNTED = Effect("First the messages are counted. Then this page asks again.")
+_COUNT = "Count them"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """An action that somebody asks for, and the fields of its form."""
@@ -114,11 +115,15 @@ class Actions:
         Return the values of the page that confirms an action.
 
         Raises:
-            Refused: the caller may not do it, or it has no such page.
+            Refused: the caller may not do it, or a field is not one of the action.
         """
-        self._check(asked)
-        sent = {k: v for k, v in asked.fields.items() if k not in asked.action.previewed}
-        asked = replace(asked, fields=sent)
+        self._check(asked, is_form=False)
+        if asked.action.preview:
+            values = self._values(asked, _UNCOUNTED, None)
+            return {**values, "button": _COUNT, "command": None, "curl": None}
+        return await self._confirm(asked)
+
+    async def _confirm(self, asked: Asked) -> dict[str, Any]:
         effect = asked.action.effect
         found = Effect("") if effect is None else await effect(asked.call, asked.fields)
         return self._values(asked, found, None)
@@ -127,17 +132,21 @@ class Actions:
         """
         Run an action; if that fails, return the values of the page that confirms it.
 
+        A form without the preview that the action needs gets it: these values, too.
+
         Raises:
-            Refused: the caller may not do it.
+            Refused: the caller may not do it, or a field is not one of the action.
         """
-        self._check(asked)
+        self._check(asked, is_form=True)
         action, call, fields = asked.action, asked.call, asked.fields
+        if action.preview and not action.preview & fields.keys():
+            return await self._confirm(asked)
         effect, route = Effect(""), self.route_of(action)
         try:
             if action.effect is not None:
                 effect = await action.effect(call, fields)
                 _check_typed(effect, fields)
-            names = {name: one(fields, name) for name in _NAMES.findall(route.path)}
+            names = {name: one(fields, name) for name in action.path_names}
             query, content = self._read(route, fields, effect.entry)
             answer = await self._api.call(
                 call.caller,
@@ -157,9 +166,10 @@ class Actions:
         """Return the page again with what is wrong; with the new selection, if it has changed."""
         action, extra = asked.action, problem.extra
         if "selection" in extra and action.effect is not None:
-            rest = {k: v for k, v in asked.fields.items() if k not in effect.hidden}
-            renewed = {k: [str(v)] for k, v in extra.items() if v is not None}
-            asked = replace(asked, fields={**rest, **renewed})
+            fields = {k: v for k, v in asked.fields.items() if k not in effect.hidden}
+            if extra["selection"] is not None:
+                fields["selection"] = [extra["selection"]]
+            asked = replace(asked, fields=fields)
             with suppress(Refused, RSMQError, RedisError, OSError):
                 effect = await action.effect(asked.call, asked.fields)
         return self._values(asked, effect, problem)
@@ -176,12 +186,13 @@ class Actions:
             return f" But it was not done that {then.text}: {problem.detail}."
         return f" Then {then.text}."
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: Asked, *, is_form: bool) -> None:
         scope = self.route_of(asked.action).scope
         asked.call.check(scope, one(asked.fields, "queue") or None)
+        asked.action.check_fields(asked.fields, is_form=is_form)
 
     def _read(
-        self, route: Route, fields: Fields, entry: Mapping[str, str | None]
+        self, route: Route, fields: Fields, entry: Mapping[str, str]
     ) -> tuple[list[tuple[str, str]], dict[str, Any]]:
         """Return the fields of the query, and those of the body as values of JSON."""
         query = [(each.name, one(fields, each.name)) for each in route.query if each.name in fields]
@@ -204,7 +215,7 @@ class Actions:
         action, fields = asked.action, asked.fields
         words = action.command(fields) if action.command else []
         inputs = (*effect.inputs, *action.inputs)
-        typed = {_TYPED, *(each.name for each in inputs)}
+        typed = {TYPED, *(each.name for each in inputs)}
         hidden = [
             (name, value)
             for name, values in fields.items()
@@ -217,21 +228,22 @@ class Actions:
             "effect": effect,
             "inputs": [(each, one(fields, each.name, each.value)) for each in inputs],
             "hidden": hidden,
-            "typed_field": _TYPED,
+            "typed_field": TYPED,
+            "button": action.button,
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
             "curl": self._curl(asked, effect.entry),
             "back": action.back(asked.links, fields),
         }
 
-    def _curl(self, asked: Asked, entry: Mapping[str, str | None]) -> str:
+    def _curl(self, asked: Asked, entry: Mapping[str, str]) -> str:
         action, fields = asked.action, asked.fields
         route = self.route_of(action)
 
-        def quoted(match: re.Match[str]) -> str:
-            return quote(one(fields, match[1]), safe="", errors="surrogateescape")
+        def quoted(name: str) -> str:
+            return quote(one(fields, name), safe="", errors="surrogateescape")
 
-        path = _NAMES.sub(quoted, action.path)
+        path = action.path_of(quoted)
         try:
             query, content = self._read(route, fields, entry)
         except Refused:
@@ -246,7 +258,7 @@ class Actions:
 
 
 def _check_typed(effect: Effect, fields: Fields) -> None:
-    if effect.name_to_type is not None and one(fields, _TYPED) != effect.name_to_type:
+    if effect.name_to_type is not None and one(fields, TYPED) != effect.name_to_type:
         raise Refused(
             "nameNotTyped",
             "The name that was typed is another one",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rsmq.errors import ClientClosed, JobNotEnded
+from rsmq.jobs.asyncio_ import AsyncJobHandle
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK, Redaction
 from rsmq.web.delivery import while_connected
@@ -38,7 +39,10 @@ def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
 
 
 async def _get(call: ApiCall) -> ApiAnswer:
-    job = call.queues.job(call.names[QUEUE], call.names["id"])
+    # A read of an operator does not end the record of a job that has expired.
+    job = AsyncJobHandle[Any](
+        call.queues.engine, call.names[QUEUE], call.names["id"], only_reads=True
+    )
     wait = check_wait(call)
     if wait:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
@@ -85,12 +89,12 @@ ROUTES = (
                 rule=between(1, 10_000),
             ),
         ),
-        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),), may_store=True,
+        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),),
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
-        ("job", "wait_for_jobs"), query=(_WAIT,), may_store=True,  # that a job has expired
+        ("job", "wait_for_jobs"), query=(_WAIT,),
         result=(
             Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
             "or expired."),
@@ -98,7 +102,8 @@ ROUTES = (
             Field("attempt", Shape.WHOLE, "The number of the last attempt."),
             Field("worker", Shape.TEXT, "The worker of that attempt."),
             Field("begun_at", Shape.TIME, "When that attempt began."),
-            Field("ended_at", Shape.TIME, "When the job ended."),
+            Field("ended_at", Shape.TIME, "When the job ended; null for one that has expired and "
+            "of which that is not stored."),
             Field("error", Shape.TEXT, "Type and text of the last failure."),
             Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
             Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),

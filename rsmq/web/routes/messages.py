@@ -27,7 +27,7 @@ from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gon
 from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
-from rsmq.web.selection.selection import SelectionAction
+from rsmq.web.selection.changes import SelectionAction
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import MAX_LABEL, check_label
 

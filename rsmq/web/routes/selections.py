@@ -12,14 +12,9 @@ from rsmq.web.fields import Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.operations import refuse_with
 from rsmq.web.routes.undo import show_deletion
-from rsmq.web.selection.selection import (
-    Selection,
-    SelectionAction,
-    execute,
-    load_selection,
-    preview,
-    preview_ids,
-)
+from rsmq.web.selection.changes import SelectionAction, execute
+from rsmq.web.selection.previews import load_selection, preview, preview_ids
+from rsmq.web.selection.selection import Selection
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: The field of actions on a selection.
@@ -94,7 +89,7 @@ ROUTES = (
     Route(
         "POST", "/queues/{queue}/messages:preview", Scope.MANAGE,
         "Count the messages that an action would change, and keep them as a selection.", _preview,
-        may_store=True,
+        is_preview=True,
         body=(
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field(

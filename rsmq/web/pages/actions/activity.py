@@ -35,23 +35,28 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     )
 
 
+#: Whose rights are looked at first.
+_QUEUE = frozenset({"queue"})
+
 ACTIONS = (
     PageAction(
         "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _back,
-        command=lambda f: ["undo", one(f, "id")],
+        command=lambda f: ["undo", one(f, "id")], address=_QUEUE,
     ),
     PageAction(
         "pause-operation", "POST", f"{_OPERATION}:pause", lambda _: "Pause the operation", "Pause",
         lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} is paused."), _back,
+        address=_QUEUE,
     ),
     PageAction(
         "resume-operation", "POST", f"{_OPERATION}:resume", lambda _: "Resume the operation",
         "Resume", lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} goes on."), _back,
+        address=_QUEUE,
     ),
     PageAction(
         "cancel-operation", "POST", f"{_OPERATION}:cancel", lambda _: "Cancel the operation",
         "Cancel the operation",
         lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} was cancelled."), _back,
-        _effect_of_cancelling,
+        _effect_of_cancelling, address=_QUEUE,
     ),
 )  # fmt: skip

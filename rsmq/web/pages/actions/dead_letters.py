@@ -16,6 +16,11 @@ from rsmq.web.pages.table import PageCall
 #: Above this number of messages the name of the queue is typed.
 _MAX_UNTYPED = 100
 _PREFIX = "cause:"
+#: What is said of the undo of an operation.
+UNDO_OF_OPERATION = (
+    "It can be undone for ten minutes; if it takes longer than a minute, each minute of it by "
+    "itself."
+)
 _RATE = Input(
     "rate", "Messages per second at most", "number", "100",
     hint="So consumers are not flooded. It runs as an operation, and can be paused.", required=True,
@@ -83,7 +88,7 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     return Effect(
         f"Removes {number} of {_name(fields)} that died of {_cause_of(group)}. Those that come "
         "later stay.",
-        (f"It can't be undone, because {off}.",) if off else ("It can be undone for ten minutes.",),
+        (f"It can't be undone, because {off}.",) if off else (UNDO_OF_OPERATION,),
         name_to_type=one(fields, "queue"),
         hidden={
             "before_ms": str(group["last_died_ms"]),
@@ -106,24 +111,22 @@ def _command(fields: Fields) -> list[str]:
     return ["redrive", *([f"--to={target}"] if target else []), "--", one(fields, "queue")]
 
 
-#: Fields of the entry that would change fewer than the page says.
-_NARROWING = frozenset({"max", "ids", "receipts"})
+_CAUSE, _BEFORE = frozenset({"filter"}), frozenset({"before_ms"})
 
 ACTIONS = (
     PageAction(
         "redrive", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive all dead letters of {_name(f)}", "Redrive", _begun, _back,
-        _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION),
-        previewed=_NARROWING | {"filter"},
+        _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION), form=_BEFORE,
     ),
     PageAction(
         "redrive-group", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive dead letters of {_name(f)}", "Redrive", _begun, _back,
-        _effect_on_group, inputs=(_RATE, _DESTINATION), previewed=_NARROWING,
+        _effect_on_group, inputs=(_RATE, _DESTINATION), address=_CAUSE, form=_BEFORE,
     ),
     PageAction(
         "delete-group", "POST", "/queues/{queue}/messages:delete",
         lambda f: f"Delete dead letters of {_name(f)}", "Delete", _begun, _back,
-        _effect_of_deletion,
+        _effect_of_deletion, address=_CAUSE, form=_BEFORE | {"undo"},
     ),
 )  # fmt: skip

@@ -72,6 +72,6 @@ def _back(links: Links, fields: Fields) -> str:
 ACTIONS = (
     PageAction(
         "repair", "POST", "/doctor:repair", _title, "Repair", _done, _back, _effect, _command,
-        fixed={"dry_run": False},
+        fixed={"dry_run": False}, address=frozenset({"queue", "fix", "also"}),
     ),
 )  # fmt: skip

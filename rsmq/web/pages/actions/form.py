@@ -4,10 +4,12 @@ The form of an action: an entry of the API, the page that confirms it, and what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from rsmq.web.fields import Refused
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
@@ -51,9 +53,8 @@ class Effect:
         warnings: what can't be undone, what others will see.
         name_to_type: the name that must be typed first; None for a harmless action.
         inputs: further fields of the page, such as a choice among queues.
-        hidden: further fields that the page sends, such as a signed selection.
-        entry: fields of the entry that the action sets, whatever the form has; an empty text stays,
-            and None is a field that the entry does not get.
+        hidden: further fields that the page sends, such as the token of a selection.
+        entry: fields of the entry that the action sets; an empty text stays.
     """
 
     text: str
@@ -62,7 +63,7 @@ class Effect:
     inputs: tuple[Input, ...] = ()
     hidden: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
-    entry: Mapping[str, str | None] = field(default_factory=dict)
+    entry: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,18 @@ class FollowUp:
     text: str
 
 
+#: The field with the name that a person has typed.
+TYPED = "typed-name"
+_NAMES = re.compile(r"\{(\w+)\}")
+
+
 @dataclass(frozen=True, slots=True)
 class PageAction:
     """
     An entry of the table of actions.
+
+    It has no fields but those that it declares: the names in its path, its inputs, and the three
+    sets below. A request with another field is refused.
 
     Attributes:
         name: in the address.
@@ -112,7 +121,10 @@ class PageAction:
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
         then: returns what is called after it.
-        previewed: fields that only its form may have, not an address: those of a preview.
+        address: further fields, which an address may have too.
+        form: further fields, which only its form has: those that its effect shows or hides there.
+        preview: the same, of a preview that its effect stores. A form with none of them asks for
+            the preview, which an address does not get: a GET stores nothing.
     """
 
     name: str
@@ -127,4 +139,35 @@ class PageAction:
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     then: Callable[[Fields], FollowUp | None] | None = None
-    previewed: frozenset[str] = frozenset()
+    address: frozenset[str] = frozenset()
+    form: frozenset[str] = frozenset()
+    preview: frozenset[str] = frozenset()
+
+    @property
+    def path_names(self) -> list[str]:
+        """The names in the path of the entry."""
+        return _NAMES.findall(self.path)
+
+    def path_of(self, quote: Callable[[str], str]) -> str:
+        """Return the path of the entry with values; ``quote`` returns that of a name."""
+        return _NAMES.sub(lambda match: quote(match[1]), self.path)
+
+    def check_fields(self, fields: Fields, *, is_form: bool) -> None:
+        """
+        Raise Refused if a field is not one of this action.
+
+        Args:
+            is_form: whether its form has sent them; else they are of an address.
+        """
+        known = {*self.path_names, *self.address, *(each.name for each in self.inputs)}
+        if is_form:
+            known |= {TYPED, *self.form, *self.preview}
+        for name in fields:
+            if name not in known:
+                where = "form" if is_form else "address"
+                raise Refused(
+                    "unknownField",
+                    f"The {where} of this action has no field of this name",
+                    value=name[:80],
+                    hint="Open the action from its page again.",
+                )

@@ -7,10 +7,12 @@ than a selection has, it is an operation on those that were there at the time of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from rsmq.web.fields import Refused
+from rsmq.web.pages.actions.dead_letters import UNDO_OF_OPERATION
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.actions.messages import MAX_UNTYPED, input_of_queue
 from rsmq.web.pages.actions.queues import undo_of
@@ -21,9 +23,10 @@ from rsmq.web.pages.table import PageCall
 _PREVIEW = "/queues/{queue}/messages:preview"
 #: What the page sends of a preview.
 _SELECTION, _BEFORE = "selection", "before_ms"
-_PREVIEWED = frozenset({"count", _SELECTION, _BEFORE, "filter", "state"})
-#: Which messages it is comes from the preview only.
-_NO_OTHERS: dict[str, str | None] = dict.fromkeys(("filter", "state", "ids", "receipts"))
+_PREVIEW_FIELDS = frozenset({_SELECTION, _BEFORE})
+#: The state and the filter, under names that the entry does not have: an address must not narrow
+#: what the preview has found.
+_WHICH = frozenset({"in", "match"})
 
 
 def _queue(fields: Fields) -> str:
@@ -49,6 +52,7 @@ async def _effect(
     """Return the effect on the preview of a form, or on a new one."""
     state, text = one(fields, "in"), one(fields, "match")
     token, before_ms, number = one(fields, _SELECTION), one(fields, _BEFORE), None
+    entry: dict[str, str]
     if token:
         number = await call.count_selected(token)
     elif not before_ms:
@@ -63,13 +67,13 @@ async def _effect(
         sentence = f"{verb} {shown} of {show_name(_queue(fields))}{_which(fields)}: exactly "
         sentence += "these. If one is received before, nothing is changed; one that is received "
         sentence += "while it runs stays."
-        entry = {**_NO_OTHERS, _BEFORE: None}
+        entry = {}
     else:
         least = "" if number is None else "at least "
         sentence = f"{verb} {least}{shown} of {show_name(_queue(fields))}{_which(fields)}, as "
         sentence += "an operation: those that came before the preview."
         # A filter without terms is that of all messages.
-        entry = {**_NO_OTHERS, "filter": text, "state": state or None}
+        entry = {"filter": text, **({"state": state} if state else {})}
     is_many = number is None or not token or number > MAX_UNTYPED
     hidden = {_SELECTION: token} if token else {_BEFORE: before_ms}
     name = _queue(fields) if is_many else None
@@ -79,6 +83,8 @@ async def _effect(
 async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     hidden, warnings, text = await undo_of(call)
     effect = await _effect(call, fields, "Deletes", *warnings)
+    if hidden and _SELECTION not in effect.hidden:
+        text = f" {UNDO_OF_OPERATION}"
     return replace(effect, text=effect.text + text, hidden={**effect.hidden, **hidden})
 
 
@@ -105,20 +111,22 @@ def _changed(verb: str) -> Any:
     return done
 
 
+def _action(
+    verb: str,
+    done: Callable[[Fields, Any], Done],
+    effect: Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]],
+    *form: str,
+) -> PageAction:
+    name = verb.lower()
+    return PageAction(
+        f"{name}-matching", "POST", f"/queues/{{queue}}/messages:{name}",
+        lambda f: verb + f" messages of {show_name(_queue(f))}{_which(f)}", verb, done, _to_list,
+        effect, address=_WHICH, form=frozenset(form), preview=_PREVIEW_FIELDS,
+    )  # fmt: skip
+
+
 ACTIONS = (
-    PageAction(
-        "delete-matching", "POST", "/queues/{queue}/messages:delete",
-        lambda f: f"Delete messages of {show_name(_queue(f))}", "Delete", _changed("deleted"),
-        _to_list, _effect_of_deletion, previewed=_PREVIEWED,
-    ),
-    PageAction(
-        "release-matching", "POST", "/queues/{queue}/messages:release",
-        lambda f: f"Release messages of {show_name(_queue(f))}", "Release", _changed("released"),
-        _to_list, _effect_of_release, previewed=_PREVIEWED,
-    ),
-    PageAction(
-        "move-matching", "POST", "/queues/{queue}/messages:move",
-        lambda f: f"Move messages of {show_name(_queue(f))}", "Move", _changed("moved"), _to_list,
-        _effect_of_move, previewed=_PREVIEWED,
-    ),
-)  # fmt: skip
+    _action("Delete", _changed("deleted"), _effect_of_deletion, "undo"),
+    _action("Release", _changed("released"), _effect_of_release),
+    _action("Move", _changed("moved"), _effect_of_move, "destination"),
+)

@@ -237,36 +237,41 @@ def _changed(verb: str, key: str = "ids") -> Any:
 _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
 _DELAY = Input("delay", "Delay in seconds", "number", hint="The delay of the queue, if empty.")
 
+_IDS = frozenset({"ids"})
+
 ACTIONS = (
     PageAction(
         "delete-messages", "POST", "/queues/{queue}/messages:delete",
         lambda f: f"Delete {_named(f)}", "Delete", _changed("deleted"), _to_list,
-        _effect_of_deletion, lambda f: _chosen(f, "delete"),
+        _effect_of_deletion, lambda f: _chosen(f, "delete"), address=_IDS, form=frozenset({"undo"}),
     ),
     PageAction(
         "release-messages", "POST", "/queues/{queue}/messages:release",
         lambda f: f"Release {_named(f)}", "Release", _changed("released"), _to_message,
-        _effect_of_release, lambda f: _chosen(f, "release"),
+        _effect_of_release, lambda f: _chosen(f, "release"), address=_IDS,
     ),
     PageAction(
         "hide-messages", "POST", "/queues/{queue}/messages:visibility",
         lambda f: f"Hide {_named(f)}", "Hide", _changed("hidden"), _to_message, _effect_of_hiding,
         lambda f: _chosen(f, "visibility", f"--vt={one(f, 'vt') or _VT.value}"), (_VT,),
+        address=_IDS,
     ),
     PageAction(
         "move-messages", "POST", "/queues/{queue}/messages:move",
         lambda f: f"Move {_named(f)}", "Move", _changed("moved"), _to_list, _effect_of_move,
-        lambda f: _chosen(f, "move", f"--to={one(f, 'destination') or 'QUEUE'}"),
+        lambda f: _chosen(f, "move", f"--to={one(f, 'destination') or 'QUEUE'}"), address=_IDS,
+        form=frozenset({"destination"}),
     ),
     PageAction(
         "redrive-messages", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive {_named(f)}", "Redrive", _changed("redriven", "messages"), _to_list,
-        _effect_of_redrive, lambda f: _chosen(f, "redrive"),
+        _effect_of_redrive, lambda f: _chosen(f, "redrive"), address=_IDS,
     ),
     PageAction(
         "send-message", "POST", "/queues/{queue}/messages",
         lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
         _effect_of_send, _send_command, (_DELAY,), then=_delete_old,
+        address=frozenset({"from", "id"}), form=frozenset({"body", "body_base64", "old"}),
     ),
     PageAction(
         "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",

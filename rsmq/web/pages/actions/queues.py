@@ -180,6 +180,8 @@ async def _effect_of_no_policy(call: PageCall, fields: Fields) -> Effect:
     )
 
 
+_UNDO = frozenset({"undo"})
+
 ACTIONS = (
     PageAction(
         "create-queue", "PUT", "/queues/{queue}",
@@ -266,13 +268,13 @@ ACTIONS = (
         lambda f: f"Purge {_name(f)}", "Purge",
         _done_with_undo(lambda f: f"{_name(f)} was purged."),
         _to_queue, _effect_of_purge,
-        lambda f: ["purge", _queue(f), *_undo_option(f)],
+        lambda f: ["purge", _queue(f), *_undo_option(f)], form=_UNDO,
     ),
     PageAction(
         "delete-queue", "DELETE", "/queues/{queue}",
         lambda f: f"Delete the queue {_name(f)}", "Delete the queue",
         _done_with_undo(lambda f: f"The queue {_name(f)} was deleted."),
         lambda links, _: links.url("queues"), _effect_of_deletion,
-        lambda f: ["delete-queue", _queue(f), *_undo_option(f)],
+        lambda f: ["delete-queue", _queue(f), *_undo_option(f)], form=_UNDO,
     ),
 )  # fmt: skip

@@ -52,6 +52,9 @@ def _command_of_add(fields: Fields) -> list[str]:
     return ["schedule", "add", *words, "--", *values]
 
 
+#: Whose rights are looked at first.
+_QUEUE = frozenset({"queue"})
+
 ACTIONS = (
     PageAction(
         "add-schedule", "PUT", _PATH, lambda _: "Add a schedule", "Add",
@@ -83,23 +86,27 @@ ACTIONS = (
         lambda f: f"Pause the schedule {_name(f)}", "Pause",
         lambda f, _: Done(f"{_name(f)} is paused: its times pass without a message."),
         _to_schedule, command=lambda f: ["schedule", "pause", _schedule(f)],
+        address=_QUEUE,
     ),
     PageAction(
         "resume-schedule", "POST", f"{_PATH}:resume",
         lambda f: f"Resume the schedule {_name(f)}", "Resume",
         lambda f, _: Done(f"{_name(f)} is active again."),
         _to_schedule, command=lambda f: ["schedule", "resume", _schedule(f)],
+        address=_QUEUE,
     ),
     PageAction(
         "run-schedule", "POST", f"{_PATH}:run",
         lambda f: f"Run the schedule {_name(f)} now", "Run now",
         lambda f, a: Done(f"{_name(f)} has sent message {a['id']}."),
         _to_schedule, _effect_of_run, lambda f: ["schedule", "run", _schedule(f)],
+        address=_QUEUE,
     ),
     PageAction(
         "delete-schedule", "DELETE", _PATH,
         lambda f: f"Delete the schedule {_name(f)}", "Delete the schedule",
         lambda f, _: Done(f"The schedule {_name(f)} was deleted."),
         _to_list, _effect_of_deletion, lambda f: ["schedule", "remove", _schedule(f)],
+        address=_QUEUE,
     ),
 )  # fmt: skip

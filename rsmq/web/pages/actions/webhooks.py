@@ -87,6 +87,8 @@ def _changed(what: str) -> Callable[[Fields, Any], Done]:
     return lambda _, answer: Done(f"{plural(answer['changed'], 'target')} {what}.")
 
 
+_TARGET = frozenset({"queue", "url"})
+
 ACTIONS = (
     PageAction(
         "add-subscriber", "PUT", _PATH, lambda _: "Add a subscriber", "Add",
@@ -108,8 +110,7 @@ ACTIONS = (
     PageAction(
         "remove-subscriber", "DELETE", _PATH, lambda f: f"Remove the subscriber {_who(f)}",
         "Remove", lambda f, _: Done(f"The subscriber {_who(f)} was removed."), _back,
-        _effect_of_removal,
-        lambda f: [
+        _effect_of_removal, form=frozenset({"drop"}), command=lambda f: [
             "subscribers", "remove", *(["--drop"] if one(f, "drop") == "true" else []), "--",
             one(f, "queue"), one(f, "subscriber"),
         ],
@@ -117,11 +118,11 @@ ACTIONS = (
     PageAction(
         "resume-webhook", "POST", "/webhooks:resume",
         lambda f: f"Push again: {_target(f)}", "Push again", _changed("resumed"), _back,
-        command=_push("--resume"),
+        command=_push("--resume"), address=_TARGET,
     ),
     PageAction(
         "forget-webhook", "POST", "/webhooks:forget",
         lambda f: f"Forget {_target(f)}", "Forget", _changed("forgotten"), _back,
-        _effect_of_forgetting, _push("--remove"),
+        _effect_of_forgetting, _push("--remove"), address=_TARGET,
     ),
 )  # fmt: skip

@@ -1,0 +1,89 @@
+"""
+The begin and the end of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from rsmq.web.access.gate import AccessGate
+from rsmq.web.access.sessions import SESSION_SECONDS
+from rsmq.web.fields import Refused
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.page_request import (
+    PageRequest,
+    check_method,
+    own_path,
+    read_pairs,
+    session_cookie,
+)
+from rsmq.web.pages.responses import SiteView, make_page
+from rsmq.web.requests import read_bytes
+
+LOGIN, LOGOUT = "/login", "/logout"
+#: Of those who are not known yet.
+_MAX_LOGIN_BYTES = 16 * 1024
+
+
+class LoginPages:
+    """The pages that begin and end a session: a cookie that the gate signs."""
+
+    def __init__(self, gate: AccessGate, view: Callable[[Links], SiteView]) -> None:
+        self._gate = gate
+        self._view = view
+
+    async def log_in(self, request: PageRequest) -> Response:
+        """Show the form, or begin a session with what it has sent."""
+        check_method(request, "GET", "POST")
+        back = own_path(request.query.get("next"))
+        if request.method == "GET":
+            return make_page("login.html", {**self._values(request), "next": back, "error": None})
+        body = await read_bytes(request.receive, request.headers, _MAX_LOGIN_BYTES)
+        form = read_pairs(body.decode("latin-1"))
+        back = own_path(form.get("next"))
+        try:
+            session = await self._gate.log_in(
+                request.headers, request.peer, form.get("name", ""), form.get("secret", "")
+            )
+        except Refused as error:
+            values = {**self._values(request), "next": back, "error": str(error)}
+            response = make_page("login.html", values)
+            response.status_code = error.status
+            response.headers.update(
+                {k: v for k, v in error.headers.items() if k != "WWW-Authenticate"}
+            )
+            return response
+        response = RedirectResponse(request.links.prefix + back, 303)
+        _set_session(response, request, session)
+        return response
+
+    def _values(self, request: PageRequest) -> dict[str, Any]:
+        return {"site": self._view(request.links), "links": request.links}
+
+    async def use_key(self, request: PageRequest) -> Response:
+        """Begin a session for the key in an address, and take it out of the address."""
+        rest = {name: value for name, value in request.query.items() if name != "key"}
+        response = RedirectResponse(request.links.url(request.path, **rest), 303)
+        if not self._gate.knows_everyone:
+            key = request.query["key"]
+            session = await self._gate.log_in(request.headers, request.peer, "", key)
+            _set_session(response, request, session)
+        return response
+
+    async def log_out(self, request: PageRequest) -> Response:
+        """End a session."""
+        check_method(request, "POST")
+        await self._gate.admit(request.headers, request.peer)
+        response = RedirectResponse(request.links.url(LOGIN), 303)
+        response.delete_cookie(session_cookie(request), path=request.links.url())
+        return response
+
+
+def _set_session(response: Response, request: PageRequest, value: str) -> None:
+    response.set_cookie(
+        session_cookie(request), value, max_age=SESSION_SECONDS, path=request.links.url(),
+        secure=request.is_secure, httponly=True, samesite="strict",
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""
+Answers of the pages: a template as a response, and the files beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+
+from rsmq.web.fields import Refused
+from rsmq.web.pages.links import Links
+from rsmq.web.pages.rendering import POLICY, read_file, render, version_of
+from rsmq.web.pages.table import PageCall
+from rsmq.web.table import Scope
+
+_YEAR = 365 * 24 * 3600
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class SiteView:
+    """What every template knows of the site and of its caller."""
+
+    links: Links
+    namespace: str
+    version: str
+    user: str
+    is_read_only: bool
+    has_session: bool
+    menu: tuple[tuple[str, str, bool], ...]
+    call: PageCall | None
+
+    def file(self, name: str) -> str:
+        """Return the address of a file of the pages."""
+        return self.links.url(f"static/{name}", v=version_of(name))
+
+    def may(self, scope: str, queue: str | None = None) -> bool:
+        """Return whether the caller has a scope, by its name."""
+        return self.call is not None and self.call.may(Scope(scope), queue)
+
+
+def make_page(template: str, values: Mapping[str, Any]) -> Response:
+    """Return a page that does not refresh itself, unless its values say so."""
+    content = render(template, {"refresh": 0, "age": None, "flash": None, **values})
+    headers = {"Cache-Control": "no-store"}
+    return Response(content, 200, headers, "text/html; charset=utf-8")
+
+
+def send_file(name: str) -> Response:
+    """
+    Return a file of the pages.
+
+    Raises:
+        Refused: there is no such file.
+    """
+    found = read_file(name)
+    if found is None:
+        raise Refused("notFound", "There is no such file", status=_NOT_FOUND)
+    headers = {"Cache-Control": f"public, max-age={_YEAR}, immutable"}
+    return Response(found[0], 200, headers, found[1])
+
+
+def protect(headers: MutableHeaders) -> None:
+    """Set the headers that let a browser load and show only what is of these pages."""
+    headers["Content-Security-Policy"] = POLICY
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Referrer-Policy"] = "same-origin"
+    headers["Cross-Origin-Opener-Policy"] = "same-origin"
