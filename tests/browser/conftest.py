@@ -29,7 +29,7 @@ class Site:
 
     Attributes:
         address: of the server, without a slash at its end.
-        paths: of each view of each page.
+        paths: of each view of each page, or of one view of each.
         server: its Redis.
     """
 
@@ -43,12 +43,13 @@ class Site:
         return list({shape_of(path)[0]: path for path in reversed(self.paths)}.values())
 
 
-def _find_views(url, starts):
+def _find_views(url, starts, *, views):
     async def find():
         async with AsyncRSMQ.from_url(url, strict_names=False) as queues:
             app = create_app(queues, auth=False)
             http = Http(app, prefix="", headers={"accept": "text/html"})
-            found = [each async for each in crawl(http, ["/", *starts], alike=1)]
+            crawling = crawl(http, ["/", *starts], alike=1, views=views)
+            found = [each async for each in crawling]
         assert {reply.status for _, reply in found} <= {200, 404, 422}, found
         is_page = "text/html".__eq__
         return [
@@ -61,12 +62,12 @@ def _find_views(url, starts):
 
 
 @contextmanager
-def _site(names_of=lambda server: (), **options):
+def _site(names_of=lambda server: (), *, views=SOAK, **options):
     server = Server(redis_7())
     try:
         paths = page_paths(names_of(server))
         with serving(server.url, **options) as address:
-            yield Site(address, _find_views(server.url, paths), server)
+            yield Site(address, _find_views(server.url, paths, views=views), server)
     finally:
         server.stop()
 
@@ -92,7 +93,7 @@ def busy_site():
         names = Planting(server, "rsmq").plant()
         return list({each["queue"]: each for each in reversed(names)}.values())[:2:-1]
 
-    with _site(plant) as site:
+    with _site(plant, views=True) as site:
         yield site
 
 
@@ -127,5 +128,5 @@ def _plant_hostile(server):
 
 @pytest.fixture(scope="session")
 def hostile_site():
-    with _site(_plant_hostile) as site:
+    with _site(_plant_hostile, views=True) as site:
         yield site

@@ -112,7 +112,7 @@ def shape_of(path, prefix=""):
     )
 
 
-async def crawl(http, starts, *, prefix="", alike=2):
+async def crawl(http, starts, *, prefix="", alike=2, views=True):
     """
     Visit pages and all that they link to; yield paths and answers.
 
@@ -121,12 +121,15 @@ async def crawl(http, starts, *, prefix="", alike=2):
         starts: the first paths.
         prefix: of all paths, percent-encoded.
         alike: of links that have the same shape, so many are visited.
+        views: whether the views of a page have shapes of their own; else one of them is visited.
     """
     seen, waiting = set(), list(starts)
     counts = Counter()
     while waiting:
         path = waiting.pop(0)
         shape = shape_of(path, prefix)
+        if not views:
+            shape = shape[0]
         if path in seen or (path not in starts and counts[shape] >= alike):
             continue
         seen.add(path)
