@@ -77,8 +77,9 @@ def test_blocks_run_as_pasted(empty_server, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(pipelines, "session", lambda *_: UnstoppableSession(spark))
     monkeypatch.setenv("RSMQ_URL", empty_server.url)
     player = SparkPlayer(empty_server, tmp_path, ENVIRONMENT, is_silent=False)
-    example, archive, *jobs = BLOCKS
-    player.play([example])
+    number = next(n for n, block in enumerate(BLOCKS) if block.language == "sh")
+    examples, archive, jobs = BLOCKS[:number], BLOCKS[number], BLOCKS[number + 1 :]
+    player.play(examples)
     with RSMQ.from_url(empty_server.url) as queues:
         assert queues.get_queue_attributes("events").messages == 0
         queues.send_messages("events", ["one", "two"])
