@@ -100,12 +100,18 @@ def _pieces(command: tuple[bytes, ...]) -> Iterator[bytes]:
     yield b"".join(parts)
 
 
+class ReplyTooLong(Exception):
+    """Replies have more bytes than the caller permits. The connection is of no more use."""
+
+
 class SocketConnection:
     """
     An open connection whose socket is read and written directly.
 
     Attributes:
         connection: the connection of redis-py that opened the socket, and closes it.
+        bytes_left: how many more bytes may be read before ``ReplyTooLong``; None is any number.
+            ``PendingCall`` sets it for its replies.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -126,6 +132,7 @@ class SocketConnection:
             poll.register(self._socket, select.POLLIN)
             self._poll = poll.poll
         self._buffer = bytearray(_BUFFER_BYTES)
+        self.bytes_left: int | None = None
         self._is_sending = False  # whether a large send may not be confirmed yet
         self._reader = make_reader(connection, _INCOMPLETE)
 
@@ -200,6 +207,10 @@ class SocketConnection:
             raise RedisConnectionError(f"Error while reading from socket: {error}") from None
         if size == 0:
             raise RedisConnectionError("Connection closed by server.")
+        if self.bytes_left is not None:
+            self.bytes_left -= size
+            if self.bytes_left < 0:
+                raise ReplyTooLong
         self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
 
     def _write(self, piece: bytes | memoryview) -> None:

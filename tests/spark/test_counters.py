@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -100,8 +99,8 @@ def test_counters_are_those_of_one_moment(env, monkeypatch, kinds, actions, snap
     states = [stored_rows(env, queue)]
     left = iter(actions)
 
-    def hmget(server, *args):
-        """Let another client act before each read of fields."""
+    def begin_request(server, commands):
+        """Let another client act before each request."""
         kind, number = next(left, (None, 0))
         ids = sorted(states[-1])
         if kind == "receive":
@@ -111,11 +110,11 @@ def test_counters_are_those_of_one_moment(env, monkeypatch, kinds, actions, snap
             act = env.rsmq.delete_message if kind == "delete" else env.rsmq.release_messages
             act(queue, id if kind == "delete" else [id])
         states.append(stored_rows(env, queue))
-        return read(server, *args)
+        return begin(server, commands)
 
-    read = SparkServer.hmget
+    begin = SparkServer.begin_request
     with monkeypatch.context() as patch:
-        patch.setattr(SparkServer, "hmget", hmget)
+        patch.setattr(SparkServer, "begin_request", begin_request)
         rows = env.read(queue=queue, snapshot=snapshot, fetchSize=fetch_size, numPartitions=2)
 
     found = [row["id"] for row in rows]
@@ -125,46 +124,32 @@ def test_counters_are_those_of_one_moment(env, monkeypatch, kinds, actions, snap
         assert to_tuple(row) in [state.get(row["id"]) for state in states]
 
 
+def read(fetch, ids):
+    pending = fetch.begin(ids)
+    assert fetch.receive(pending)
+    return fetch.finish(pending)
+
+
 def test_received_messages_are_read_with_all_fields(env):
     """Where few are received only these are read again; where many are, all at once."""
     env.rsmq.create_queue("q")
     sent = [id.encode() for id in env.rsmq.send_messages("q", [str(n) for n in range(100)])]
     env.rsmq.receive_messages("q", 10, vt=100)
     wanted = Wanted(bodies=True, receive_counts=True, first_received=True)
-    fetch = MessageFetch(env.server(), env.keys(), wanted, 10**6, is_mixed=True)
+    fetch = MessageFetch(env.server(), env.keys(), wanted, 10**6)
     with env.commands() as commands:
-        columns = fetch.finish(fetch.begin(sent))
+        columns = read(fetch, sent)
     assert [len(each.split()) - 2 for each in commands] == [200, 30]
     assert columns["receive_count"].count(1) == 10
     assert columns["receive_count"][10:] == columns["first_received"][10:] == [None] * 90
 
     env.rsmq.receive_messages("q", 30, vt=100)
-    fetch.finish(fetch.begin(sent))  # more than a quarter are received now
+    read(fetch, sent)  # more than a quarter are received now
     with env.commands() as commands:
-        columns = fetch.finish(fetch.begin(sent))
+        columns = read(fetch, sent)
     assert [len(each.split()) - 2 for each in commands] == [300]
     fields = env.fields()
     for number, id in enumerate(sent):
         first = fields.get(f"{id.decode()}:fr")
         assert columns["first_received"][number] == (None if first is None else int(first))
         assert columns["raw"][number] == b"%d" % number
-
-
-@pytest.mark.parametrize(
-    ("body", "is_mixed", "measured"), [(50, True, 1), (90, True, 2), (50, False, 2)]
-)
-def test_small_bodies_of_a_scan_are_measured_once(env, body, is_mixed, measured):
-    env.rsmq.create_queue("q")
-    sent = [id.encode() for id in env.rsmq.send_messages("q", ["x" * body] * 10)]
-    wanted = Wanted(bodies=True, receive_counts=False, first_received=False)
-    fetch = MessageFetch(env.server(), env.keys(), wanted, 10_000, is_mixed=is_mixed)
-    fetch.count_next(sent)  # loads the script
-    with env.commands() as commands:
-        for _ in range(3):
-            assert fetch.count_next(sent) == 10
-            fetch.finish(fetch.begin(sent))
-        env.raw.hset(env.keys().hash, sent[0], "x" * 9_990)
-        fetch.finish(fetch.begin(sent))
-        assert fetch.count_next(sent) == 1
-    measures = [each for each in commands if each.startswith("EVALSHA")]
-    assert len(measures) == {1: 2, 2: 4}[measured]

@@ -40,6 +40,7 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
         env.rsmq.send_messages(queue, ["m"] * 1000)
     events = []
     begin, finish = SparkServer.begin_request, PendingCall.finish
+    finish_within = PendingCall.finish_within
 
     def name(commands):
         packed = b"".join(bytes(each) for each in pack_all(commands))
@@ -52,22 +53,25 @@ def test_next_messages_are_requested_before_the_last_ones_are_used(env, queue, m
         events.append(f"begin {name(commands)}")
         return request
 
-    def note_finish(self):
+    def note_finish(self, *args):
         events.append(f"finish {requests[id(self)]}")
-        return finish(self)
+        return (finish_within if args else finish)(self, *args)
 
     requests, kept = {}, []
     monkeypatch.setattr(SparkServer, "begin_request", note_begin)
     monkeypatch.setattr(PendingCall, "finish", note_finish)
+    monkeypatch.setattr(PendingCall, "finish_within", note_finish)
     source = env.source(queue=queue, columns="id,message", numPartitions=1)
     reader = source.reader(source.schema())
     (partition,) = reader.partitions()
     events.extend(f"use {batch.num_rows > 0}" for batch in reader.read(partition))
 
-    # The size of the bodies is known when the first ones are read.
     fields = [event for event in events if event.endswith(("HMGET", "True"))]
-    assert fields[:3] == ["begin HMGET", "finish HMGET", "use True"]
-    assert fields[3:7] == ["begin HMGET", "begin HMGET", "finish HMGET", "use True"]
+    assert fields[:3] == ["begin HMGET", "finish HMGET", "begin HMGET"]
+    assert fields[3:6] == ["use True", "finish HMGET", "begin HMGET"]
+    sizes = [event for event in events if event.endswith(("HSTRLEN", "HMGET"))]
+    assert sizes[:3] == ["begin HSTRLEN", "finish HSTRLEN", "begin HMGET"]
+    assert sizes[3:6] == ["begin HSTRLEN", "finish HMGET", "finish HSTRLEN"]
     scans = [event for event in events if event.endswith("ZSCAN")]
     assert scans[:3] == ["begin ZSCAN", "finish ZSCAN", "begin ZSCAN"]
     assert events[:3] == scans[:3]
@@ -82,6 +86,16 @@ def test_reply_is_read_later(env, in_use):
     request.abandon()
     assert not in_use
     assert env.server().request([PING]) == [b"PONG"]
+
+
+def test_reply_with_too_many_bytes_is_abandoned(env, in_use):
+    env.raw.set(f"{env.ns}:text", "x" * 10_000_000)
+    get = (b"GET", f"{env.ns}:text".encode())
+    assert env.server().begin_request([get]).finish_within(1_000_000) is None
+    assert not in_use
+    assert env.server().begin_request([PING]).finish_within(100) == [b"PONG"]
+    assert env.server().begin_request([get]).finish() == [b"x" * 10_000_000]
+    assert not in_use
 
 
 def test_requests_reuse_their_connections(env):
@@ -102,6 +116,15 @@ def test_request_is_repeated_after_its_connection_broke(env, in_use):
     (connection,) = in_use
     connection.abort()
     assert request.finish() == [b"PONG"]
+    assert not in_use
+
+
+def test_limited_request_is_not_repeated(env, in_use):
+    server = env.server()
+    request = server.begin_request([PING])
+    (connection,) = in_use
+    connection.disconnect()
+    assert request.finish_within(100) is None
     assert not in_use
 
 

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from rsmq.errors import ScanBroken
 from rsmq.operations.plain import parse_time_us
 from rsmq.spark.connections import SparkServer, get_server
-from rsmq.spark.read.message_fetch import MessageFetch, PendingMessages, Wanted
+from rsmq.spark.read.fetch_ahead import fetch_columns
+from rsmq.spark.read.message_fetch import MessageFetch, Wanted
 from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.read.record_batch import (
     build_arrow_schema,
@@ -28,6 +29,7 @@ from rsmq.spark.read.record_batch import (
     to_unix_us,
 )
 from rsmq.spark.read.scan import Shard, count_shards, scan_shard
+from rsmq.spark.read.scanned import SeenIds, parse_scores
 from rsmq.spark.read.source_options import SnapshotOptions, SourceOptions
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.cells import join_id
@@ -234,7 +236,7 @@ class SnapshotReader(DataSourceReader):
         self, server: SparkServer, queue: str, now_ms: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         """Return the ids and the scores that options and filters select among the members."""
-        ids, scores = members[::2], array("d", map(float, members[1::2]))
+        ids, scores = members[::2], parse_scores(members[1::2])
         if has_reserved_ids(ids):
             pairs = zip(ids, scores, strict=True)
             kept = [pair for pair in pairs if not is_reserved_id(pair[0])]
@@ -285,61 +287,19 @@ class SnapshotReader(DataSourceReader):
     ) -> Iterator[Any]:
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
-        fetch = self._make_fetch(server, keys, is_mixed=isinstance(partition, ScanPartition))
+        fetch = self._make_fetch(server, keys)
+        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
         if isinstance(partition, ScanPartition):
             parts = self._scan(server, keys, partition)
         else:
             parts = iter([(partition.ids, partition.visible_at_ms)])
-        for columns in self._fetch_columns(server, keys, fetch, parts):
-            selected = self._drop_unselected(columns)
+        for columns in fetch_columns(fetch, parts, self._source.fetch_size):
+            reasons: dict[str, Any] = {}
+            if has_reasons:
+                reasons = parse_reason_columns(server.read_reasons(keys, columns["id"]))
+            selected = self._drop_unselected({**columns, **reasons})
             if selected["id"]:
                 yield build_record_batch(schema, keys.name, selected, server.id_prefix)
-
-    def _fetch_columns(
-        self,
-        server: SparkServer,
-        keys: QueueKeys,
-        fetch: MessageFetch,
-        parts: Iterator[tuple[list[bytes], array[float] | None]],
-    ) -> Iterator[dict[str, Any]]:
-        """
-        Yield the columns of messages, of ``fetch_size`` at most.
-
-        The next messages are requested before those before them are yielded, if their bodies are
-        small: then Redis works while the caller does.
-        """
-        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
-
-        def finish(pending: PendingMessages, scores: array[float] | None) -> dict[str, Any]:
-            columns: dict[str, Any] = {"id": pending.ids, **fetch.finish(pending)}
-            if has_reasons:
-                columns |= parse_reason_columns(server.read_reasons(keys, list(pending.ids)))
-            if scores is not None:
-                columns["visible_at"] = scores
-            return columns
-
-        ahead: tuple[PendingMessages, array[float] | None] | None = None
-        try:
-            for ids, scores in parts:
-                begin = 0
-                while begin < len(ids):
-                    part = ids[begin : begin + self._source.fetch_size]
-                    if ahead is not None and not fetch.is_small(part):
-                        columns, ahead = finish(*ahead), None
-                        yield columns
-                    count = fetch.count_next(part)
-                    end = begin + count
-                    started = fetch.begin(part[:count])
-                    previous = ahead
-                    ahead = started, None if scores is None else scores[begin:end]
-                    begin = end
-                    if previous is not None:
-                        yield finish(*previous)
-            if ahead is not None:
-                yield finish(*ahead)
-        finally:
-            if ahead is not None:
-                ahead[0].abandon()
 
     def _scan(
         self, server: SparkServer, keys: QueueKeys, partition: ScanPartition
@@ -354,14 +314,13 @@ class SnapshotReader(DataSourceReader):
             ScanBroken: another server has taken over, or consumers have almost emptied the queue.
         """
         with_scores = "visible_at" in self._schema.fieldNames()
-        seen: set[bytes] = set()  # a step may repeat ids while the server resizes its table
+        seen = SeenIds()  # a step may repeat ids while the server resizes its table
         is_alone = partition.shard.total == 1
         begun_run, run = None, server.read_run() if is_alone else partition.server_run
         while begun_run is None or begun_run != run:
             begun_run = run
             for members in scan_shard(keys.name, partition.shard, server.make_scanner(keys)):
-                new = _drop_ids(members, seen)
-                seen.update(new[::2])
+                new = seen.drop_seen(members)
                 ids, scores = self._select(server, keys.name, partition.now_ms, new)
                 yield ids, scores if with_scores else None
             run = server.read_run()
@@ -371,7 +330,7 @@ class SnapshotReader(DataSourceReader):
                 reason = "another server has taken over, or the server was started again"
                 raise ScanBroken(partition.queue, reason)
 
-    def _make_fetch(self, server: SparkServer, keys: QueueKeys, *, is_mixed: bool) -> MessageFetch:
+    def _make_fetch(self, server: SparkServer, keys: QueueKeys) -> MessageFetch:
         """Return a reader of what the schema and the options need of messages."""
         names = set(self._schema.fieldNames())
         wanted = Wanted(
@@ -380,12 +339,12 @@ class SnapshotReader(DataSourceReader):
             or self._options.include in _STATES_BY_RECEIVE_COUNT,
             first_received="first_received" in names,
         )
-        return MessageFetch(server, keys, wanted, self._source.max_bytes, is_mixed=is_mixed)
+        return MessageFetch(server, keys, wanted, self._source.max_bytes)
 
     def _drop_unselected(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Drop messages that were deleted since the snapshot, or are not in the selected state."""
         keep = [True] * len(columns["id"])
-        if "raw" in columns:
+        if "raw" in columns and None in columns["raw"]:
             keep = [raw is not None for raw in columns["raw"]]
         if self._options.include in _STATES_BY_RECEIVE_COUNT:
             must_be_received = self._options.include == "in_flight"
@@ -398,8 +357,12 @@ class SnapshotReader(DataSourceReader):
                 name: [value for value, kept in zip(column, keep, strict=True) if kept]
                 for name, column in columns.items()
             }
-        if "receive_count" in columns:
-            columns["receive_count"] = [count or 0 for count in columns["receive_count"]]
+        counts = columns.get("receive_count")
+        if counts is not None:
+            has_none = counts.count(None) == len(counts)
+            columns["receive_count"] = (
+                [0] * len(counts) if has_none else [count or 0 for count in counts]
+            )
         return columns
 
 
@@ -468,15 +431,6 @@ def _look_up(
         )
         for keys, scores in zip(queues, all_scores, strict=True)
     ]
-
-
-def _drop_ids(members: list[bytes], seen: set[bytes]) -> list[bytes]:
-    """Return ids and scores in turn, without the ids that were seen, and each id once."""
-    ids = members[::2]
-    if seen.isdisjoint(ids) and len(set(ids)) == len(ids):
-        return members
-    scores = dict(zip(ids, members[1::2], strict=True))
-    return [value for id, score in scores.items() if id not in seen for value in (id, score)]
 
 
 def _to_datetime(us: int | None) -> datetime | None:

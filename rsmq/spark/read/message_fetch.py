@@ -4,8 +4,9 @@ The reading of bodies and counters by the ids of messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.operations.reading import count_fitting
@@ -16,9 +17,16 @@ from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.stored import parse_integer
 
-#: A read is not measured before if all its bodies together would be small enough even if each was
-#: so many times larger than the largest that was read.
-_SIZE_MARGIN = 16
+#: The number of bodies whose sizes are read before a read. They are chosen at random, so that no
+#: order of the bodies hides large ones.
+_SAMPLED_BODIES = 64
+
+#: The bodies of a read are not measured one by one if they would fit even if each was so many times
+#: as large as the largest of the sample and of the reads before.
+_SIZE_MARGIN = 4
+
+#: The most bytes that a value has in a reply beside the body, and those of a counter.
+_VALUE_BYTES = 32
 
 #: From this share of received messages on, both counters of all messages are read at once.
 _RECEIVED_SHARE = 1 / 4
@@ -38,7 +46,7 @@ class Wanted:
     first_received: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PendingMessages:
     """
     Messages whose fields are on their way.
@@ -46,16 +54,25 @@ class PendingMessages:
     Attributes:
         suffixes: the ends of the names of the fields of each message.
         request: the request of the fields; None if none is needed.
+        most_bytes: the most bytes of its reply that are read; None is any number.
+        fields: the values by suffix, once they have arrived.
+        received: the places of messages that are read again.
+        again: their request.
     """
 
     ids: Sequence[bytes]
     suffixes: list[bytes]
     request: PendingCall[list[Any]] | None
+    most_bytes: int | None
+    fields: dict[bytes, list[bytes | None]] | None = None
+    received: list[int] = field(default_factory=list)
+    again: PendingCall[list[Any]] | None = None
 
     def abandon(self) -> None:
-        """Discard the fields; without an effect if they were read."""
-        if self.request is not None:
-            self.request.abandon()
+        """Discard what was not read yet."""
+        for request in (self.request, self.again):
+            if request is not None:
+                request.abandon()
 
 
 class MessageFetch:
@@ -66,16 +83,14 @@ class MessageFetch:
 
     Most messages of most queues have no counters, because they were never received. So it reads
     the time of the first receive only of messages that have a receive count.
+
+    Most bodies are small. So a sample decides whether the bodies of a read are measured one by one
+    first. A reply that is larger than the sample promised is not read to its end: this process
+    never has more bytes than the caller permits.
     """
 
     def __init__(
-        self,
-        server: SparkServer,
-        keys: QueueKeys,
-        wanted: Wanted,
-        max_bytes: int,
-        *,
-        is_mixed: bool,
+        self, server: SparkServer, keys: QueueKeys, wanted: Wanted, max_bytes: int
     ) -> None:
         """
         Read nothing yet.
@@ -83,35 +98,30 @@ class MessageFetch:
         Args:
             server: the server of the queue.
             wanted: the fields that the read needs.
-            max_bytes: the most bytes of bodies of a read, about; a single body may be larger.
-            is_mixed: whether ids come in no order, as those of a scan do. Then the bodies of a read
-                are a sample of all bodies, and what was read before says how large they are.
+            max_bytes: the most bytes of bodies of a read; a single body may be larger.
         """
         self._server = server
         self._keys = keys
         self._wanted = wanted
         self._max_bytes = max_bytes
-        self._is_mixed = is_mixed
-        self._largest: int | None = None
+        self._largest = 0
         self._reads_both_counters = False
 
-    def count_next(self, ids: Sequence[bytes]) -> int:
-        """Return how many of the ids to read next, at least one, so that the bodies fit."""
+    def begin_sample(self, ids: Sequence[bytes]) -> PendingCall[list[Any]] | None:
+        """Request the sizes of some of the bodies, for ``is_small``; None if none are read."""
         if not self._wanted.bodies:
-            return len(ids)
-        if self.is_small(ids):
-            return len(ids)
-        return self._server.rsmq.run(count_fitting(self._keys, ids, self._max_bytes))
+            return None
+        chosen = random.sample(ids, _SAMPLED_BODIES) if len(ids) > _SAMPLED_BODIES else ids
+        return self._server.begin_request([(b"HSTRLEN", self._keys.hash, id) for id in chosen])
 
-    def is_small(self, ids: Sequence[bytes]) -> bool:
-        """Return whether the bodies of messages are small, by those that were read before."""
-        if not self._wanted.bodies:
+    def is_small(self, ids: Sequence[bytes], sample: PendingCall[list[Any]] | None) -> bool:
+        """Return whether the bodies probably fit into a read; finish the sample."""
+        if sample is None:
             return True
-        if not self._is_mixed or self._largest is None:
-            return False
-        return self._largest * _SIZE_MARGIN * len(ids) <= self._max_bytes
+        largest: int = max(self._largest, *sample.finish())
+        return largest * _SIZE_MARGIN * len(ids) <= self._max_bytes
 
-    def begin(self, ids: Sequence[bytes]) -> PendingMessages:
+    def begin(self, ids: Sequence[bytes], *, is_measured: bool = False) -> PendingMessages:
         """Request the fields of messages; ``finish`` reads them."""
         wanted = self._wanted
         suffixes = [b""] if wanted.bodies else []
@@ -123,7 +133,37 @@ class MessageFetch:
         if suffixes:
             packed = pack_fields(self._keys.hash, ids, suffixes)
             request = self._server.begin_request([packed])
-        return PendingMessages(ids, suffixes, request)
+        most_bytes = None
+        if wanted.bodies and not is_measured:
+            most_bytes = self._max_bytes + _VALUE_BYTES * (1 + len(ids) * len(suffixes))
+        return PendingMessages(ids, suffixes, request, most_bytes)
+
+    def receive(self, pending: PendingMessages) -> bool:
+        """
+        Read the reply, and request the fields again that ``finish`` needs together.
+
+        Returns:
+            Whether the messages were read. Else they have too many bytes, or the connection broke:
+            ``read_measured`` reads them.
+        """
+        values: list[bytes | None] = []
+        if pending.request is not None:
+            if pending.most_bytes is None:
+                values = pending.request.finish()[0]
+            else:
+                replies = pending.request.finish_within(pending.most_bytes)
+                if replies is None:
+                    return False
+                values = replies[0]
+        pending.fields = _divide(values, pending.suffixes)
+        if self._wanted.bodies:
+            sizes = _measure(pending.fields[b""])
+            self._largest = max(self._largest, *sizes)
+            if pending.most_bytes is not None and sum(sizes) > self._max_bytes:
+                return False
+        if self._wanted.first_received:
+            self._begin_again(pending, pending.fields)
+        return True
 
     def finish(self, pending: PendingMessages) -> dict[str, list[Any]]:
         """
@@ -131,25 +171,41 @@ class MessageFetch:
 
         The values of a message are those of one moment. A missing value is None.
         """
-        wanted, ids = self._wanted, pending.ids
-        fields: dict[bytes, list[bytes | None]] = {}
-        if pending.request is not None:
-            fields = _divide(pending.request.finish()[0], pending.suffixes)
-        if wanted.first_received:
-            self._complete(ids, fields)
+        wanted, fields = self._wanted, pending.fields or {}
+        if pending.again is not None:
+            again = _divide(pending.again.finish()[0], pending.suffixes)
+            for suffix, values in again.items():
+                column = fields[suffix]
+                for place, value in zip(pending.received, values, strict=True):
+                    column[place] = value
         columns: dict[str, list[Any]] = {}
         if wanted.bodies:
             columns["raw"] = fields[b""]
-            self._largest = max(self._largest or 0, *map(_length, fields[b""]))
         if wanted.receive_counts or wanted.first_received:
             columns["receive_count"] = _parse(fields[RECEIVE_COUNT_SUFFIX], unreadable=0)
         if wanted.first_received:
             columns["first_received"] = _parse(fields[FIRST_RECEIVED_SUFFIX], unreadable=None)
         return columns
 
-    def _complete(self, ids: Sequence[bytes], fields: dict[bytes, list[bytes | None]]) -> None:
+    def read_measured(self, ids: Sequence[bytes]) -> Iterator[tuple[int, dict[str, list[Any]]]]:
+        """Yield how many of the next messages fit into a read, and their columns."""
+        begin = 0
+        while begin < len(ids):
+            rest = ids[begin:]
+            fitting = count_fitting(self._keys, rest, self._max_bytes)
+            pending = self.begin(rest[: self._server.rsmq.run(fitting)], is_measured=True)
+            try:
+                self.receive(pending)
+                yield len(pending.ids), self.finish(pending)
+            finally:
+                pending.abandon()
+            begin += len(pending.ids)
+
+    def _begin_again(
+        self, pending: PendingMessages, fields: dict[bytes, list[bytes | None]]
+    ) -> None:
         """
-        Add the times of the first receive; read received messages again, with all their fields.
+        Request received messages again, with all their fields, unless they have all.
 
         A message may be received or deleted between the two reads. Then it has the later state.
         """
@@ -162,16 +218,14 @@ class MessageFetch:
                 for count, first in zip(counts, fields[FIRST_RECEIVED_SUFFIX], strict=True)
             ]
         else:
-            fields[FIRST_RECEIVED_SUFFIX] = [None] * len(ids)
+            fields[FIRST_RECEIVED_SUFFIX] = [None] * len(counts)
+            pending.suffixes.append(FIRST_RECEIVED_SUFFIX)
             if number:
-                places = [place for place, count in enumerate(counts) if count is not None]
-                received, suffixes = [ids[place] for place in places], list(fields)
-                again = self._server.hmget(self._keys.hash, received, suffixes)
-                for suffix, values in _divide(again, suffixes).items():
-                    column = fields[suffix]
-                    for place, value in zip(places, values, strict=True):
-                        column[place] = value
-        self._reads_both_counters = number > _RECEIVED_SHARE * len(ids)
+                pending.received = [at for at, count in enumerate(counts) if count is not None]
+                ids = [pending.ids[place] for place in pending.received]
+                packed = pack_fields(self._keys.hash, ids, pending.suffixes)
+                pending.again = self._server.begin_request([packed])
+        self._reads_both_counters = number > _RECEIVED_SHARE * len(counts)
 
 
 def _divide(values: list[bytes | None], suffixes: list[bytes]) -> dict[bytes, list[bytes | None]]:
@@ -179,8 +233,12 @@ def _divide(values: list[bytes | None], suffixes: list[bytes]) -> dict[bytes, li
     return {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
 
 
-def _length(raw: bytes | None) -> int:
-    return 0 if raw is None else len(raw)
+def _measure(raws: list[bytes | None]) -> list[int]:
+    """Return the sizes of bodies; those that are missing count as empty."""
+    try:
+        return list(map(len, raws))  # type: ignore[arg-type]  # usually none is missing
+    except TypeError:
+        return [0 if raw is None else len(raw) for raw in raws]
 
 
 def _parse(values: list[bytes | None], *, unreadable: int | None) -> list[int | None]:

@@ -64,7 +64,7 @@ def build_record_batch(
         if field.name == "queue":
             column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
         elif field.name == "id":
-            column = _to_string_array([id_prefix + id for id in ids] if id_prefix else ids)
+            column = _to_id_array([id_prefix + id for id in ids] if id_prefix else ids)
         elif field.name == "sent":
             us, is_missing = parse_sent_us_array(ids)
             column = pa.array(us, pa.int64(), mask=is_missing).view(_TIMESTAMP)
@@ -80,6 +80,16 @@ def build_record_batch(
             column = _to_string_array(columns["raw"])
         arrays.append(pa.nulls(len(ids), field.type) if column is None else column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _to_id_array(ids: Sequence[bytes]) -> Any:
+    """Return ids as texts; if all have one length, which is usual, in a tenth of the time."""
+    joined = b"".join(ids)
+    if not joined or not joined.isascii() or len(set(map(len, ids))) != 1:
+        return _to_string_array(ids)
+    offsets = np.arange(0, len(joined) + 1, len(ids[0]), dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.string(), len(ids), buffers)
 
 
 def _to_string_array(raws: Sequence[bytes]) -> Any:

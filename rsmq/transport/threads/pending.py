@@ -12,7 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.operations.operation import Operation
 from rsmq.transport.commands import many_commands, reply_of
-from rsmq.transport.socket import pack_all
+from rsmq.transport.socket import ReplyTooLong, pack_all
 from rsmq.transport.threads.confirmed import read_replies
 from rsmq.transport.threads.pools import ConnectionProvider
 
@@ -67,6 +67,34 @@ class PendingCall(Generic[T]):
                 except ResponseError:
                     pass  # one that names another server is followed
         return self._repeat(operation)
+
+    def finish_within(self, most_bytes: int) -> T | None:
+        """
+        Return the result if its replies have at most so many bytes; may be called once.
+
+        The bytes after that are not read, so they take no memory of this process.
+
+        Returns:
+            None if the replies are longer, or if the call failed, which is not repeated.
+        """
+        connection, operation = self._connection, self._operation
+        if connection is None:
+            return None
+        connection.bytes_left = most_bytes
+        try:
+            replies = read_replies(connection, len(operation.commands or ()))
+        except (RedisError, OSError, ReplyTooLong):
+            self.abandon()
+            return None
+        except BaseException:
+            self.abandon()
+            raise
+        connection.bytes_left = None
+        self._release(is_usable=True)
+        try:
+            return operation.parse(reply_of(operation, replies))
+        except ResponseError:
+            return None
 
     def abandon(self) -> None:
         """Discard replies that were not read; without an effect after ``finish``."""
