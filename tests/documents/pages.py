@@ -28,7 +28,7 @@ TOPICS = (
     "http-server", "why", "history", "undo", "guarantees", "waiting", "servers", "cells",
     "durability", "security", "headers", "tracing", "types", "spark", "spark-sql", "spark-recipes",
     "command-line", "doctor", "migration", "from-celery", "from-rq", "from-task-systems",
-    "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits", "faq",
+    "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits", "faq", "versions",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -46,10 +46,13 @@ class Player:
 
     Addresses with the port 6379 become those of the test's server. Nothing may be written to the
     standard error of the interpreter, unless ``is_silent`` is False. ``preloaded`` starts the
-    interpreter, and the commands of ``rsmq`` that do not run in the background.
+    interpreter, and the commands of ``rsmq`` that do not run in the background. ``python`` is the
+    interpreter of another environment, whose rsmq is used in place of this clone's.
     """
 
-    def __init__(self, server, folder, environment=None, *, preloaded=None, is_silent=True):
+    def __init__(
+        self, server, folder, environment=None, *, preloaded=None, python=None, is_silent=True
+    ):
         self._is_silent = is_silent
         self._server = server
         self.folder = folder
@@ -60,13 +63,13 @@ class Player:
             if not name.startswith(("RSMQ_", "XDG_"))
         }
         self._environment |= {
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(folder) if python else f"{ROOT}{os.pathsep}{folder}",
+            "PATH": f"{Path(python or sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder), "LANG": "C.UTF-8", "COLUMNS": "100", "PYTHONUNBUFFERED": "1",
             "RSMQ_URL": server.url,
         } | (environment or {})  # fmt: skip
         self._session = None
-        self._interpreter = [sys.executable, *["-W", "error"] * is_silent, SESSION]
+        self._interpreter = [python or sys.executable, *["-W", "error"] * is_silent, SESSION]
         self._commands_environment = self._environment
         if preloaded:
             self._interpreter = [preloaded.session]

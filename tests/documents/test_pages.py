@@ -62,6 +62,7 @@ NOT_RUN = {
     ): "is a stored body",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
+    ("versions.md", "scripts/release --dry-run"): "takes minutes; scripts/soak release runs it",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",

