@@ -210,7 +210,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         Part(
             "core: random signals, documents", 60,
-            _tests(_RANDOM_SIGNALS, "tests/documents", workers=4),
+            _tests(_RANDOM_SIGNALS, "tests/documents", "tests/operations", workers=4),
             is_waiting=True, needs=[_PEERS],
         ),
         measured(

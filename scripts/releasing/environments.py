@@ -63,7 +63,7 @@ def make_environment(folder: Path, python: str | Path = sys.executable) -> Path:
 
 def pip(python: Path, *arguments: str | Path, cwd: Path | None = None) -> None:
     """Run this interpreter's pip for an environment."""
-    # What is not imported needs not be compiled.
+    # Modules that are not imported need no bytecode.
     options = ["--no-compile"] if arguments[0] == "install" else []
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     must(*command, "--python", python, *arguments, *options, cwd=cwd)

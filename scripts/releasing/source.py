@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .environments import must
 
-#: What the distributions contain, beside what the build adds.
+#: The contents of the distributions, beside the files that the build adds.
 _CONTENTS = ("rsmq", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE")
 
 

@@ -29,6 +29,7 @@ TOPICS = (
     "durability", "security", "headers", "tracing", "types", "spark", "spark-sql", "spark-recipes",
     "command-line", "doctor", "migration", "from-celery", "from-rq", "from-task-systems",
     "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits", "faq", "versions",
+    "operations/kit/README", "operations/runbook", "operations/runbook-redis",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

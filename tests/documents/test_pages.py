@@ -16,6 +16,7 @@ INSTALL = "pip install '.[cli,embedded]'"
 SERVER = "docker run --rm -p 6379:6379 redis"
 PYRSMQ_ERROR = "ImportError: PyRSMQ is installed into the folder of rsmq. Repair it:"
 REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
+KIT = "operations/kit/README.md"
 CELLS = 'options = {"url": url, "ns": "shop", "cells": 12, "queue": "orders"}'
 #: The blocks that are not run, by page and first line, and why.
 NOT_RUN = {
@@ -63,6 +64,10 @@ NOT_RUN = {
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("versions.md", "scripts/release --dry-run"): "takes minutes; scripts/soak release runs it",
+    (KIT, "docker build -t shop ."): "needs Docker; tests/operations checks the kit",
+    (KIT, "sudo useradd --system rsmq"): "needs systemd",
+    (KIT, "kubectl create secret generic rsmq \\"): "needs Kubernetes",
+    (KIT, '{queue="orders"} | message_id="hoj16c8bvq09CAqDULYi9j5lN4nXtN0J"'): "is for Loki",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",
@@ -141,10 +146,11 @@ def test_a_page_is_short(page):
 
 def test_the_table_of_contents_has_every_page():
     linked = re.findall(
-        r"^\|? ?-? ?\[[^]]+\]\((\w[\w-]*\.md)\)", (DOCS / "index.md").read_text(), re.MULTILINE
+        r"^\|? ?-? ?\[[^]]+\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(), re.MULTILINE
     )
 
-    assert set(linked) == {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    found = {*DOCS.glob("*.md"), *DOCS.glob("operations/**/*.md")} - {DOCS / "index.md"}
+    assert set(linked) == {path.relative_to(DOCS).as_posix() for path in found}
     assert set(linked) == PAGES.keys() - {"README.md"}
 
 
