@@ -37,7 +37,7 @@ from rsmq.doctor.server_faults import (
 from rsmq.errors import QueueNotFound
 from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.operations.plain import plain_command
-from rsmq.operations.queues import list_queues
+from rsmq.operations.queues import list_queues_in_steps
 from rsmq.schedules.operations import read_schedules
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
@@ -356,7 +356,7 @@ class _CellExamination:
         return any(self._read_kind(key) != "none" for key in keys)
 
     def _list_queues(self) -> list[str]:
-        return self._rsmq.run(list_queues(self._namespace))
+        return self._rsmq.run_steps(list_queues_in_steps(self._namespace))
 
     def _exists(self, name: str) -> bool:
         """Return whether anything of a queue exists, other than a key of another program."""

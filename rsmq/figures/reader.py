@@ -2,10 +2,10 @@
 A reader of the figures of queues.
 
 A round reads the attributes of queues, in O(log n) time at most for each. It takes a round trip for
-each cell and each hundred queues, and one more if the queues are listed. The first round also
-compares the records of the cells of a set. Nothing is written: cells that were never used get no
-record. A cell that fails is left out of the round, and is tried again in the next one; if all have
-failed, the round ends with the error.
+each cell and each fifty queues, and one more for each 1,500 if the queues are listed. The first
+round also compares the records of the cells of a set. Nothing is written: cells that were never
+used get no record. A cell that fails is left out of the round, and is tried again in the next one;
+if all have failed, the round ends with the error.
 
 The number of messages in flight and the oldest message need a walk through the queue. A walk is
 made at most every five seconds, and only through queues of up to 10,000 messages. For longer queues
@@ -32,7 +32,11 @@ from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.figures.operations import MAX_WALKED_MESSAGES, add_hidden, sample_hidden
 from rsmq.model import QueueAttributes
 from rsmq.operations.cells import CellRecord
-from rsmq.operations.queues import describe_queues, get_queue_attributes, list_queues
+from rsmq.operations.queues import (
+    describe_queues,
+    get_queue_attributes,
+    list_queues_in_steps,
+)
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.names import is_pattern
 
@@ -41,7 +45,7 @@ T = TypeVar("T")
 #: Seconds for which the result of a walk is reused.
 FRESH_SECONDS = 5.0
 #: Queues whose attributes one script reads.
-_QUEUES_PER_STEP = 100
+_QUEUES_PER_STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class QueueReader:
             self.records[cell] = self._engine.record_of(cell)
         client = self._engine.prompt_clients[cell]
         if has_list:
-            listed = client.run(list_queues(client.namespace))
+            listed = client.run_steps(list_queues_in_steps(client.namespace))
             self._listed |= dict.fromkeys(listed)
             named = list(dict.fromkeys([*listed, *named]))
         for start in range(0, len(named), _QUEUES_PER_STEP):

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.history.operations import QUEUES_PER_STEP, claim_minute, record_minute
-from rsmq.operations.queues import list_queues
+from rsmq.operations.queues import list_queues_in_steps
 
 _log = get_logger("rsmq.history")
 
@@ -104,7 +104,7 @@ async def record_queues(client: Any, minute: int) -> int:
         client: the asyncio client of the namespace.
         minute: Unix minutes, claimed by this process.
     """
-    names = await client.run(list_queues(client.namespace))
+    names = await client.run_steps(list_queues_in_steps(client.namespace))
     steps = [names[at : at + QUEUES_PER_STEP] for at in range(0, len(names), QUEUES_PER_STEP)]
     recorded = 0
     for at, step in enumerate(steps or [[]]):

@@ -34,6 +34,10 @@ class BlockingClient:
         """Run an operation in the event loop, and wait for its result."""
         return asyncio.run_coroutine_threadsafe(self._client.run(operation), self._loop).result()
 
+    def run_steps(self, steps: Any) -> Any:
+        """Run an operation of several steps in the event loop, and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(self._client.run_steps(steps), self._loop).result()
+
 
 async def in_thread(queues: Client, call: Callable[[Any], T]) -> T:
     """Return the result of a function of a synchronous client, or of a set of cells."""

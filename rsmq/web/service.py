@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Refused
 from rsmq.web.patience import ping
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
@@ -75,7 +76,7 @@ def metrics_of(queues: Client) -> Endpoint:
         is_up = True
         try:
             async with asyncio.timeout(_METRICS_SECONDS):
-                listed = await queues.list_queues()
+                listed = await list_names(queues)
                 names = [name for name in listed if _may_see(scope, name)]
                 read = await read_attributes(queues, names)
         except (RedisError, RSMQError, OSError):

@@ -1,32 +1,46 @@
 """
 A tour of the dashboard beside traffic: what its pages cost a large Redis.
 
-    .venv/bin/python -m scripts.benchmark.dashboard [QUEUES] [MESSAGES] [SECONDS]
+    .venv/bin/python -m scripts.benchmark.dashboard [QUEUES] [MESSAGES] [SECONDS] [ROUNDS]
 
 It makes queues (10,000) and one queue of many messages (10,000,000, which need some 3 GiB), and
-measures how long a producer and a consumer wait for their messages, without and with a tour through
-all pages. Prints the percentiles, the slow commands of Redis (5 ms), and the slowest pages.
+measures how long a message takes from a producer to a consumer, in rounds of three parts:
+
+    without     nothing else
+    elsewhere   a tour through all pages, of another Redis with as many queues: the processor time
+                of the dashboard is taken from the producer and the consumer, but none of Redis's
+    with        the same tour, of their own Redis
+
+The tour takes SECONDS (600) in all ROUNDS (10) together. The parts of a round are in another order
+each time, since other work on the machine comes and goes. It prints the percentiles of each round,
+the medians of their ratios, the longest commands of Redis, and the slowest pages.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import os
-import subprocess
+import multiprocessing
+import random
+import statistics
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Self
-from urllib.parse import urlsplit
+from concurrent.futures import ProcessPoolExecutor
+from typing import Self
 
 from rsmq import RSMQ
+from scripts.benchmark.dashboard_server import PATHS, make_queues, serving
 from scripts.benchmark.server import Server
 
 SLOW_US = 5000
-PAUSE_SECONDS = 0.01
+#: Commands of at least so many µs are looked at.
+_NOTED_US = 500
+PAUSE_SECONDS = 0.005
+_PARTS = ("without", "elsewhere", "with")
+_RATIOS = (("with", "without"), ("with", "elsewhere"), ("elsewhere", "without"))
+_SHARES = {"p50": 0.5, "p99": 0.99}
 #: Filled by one script per step, since a benchmark of pages needs no honest senders.
 _STEP = 20_000
 _FILL = """
@@ -38,73 +52,30 @@ for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
 end
 redis.call('HINCRBY', data, 'totalsent', tonumber(ARGV[2]) - tonumber(ARGV[1]) + 1)
 """
-_PATHS = (
-    "/", "/queues", "/queues?sort=name", "/queues?sort=-hidden", "/queues?sort=-oldest",
-    "/queues/large", "/queues/large?span=24h", "/queues/large/messages",
-    "/queues/large/messages?state=in_flight", "/queues/pair", "/queues/pair/messages", "/workers",
-    "/delayed", "/doctor", "/activity", "/webhooks", "/dead-letters",
-)  # fmt: skip
 
 
-class Pair:
-    """A producer and a consumer that measure how long a message takes from the one to the other."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._ended = threading.Event()
-        self.seconds: list[float] = []
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        with RSMQ.from_url(self._url) as queues:
-            while not self._ended.is_set():
-                begin = time.perf_counter()
-                queues.send_message("pair", "x")
-                message = queues.receive_message("pair")
-                if message is not None:
-                    queues.delete_message(message)
-                self.seconds.append(time.perf_counter() - begin)
-                time.sleep(PAUSE_SECONDS)
-
-    def measure(self, seconds: float) -> list[float]:
-        """Return the sorted times."""
-        self._thread.start()
-        time.sleep(seconds)
-        self._ended.set()
-        self._thread.join()
-        return sorted(self.seconds)
+def send_and_receive(url: str, seconds: float) -> list[float]:
+    """Return, sorted, how long messages took from a producer to a consumer, in seconds."""
+    times = []
+    end = time.perf_counter() + seconds
+    with RSMQ.from_url(url) as queues:
+        while (begin := time.perf_counter()) < end:
+            queues.send_message("pair", "x")
+            message = queues.receive_message("pair")
+            if message is not None:
+                queues.delete_message(message)
+            times.append(time.perf_counter() - begin)
+            time.sleep(PAUSE_SECONDS)
+    return sorted(times)
 
 
-def fill(server: Server, queues: int, messages: int) -> None:
-    """Make the queues and the messages."""
-    with RSMQ.from_url(server.url) as client:
-        for number in range(queues):
-            client.create_queue(f"q{number:05}")
-        for name in ("large", "pair"):
-            client.create_queue(name)
+def fill(server: Server, messages: int) -> None:
+    """Make the messages of the long queue."""
     fill_step = server.client.register_script(_FILL)
     for begin in range(1, messages + 1, _STEP):
         fill_step(["rsmq:large"], [begin, min(begin + _STEP - 1, messages), "abcdefghij"])
         print(f"\r{begin + _STEP - 1:,} messages", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-
-
-@contextlib.contextmanager
-def serving(url: str) -> Iterator[tuple[str, int]]:
-    """Run the server, and give its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rsmq", "web", "--port", "0", "--no-auth"],
-        env={**os.environ, "RSMQ_URL": url, "RSMQ_CONFIG": "/dev/null"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines: Any = process.stderr
-    try:
-        parts = urlsplit(lines.readline().partition(": Ctrl")[0])
-        yield parts.hostname or "", parts.port or 0
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Tour:
@@ -120,7 +91,7 @@ class Tour:
     def _run(self) -> None:
         connection = http.client.HTTPConnection(*self._place)
         while not self._ended.is_set():
-            for path in _PATHS:
+            for path in PATHS:
                 begin = time.perf_counter()
                 connection.request("GET", path, headers={"Accept": "text/html"})
                 answer = connection.getresponse()
@@ -144,35 +115,94 @@ def _percentile(times: list[float], share: float) -> float:
     return 1000 * times[min(int(len(times) * share), len(times) - 1)]
 
 
+class Comparison:
+    """The rounds, and what was found in them."""
+
+    def __init__(self, own: Server, other: Server, seconds: float) -> None:
+        self._own = own
+        self._urls = {"with": own.url, "elsewhere": other.url}
+        self._seconds = seconds
+        self._found: dict[str, dict[str, list[float]]] = {
+            each: {name: [] for name in _SHARES} for each in _PARTS
+        }
+        self.page_times: dict[str, list[float]] = defaultdict(list)
+        self.failed: dict[str, int] = {}
+
+    def run_round(self) -> None:
+        """Measure each part once."""
+        for part in random.sample(_PARTS, len(_PARTS)):
+            with contextlib.ExitStack() as stack:
+                if part in self._urls:
+                    tour = stack.enter_context(
+                        Tour(*stack.enter_context(serving(self._urls[part])))
+                    )
+                times = _in_process(self._own.url, self._seconds)
+            if part == "with":
+                for path, each in tour.times.items():
+                    self.page_times[path] += each
+                self.failed |= tour.failed
+            for name, share in _SHARES.items():
+                self._found[part][name].append(_percentile(times, share))
+            p50, p99 = (each[-1] for each in self._found[part].values())
+            shown = f"p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+            print(f"{part:9} {len(times):6,} messages, {shown}", flush=True)
+
+    def print_ratios(self) -> None:
+        """Print the median of each part, and of the ratios of parts of the same round."""
+        for name in _SHARES:
+            found = {part: each[name] for part, each in self._found.items()}
+            shown = ", ".join(
+                f"{part} {statistics.median(each):.2f} ms" for part, each in found.items()
+            )
+            print(f"{name}: {shown}")
+            for part, base in _RATIOS:
+                ratios = sorted(a / b for a, b in zip(found[part], found[base], strict=True))
+                print(
+                    f"  {part} / {base}: median {statistics.median(ratios):.2f}, "
+                    f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds"
+                )
+
+
+def _in_process(url: str, seconds: float) -> list[float]:
+    """Measure in another process, which does not wait for the tour's interpreter lock."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        return executor.submit(send_and_receive, url, seconds).result()
+
+
 def main() -> None:
     """Fill, measure and print."""
     numbers = [int(each) for each in sys.argv[1:]]
-    queues, messages, seconds = (*numbers, *(10_000, 10_000_000, 600)[len(numbers) :])
-    with Server() as server:
-        server.client.config_set("slowlog-log-slower-than", SLOW_US)
-        fill(server, queues, messages)
-        server.client.slowlog_reset()
-        for name in ("without", "with", "without", "with"):
-            context: Any = contextlib.nullcontext()
-            with contextlib.ExitStack() as stack:
-                if name == "with":
-                    place = stack.enter_context(serving(server.url))
-                    context = Tour(*place)
-                tour = stack.enter_context(context)
-                found = Pair(server.url).measure(seconds / 2)
-            shown = " ".join(f"p{100 * p:g} {_percentile(found, p):.2f} ms" for p in (0.5, 0.99))
-            print(f"{name:8} the dashboard: {len(found)} messages, {shown}", flush=True)
-            if tour is not None:
-                _print_tour(tour)
-        for entry in server.client.slowlog_get(20):
-            print(f"slow: {entry['duration'] / 1000:.1f} ms {entry['command'][:120]}")
+    queues, messages, seconds, rounds = (*numbers, *(10_000, 10_000_000, 600, 10)[len(numbers) :])
+    with Server() as own, Server() as other:
+        for server in (own, other):
+            make_queues(server.url, queues)
+        fill(own, messages)
+        own.client.config_set("slowlog-log-slower-than", _NOTED_US)
+        own.client.config_set("slowlog-max-len", 100_000)
+        own.client.slowlog_reset()
+        comparison = Comparison(own, other, seconds / rounds)
+        for _ in range(rounds):
+            comparison.run_round()
+        comparison.print_ratios()
+        _print_commands(own)
+        _print_pages(comparison)
 
 
-def _print_tour(tour: Tour) -> None:
-    for path, times in sorted(tour.times.items(), key=lambda each: -max(each[1])):
+def _print_commands(server: Server) -> None:
+    noted = sorted(server.client.slowlog_get(100_000), key=lambda each: -each["duration"])
+    slow = sum(each["duration"] >= SLOW_US for each in noted)
+    print(f"{slow} commands of 5 ms and more, {len(noted)} of 0.5 ms and more; the longest:")
+    for entry in noted[:10]:
+        print(f"  {entry['duration'] / 1000:.2f} ms {entry['command'][:100]!r}")
+
+
+def _print_pages(comparison: Comparison) -> None:
+    print("pages:")
+    for path, times in sorted(comparison.page_times.items(), key=lambda each: -max(each[1])):
         times.sort()
         print(f"  {path}: p50 {_percentile(times, 0.5):.0f} ms, max {1000 * times[-1]:.0f} ms")
-    for path, status in tour.failed.items():
+    for path, status in comparison.failed.items():
         print(f"  {path}: {status}")
 
 

@@ -13,7 +13,9 @@ from rsmq.operations.plain import (
     plain_command,
     plain_commands,
 )
+from rsmq.operations.queues import list_queues_in_steps
 from rsmq.transport.socket import pack
+from rsmq.wire.keys import Namespace
 
 
 @pytest.fixture
@@ -82,3 +84,33 @@ def test_blocking_command_may_take_longer_than_the_timeout_of_connections(env, r
     operation = plain_command("BLPOP", key, 1, retry=RetryClass.NEVER, reply_timeout=20)
     assert client.run(operation) is None
     assert client.run(plain_command("EXISTS", key)) == 0
+
+
+def test_queues_are_listed_in_short_steps_while_others_come_and_go(env, run):
+    names = {f"queue-{number}" for number in range(4000)}
+    index = f"{env.ns}:QUEUES"
+    env.raw.sadd(index, *names)
+    steps, sizes = list_queues_in_steps(Namespace(env.ns)), []
+    step, found = next(steps), None
+    while found is None:
+        reply = run(step)
+        sizes.append(len(reply[1]))
+        env.raw.sadd(index, f"new-{len(sizes)}")
+        env.raw.srem(index, f"queue-{len(sizes)}")
+        try:
+            step = steps.send(reply)
+        except StopIteration as end:
+            found = end.value
+    come = {f"new-{number}" for number in range(1, len(sizes) + 1)}
+    gone = {f"queue-{number}" for number in range(1, len(sizes) + 1)}
+    assert found == sorted(set(found))
+    assert names - gone <= set(found) <= names | come
+    assert len(sizes) > 2
+    assert max(sizes) < 1600
+
+
+@pytest.mark.parametrize("backend", ["acl"])
+def test_queues_are_listed_in_one_step_without_a_right_to_shorter_ones(env):
+    names = [f"queue-{number:04}" for number in range(2500)]
+    env.raw.sadd(f"{env.ns}:QUEUES", *names)
+    assert env.rsmq.run_steps(list_queues_in_steps(Namespace(env.ns))) == names

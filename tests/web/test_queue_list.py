@@ -136,25 +136,31 @@ def test_a_bad_order_and_the_cursor_of_another_one_are_refused(run, query):
     run(test)
 
 
-def test_two_hundred_queues_are_read_by_one_script(run):
+def test_many_queues_are_read_in_short_steps(run):
     async def test(http, queues):
         for number in range(201):
             await queues.create_queue(f"q{number:03}")
-        scripts, run_operation = [], queues.run
+        steps, run_operation = [], queues.run
 
         async def count(operation):
-            scripts.append(operation.keys[0])
+            steps.append((operation.script.name, len(operation.keys)))
             return await run_operation(operation)
 
         queues.run = count
         assert len(await _pages(http, "limit=1000")) == 1
-        assert len(scripts) == 1 + 2
-        scripts.clear()
+        names, *attributes = steps
+        assert names == ("", 1)
+        assert attributes == [("describe_queues", 2 * number) for number in (50, 50, 50, 50, 1)]
+        steps.clear()
         assert (await http("GET", "/queues?limit=100&sort=oldest")).status == 200
-        assert len(scripts) == 1 + 2 + 1
-        scripts.clear()
+        assert steps[1:3] == [("sort_values", 2 * number) for number in (150, 51)]
+        assert len(steps) == 1 + 2 + 2
+        steps.clear()
         assert (await http("GET", "/queues?activity=true&sort=oldest")).status == 200
-        assert len(scripts) == 1 + 2 + 1 + 1
+        assert steps[5:] == [("queue_activities", 5 * 50)] * 2
+        steps.clear()
+        assert (await http("GET", "/dead-letters")).status == 200
+        assert steps[1:] == [("queue_states", 2 * number) for number in (50, 50, 50, 50, 1)]
 
     run(test)
 

@@ -33,13 +33,12 @@ def partly(cells):
 
 
 def count_commands(raw, call):
-    """Return how many calls of scripts a call makes."""
+    """Return how many calls of scripts, and how many steps of lists, a call makes."""
 
     def count():
         stats = raw.info("commandstats")
-        return sum(
-            stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")
-        )
+        names = ("evalsha", "eval", "sscan")
+        return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in names)
 
     before = count()
     call()

@@ -25,6 +25,9 @@ from rsmq.web.each_queue import read_each
 from rsmq.web.table import Client
 from rsmq.wire.keys import Namespace
 
+#: Queues that one script reads: each takes 3 to 9 µs of Redis's time, its rates take 5.
+_STEP, _RATES_STEP = 50, 150
+
 
 async def read_states(
     queues: Client, names: Iterable[str], fresh_seconds: float
@@ -35,7 +38,9 @@ async def read_states(
     Args:
         fresh_seconds: messages that became visible so many seconds ago or later are counted.
     """
-    of_cells = await read_each(queues, names, partial(queue_states, fresh_seconds=fresh_seconds))
+    of_cells = await read_each(
+        queues, names, partial(queue_states, fresh_seconds=fresh_seconds), step=_STEP
+    )
     return {name: _add_states(found) for name, found in of_cells.items()}
 
 
@@ -73,7 +78,7 @@ async def read_activities(
         return queue_activities(namespace, {name: targets[name] for name in qnames})
 
     try:
-        of_cells = await read_each(queues, targets, read)
+        of_cells = await read_each(queues, targets, read, step=_STEP)
     except ResponseError as error:
         if not is_limited_to_keys(error):
             raise
@@ -84,7 +89,7 @@ async def read_activities(
 async def read_rates(queues: Client, names: Iterable[str]) -> dict[str, QueueRate]:
     """Return the rates of those queues of which they are known."""
     try:
-        of_cells = await read_each(queues, names, queue_rates)
+        of_cells = await read_each(queues, names, queue_rates, step=_RATES_STEP)
     except ResponseError as error:
         if not is_limited_to_keys(error):
             raise

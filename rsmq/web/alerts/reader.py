@@ -1,7 +1,7 @@
 """
 Reads the facts from which alerts follow.
 
-It takes a script for each 200 queues, and one more for each 200 queues whose messages wait;
+It takes a script for each 50 queues, and one more for each 50 queues whose messages wait;
 and a command each for workers, schedules, webhooks, memory and the history.
 """
 
@@ -21,6 +21,7 @@ from rsmq.web.activity.reader import read_activities, read_states
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import NEW_SECONDS, may_need_activity
 from rsmq.web.blocking import in_each_cell
+from rsmq.web.each_queue import list_names
 from rsmq.web.held import read_held
 from rsmq.web.table import Client
 from rsmq.wire.stored import parse_integer
@@ -40,7 +41,7 @@ async def read_facts(
         may_see: whether the caller may know what happens in a queue.
         sees_all: whether it may know what concerns no single queue.
     """
-    names = [name for name in await queues.list_queues() if may_see(name)]
+    names = [name for name in await list_names(queues) if may_see(name)]
     states = await read_states(queues, names, NEW_SECONDS)
     (now_ms, workers), targets, schedules, memory, minute = await asyncio.gather(
         _read_workers(queues),

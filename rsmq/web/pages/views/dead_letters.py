@@ -19,7 +19,7 @@ _MAX_READ = 20
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Show the list: one command for each hundred queues, and two for each of the first twenty."""
+    """Show the list: one command for each 50 queues, and two for each of the first twenty."""
     listed = (await call.read("/dead-letters"))["queues"]
     newest = await asyncio.gather(*(_newest(call, each) for each in listed[:_MAX_READ]))
     rows = [*zip(listed, newest, strict=False), *((each, None) for each in listed[_MAX_READ:])]

@@ -42,7 +42,7 @@ class ScheduleRow:
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Show the list: about one command for each hundred queues, and at most seven more."""
+    """Show the list: one command for each 150 queues, and at most seven more."""
     waiting, listed = await asyncio.gather(
         call.read("/delayed", limit=_LIMIT), call.read("/schedules")
     )

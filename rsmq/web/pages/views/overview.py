@@ -21,7 +21,7 @@ _PAGES = {"webhook-stopped": "webhooks"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: ten commands, and two for each 200 queues of the namespace."""
+    """Return the values: ten commands, and four for each 150 queues of the namespace."""
     found, longest, workers = await asyncio.gather(
         call.read("/alerts"),
         call.read(

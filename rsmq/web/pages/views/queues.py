@@ -18,7 +18,7 @@ _DEFAULT = "-visible"
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: three scripts, and one for each 200 queues that are sorted."""
+    """Return the values: five commands, and one for each 150 queues that are sorted."""
     query = call.query
     sort = query.get("sort", _DEFAULT)
     page = await call.read(
