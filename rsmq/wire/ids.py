@@ -105,15 +105,20 @@ def make_id_suffixes(number: int) -> list[bytes]:
 
     All ids of a batch begin with the same time, so the suffixes decide their order.
     """
-    length = number * ID_RANDOM_LENGTH
+    characters = make_random_characters(number * ID_RANDOM_LENGTH)
+    ends = range(ID_RANDOM_LENGTH, len(characters) + 1, ID_RANDOM_LENGTH)
+    return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
+
+
+def make_random_characters(number: int) -> bytes:
+    """Return random characters of ``ID_ALPHABET``, from the operating system's generator."""
     characters = b""
-    while len(characters) < length:
-        missing = length - len(characters)
+    while len(characters) < number:
+        missing = number - len(characters)
         characters += os.urandom(missing + missing // 16 + 32).translate(
             _TO_ALPHABET, _BIASED_BYTES
         )
-    ends = range(ID_RANDOM_LENGTH, length + 1, ID_RANDOM_LENGTH)
-    return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
+    return characters[:number]
 
 
 def make_tick_suffix(tick_ms: int) -> bytes:

@@ -17,7 +17,7 @@ from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.restore import RestoredMessage
-from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.id_arrays import make_joined_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size
 from rsmq.wire.names import decode_name, encode_name
@@ -63,7 +63,7 @@ def stage_messages(
         rows = [value for message in messages for value in message.row()]  # type: ignore[union-attr]
         packed = b"restore", b"", rows
     else:
-        packed = delay, b"".join(make_id_suffixes(len(messages))), list(messages)
+        packed = delay, make_joined_suffixes(len(messages)), list(messages)
     # A part is one value in Redis, so the largest body that can be staged is a little smaller than
     # one that can be sent.
     stored = msgpack.packb(packed, use_bin_type=False)

@@ -106,7 +106,8 @@ class TaskWriter:
         begin = 0
         while begin < len(messages):
             part = messages[begin : begin + self._options.batch_size - len(buffer.messages)]
-            sizes = [len(each if isinstance(each, bytes) else each.raw) for each in part]
+            raws = [each.raw for each in part] if self._options.restore else part
+            sizes = list(map(len, raws))
             is_full = buffer.size + sum(sizes) > _MAX_CALL_BYTES
             if is_full:
                 totals = itertools.accumulate(sizes, initial=buffer.size)
