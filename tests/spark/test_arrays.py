@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
@@ -48,10 +48,13 @@ def test_a_request_has_the_bytes_of_hiredis(ids, suffixes):
     assert packed == b"".join(pack((b"HMGET", b"ns:q:Q", *fields)))
 
 
+ID_SCHEMA = build_arrow_schema(StructType([make_fields(is_binary=False)["id"]]))
+
+
+@settings(max_examples=40)
 @given(st.one_of(st.lists(NODE_IDS), st.lists(st.one_of(NODE_IDS, OTHER_IDS))))
 def test_ids_in_a_frame_are_those_of_single_ids(ids):
-    schema = build_arrow_schema(StructType([make_fields(is_binary=False)["id"]]))
-    batch = build_record_batch(schema, "q", {"id": ids})
+    batch = build_record_batch(ID_SCHEMA, "q", {"id": ids})
     batch.validate(full=True)
     assert batch.column("id").to_pylist() == [decode_lossy(id) for id in ids]
 
@@ -67,6 +70,7 @@ def test_scores_are_those_of_float(numbers):
     assert list(parse_scores(texts)) == [float(text) for text in texts]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 30).map(b"%d".__mod__))))
 def test_ids_of_a_scan_come_once(steps):
     seen, found = SeenIds(), []
