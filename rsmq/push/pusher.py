@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,8 +25,10 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.arguments import resolve_queues
 from rsmq.push.addresses import parse_ranges
 from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remove_subscriber
+from rsmq.push.shared_breaker import note_refusal
 from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
+from rsmq.wire.cells import cell_of_key
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals
 from rsmq.worker.middleware import Middleware, MiddlewareOfOneWorker
@@ -375,10 +378,19 @@ class SubscriberPusher(Middleware):
             if self._failures.get(subscriber) != str(error):
                 self._failures[subscriber] = str(error)
                 _log.error("nothing is pushed to %s: %s", name, error)
+                if isinstance(error, InvalidFormat):  # it stays so until somebody repairs it
+                    self._note_refusal(subscriber, str(error))
             return
         self._failures.pop(subscriber, None)
         self._workers[subscriber] = worker
         _log.info("%s is pushed to %s", name, subscriber.shown_url)
+
+    def _note_refusal(self, subscriber: Subscriber, reason: str) -> None:
+        """Store why nothing is pushed; without the right to it, only the log says so."""
+        cells: tuple[Any, ...] = self.rsmq.cells
+        queue = subscriber.own_queue
+        with suppress(RedisError, RSMQError, OSError):
+            note_refusal(cells[cell_of_key(queue, len(cells))], queue, subscriber.url, reason)
 
     def _end(self, worker: Worker[Any]) -> None:
         """Stop a worker, without waiting for its pushes."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from rsmq._sync.client import RSMQ
 from rsmq.push.breaker import (
+    MAX_TEXT_CHARACTERS,
     TRIAL_MS,
     Breaker,
     PushEvent,
@@ -26,9 +27,11 @@ from rsmq.push.breaker import (
     transition,
 )
 from rsmq.push.operations import change_push_target, list_push_targets
-from rsmq.push.targets import Target, target_field
+from rsmq.push.targets import Target, redact_url, target_field
 from rsmq.wire.keys import Namespace
 
+#: The fact of a stored state that is no part of the breaker.
+_REFUSAL = "refusal"
 #: Seconds between two reads of the stored state while messages are pushed, and otherwise.
 ACTIVE_READ_SECONDS, IDLE_READ_SECONDS = 0.25, 1.0
 
@@ -253,6 +256,8 @@ class PushTarget:
         failures: failures in a row, while it is closed.
         until_ms: the end of the pause or of the trial, Unix ms; None if there is none.
         answer: the last answer that was not 2xx; None if there was none.
+        refusal: why a process that should push to it does not, such as a variable that it lacks;
+            None if no process has said so since one has pushed.
     """
 
     queue: str
@@ -261,6 +266,7 @@ class PushTarget:
     failures: int
     until_ms: int | None
     answer: str | None
+    refusal: str | None = None
 
 
 def list_targets(rsmq: RSMQ) -> list[tuple[str, PushTarget]]:
@@ -276,9 +282,34 @@ def list_targets(rsmq: RSMQ) -> list[tuple[str, PushTarget]]:
             breaker.failures,
             breaker.until_ms or None,
             breaker.text or None,
+            str(facts[_REFUSAL]) if facts.get(_REFUSAL) else None,
         )
         found.append((field, target))
     return sorted(found, key=lambda each: (each[1].queue, each[1].url, each[0]))
+
+
+def note_refusal(rsmq: RSMQ, queue: str, url: str, reason: str) -> None:
+    """
+    Store why this process does not push to a target, for those who look at its state.
+
+    The breaker stays as it is. A process that pushes stores the state without it.
+
+    Args:
+        reason: one line, without secrets.
+    """
+    namespace, shown = rsmq.namespace, redact_url(url)
+    field = target_field(queue, url.partition("#")[0])
+    _, stored = rsmq.run(change_push_target(namespace, field, b"", b""))
+    while True:
+        facts = json.loads(encode(queue, shown, decode(stored)))
+        facts[_REFUSAL] = reason[:MAX_TEXT_CHARACTERS]
+        state = json.dumps(facts, separators=(",", ":")).encode()
+        if stored == state:
+            return
+        _, after = rsmq.run(change_push_target(namespace, field, stored, state))
+        if after == state:
+            return
+        stored = after
 
 
 def resume_target(rsmq: RSMQ, field: str) -> bool:

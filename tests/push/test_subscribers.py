@@ -25,6 +25,7 @@ from rsmq.push import pusher
 from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.operations import RECORD_CHANGED, SOURCE_PAUSED, fan_out, list_subscribers
 from rsmq.push.pusher import SubscriberPusher
+from rsmq.push.shared_breaker import list_targets
 from rsmq.push.subscribers import Subscribers
 from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Worker
@@ -317,6 +318,23 @@ def test_a_subscriber_whose_messages_wait_is_removed_later(raw, ns, rsmq, subscr
         subscribers.add("q", "a", URL)
     subscribers.add("q", "a", URL, replace=True)
     assert [each.removed_ms for each in subscribers.list()] == [None, None]
+
+
+def test_why_a_process_does_not_push_is_stored_until_one_pushes(
+    raw, ns, rsmq, subscribers, make_receiver, make_pusher, monkeypatch
+):
+    def refusals():
+        return [target.refusal for _, target in list_targets(rsmq)]
+
+    monkeypatch.delenv("A_SECRET", raising=False)
+    added = subscribers.add("q", "a", make_receiver().url, secret_env="A_SECRET")
+    make_pusher()
+    wait_until(lambda: any(refusals()))
+    [stored] = map(json.loads, raw.hgetall(f"{ns}:x:push").values())
+    assert (stored["queue"], stored["url"], stored["state"]) == ("q-a", added.shown_url, "closed")
+    assert "A_SECRET" in stored["refusal"]
+    monkeypatch.setenv("A_SECRET", SECRET)
+    wait_until(lambda: refusals() == [None])
 
 
 def test_each_message_is_pushed_to_each_subscriber(

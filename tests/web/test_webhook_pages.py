@@ -45,6 +45,26 @@ def test_a_subscriber_has_the_state_of_its_target_and_is_resumed(run, state, sho
     run(test)
 
 
+def test_a_target_to_which_a_process_can_not_push_has_the_reason(run):
+    async def test(http, queues):
+        await queues.create_queue("orders")
+        await AsyncSubscribers(queues).add("orders", "crm", _URL, secret_env="CRM_SECRET")
+        reason = "Invalid secret_env format: 'CRM_SECRET'. Set it to the secret."
+        await _store_state(queues, "orders-crm", _URL, "closed", refusal=reason)
+        (listed,) = (await http("GET", "/webhooks")).json["webhooks"]
+        assert listed["refusal"] == reason
+        (alert,) = [
+            each for each in (await http("GET", "/alerts")).json["alerts"]
+            if each["kind"] == "webhook-stopped"
+        ]  # fmt: skip
+        assert reason in alert["evidence"]
+        text = await read_page(open_pages(http), "/webhooks")
+        assert ">not pushed<" in text
+        assert "Set it to the secret." in text
+
+    run(test)
+
+
 def test_a_subscriber_is_added_and_removed(run):
     async def test(http, queues):
         await queues.create_queue("orders")

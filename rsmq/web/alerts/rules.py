@@ -224,7 +224,14 @@ def _find_paused(facts: AlertFacts) -> Iterator[Alert]:
 
 def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
     for target in facts.targets:
-        if target.state == TargetState.CLOSED:
+        if target.refusal is not None:
+            yield Alert(
+                AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
+                f"Nothing is pushed to the webhook of {target.queue}.",
+                f"{target.url}: a process that should push says: {target.refusal}", None,
+                target.queue, 1,
+            )  # fmt: skip
+        if target.refusal is not None or target.state == TargetState.CLOSED:
             continue
         until = target.until_ms
         again = "" if until is None else (

@@ -36,6 +36,7 @@ class WebhookRow:
         exact_url: the URL, if it is shown whole.
         secret_env: the variable with the secret; None does not sign, or is not known.
         until_ms: the end of a pause.
+        answer: the last failure, or why nothing is pushed.
     """
 
     queue: str
@@ -58,7 +59,7 @@ class WebhookRow:
 
 
 _NO_TARGET: Mapping[str, Any] = {
-    "state": "closed", "failures": 0, "until_ms": None, "answer": None,
+    "state": "closed", "failures": 0, "until_ms": None, "answer": None, "refusal": None,
 }  # fmt: skip
 
 
@@ -85,6 +86,8 @@ def _row_of(subscriber: Mapping[str, Any] | None, target: Mapping[str, Any] | No
     if state == "active" and facts["failures"]:
         level = "warn"
     own = subscriber or facts
+    if facts["refusal"]:
+        state, level = "not pushed", "bad"
     if subscriber is not None and subscriber["state"] == "draining":
         state, level = "removed, draining", "plain"
     return WebhookRow(
@@ -98,7 +101,7 @@ def _row_of(subscriber: Mapping[str, Any] | None, target: Mapping[str, Any] | No
         level,
         facts["failures"],
         facts["until_ms"],
-        facts["answer"],
+        facts["refusal"] or facts["answer"],
         target is not None,
     )
 
