@@ -119,7 +119,11 @@ def test_a_delete_by_filter_and_state_can_be_undone(run):
         undo = shown["arguments"]["undo"]
         (listed,) = (await http("GET", "/undo")).json["deletions"]
         assert (listed["id"], listed["messages"], listed["by"]) == (undo, 300, "everyone")
+        pages = Http(http.app, "", {"accept": "text/html"})
+        assert b"300 of 300 can be undone" in (await pages("GET", "/activity")).content
         assert (await http("POST", f"/undo/{undo}")).json["messages"] == 300
+        http.app.router.default._reads.forget_all()
+        assert b"0 of 300 can be undone" in (await pages("GET", "/activity")).content
         assert (await queues.get_queue_attributes("q")).visible_messages == 300
 
     run(test)

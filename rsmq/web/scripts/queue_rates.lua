@@ -17,8 +17,8 @@ local first, second = 'm' .. digits(hour - 1), 'm' .. digits(hour)
 
 local function read(hash, history)
   local totals = redis.call('HMGET', hash, 'totalsent', 'totalrecv', 'created')
-  local stored = redis.call('HMGET', history, 'state', first, second)
-  local minutes = stored[3] or stored[2]
+  local stored = redis.call('HMGET', history, 'state', second)
+  local minutes = stored[2] or redis.call('HGET', history, first)
   return {totals[1], totals[2], totals[3], stored[1], minutes and string.sub(minutes, -80)}
 end
 
