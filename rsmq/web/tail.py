@@ -187,8 +187,13 @@ class QueueTail:
                     yield b":\n\n"
                     beats_at = time.monotonic() + HEARTBEAT_SECONDS
 
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has had no client; 0 while it has one."""
+        return 0.0 if self._clients else time.monotonic() - self._idle_since
+
     def _is_needed(self) -> bool:
-        return self._clients > 0 or time.monotonic() - self._idle_since < LINGER_SECONDS
+        return self.idle_seconds < LINGER_SECONDS
 
     async def read(self) -> None:
         """Read until the queue is deleted, or has had no client for some time."""
@@ -286,7 +291,7 @@ async def follow_queue(
     key = (qname, redaction)
     tail = tails.get(key)
     if tail is None:
-        if len(tails) >= _MAX_QUEUES:
+        if len(tails) >= _MAX_QUEUES and not _end_idle(tails):
             raise Refused(
                 "busy",
                 f"{_MAX_QUEUES} queues are followed already",
@@ -299,8 +304,20 @@ async def follow_queue(
         tail = tails.setdefault(key, new)
         if tail is new:  # no other client has been faster
             tail.task = asyncio.create_task(tail.read())
-            tail.task.add_done_callback(lambda _: tails.pop(key, None))
+            tail.task.add_done_callback(lambda _: tails.get(key) is new and tails.pop(key))
     return tail.follow(tail.place_of(last_event), keeps_rights)
+
+
+def _end_idle(tails: dict[Any, QueueTail]) -> bool:
+    """End the reader that has had no client for the longest time; return whether there is one."""
+    idle = [(each.idle_seconds, key) for key, each in tails.items() if each.idle_seconds > 0]
+    if not idle:
+        return False
+    _, key = max(idle, key=lambda each: each[0])
+    tail = tails.pop(key)
+    if tail.task is not None:
+        tail.task.cancel()
+    return True
 
 
 def end_tails(queues: Client) -> None:

@@ -176,6 +176,24 @@ def test_a_client_that_connects_again_gets_what_it_has_missed(run, monkeypatch):
     run(test)
 
 
+def test_a_queue_that_nobody_follows_any_more_gives_its_place_to_another(run, monkeypatch):
+    monkeypatch.setattr(tail, "LINGER_SECONDS", 600)
+    monkeypatch.setattr(tail, "_MAX_QUEUES", 1)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.create_queue("r")
+        async with following(http):
+            assert (await http("GET", "/queues/r/tail")).status == 429
+        async with following(http, path="/queues/r/tail") as events:
+            assert (await http("GET", "/queues/q/tail")).status == 429
+            id = await queues.send_message("r", "a")
+            kind, message, _ = await events.next()
+            assert (kind, message["id"]) == ("message", id)
+
+    run(test)
+
+
 def test_a_slow_client_misses_events_and_needs_no_memory(run, monkeypatch):
     monkeypatch.setattr(tail, "MAX_EVENTS", 8)
 
