@@ -51,12 +51,23 @@ def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_re
         page = (await http("GET", "/workers/w1")).content.decode()
         assert ids[2] in page
         assert ids[0] not in page
+        assert "with 3 messages in flight; 1 of them is visible again at" in page
+        assert "or when a worker of this name starts." in page
+        assert "Release its messages" in page
         assert (await http("GET", "/workers/none")).status == 404
         confirm = (await http("GET", "/actions/release-held?worker=w1")).content.decode()
         assert "Makes 1 message that w1 had in flight visible at once in q." in confirm
         body = urlencode({"worker": "w1"}).encode()
         done = await http("POST", "/actions/release-held", body=body, headers=_FORM)
         assert (done.status, done.headers["location"]) == (303, "/workers/w1")
+        page = (await http("GET", "/workers/w1")).content.decode()
+        assert "1 of them is visible again; others were received by other consumers" in page
+        assert "Release its messages" not in page
+        assert ids[2] not in page
+        assert '<div class="value">0</div>' in page
+        assert (await http("GET", "/actions/release-held?worker=w1")).status == 409
+        again = await http("POST", "/actions/release-held", body=body, headers=_FORM)
+        assert "no message that is still hidden" in again.content.decode()
         assert (await queues.receive_message("q")).id == ids[2]
         assert await queues.receive_message("q") is None
 

@@ -66,6 +66,7 @@ async def _list_in_flight(call: ApiCall) -> ApiAnswer:
                     "id": each.id,
                     "receive_count": each.receive_count,
                     "visible_at_ms": whole(each.visible_at_ms),
+                    "is_hidden": each.is_hidden,
                 }
                 for each in held
                 if may(call, Scope.STATS, each.queue)
@@ -142,7 +143,8 @@ ROUTES = (
         "GET", "/workers/{worker}/held", Scope.STATS,
         "List the messages that a worker has in flight.", _list_in_flight,
         result=(Field("messages", Shape.OBJECTS, "Their queues, ids, receive counts, and Unix ms "
-        "from which they are visible: null if they were settled or received again since."),),
+        "from which they are visible: null if they were settled or received again since. is_hidden "
+        "is whether that is in the future."),),
     ),
     Route(
         "POST", "/workers/{worker}:release", Scope.MANAGE,

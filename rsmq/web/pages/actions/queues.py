@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.formats import plural, show_name
+from rsmq.web.pages.formats import plural, show_name, were_made_visible
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
@@ -241,9 +241,7 @@ ACTIONS = (
     PageAction(
         "release-all", "POST", "/queues/{queue}:release-all",
         lambda f: f"Release all messages in flight of {_name(f)}", "Release",
-        lambda f, answer: Done(
-            f"{plural(answer['released'], 'message')} of {_name(f)} were made visible."
-        ),
+        lambda f, answer: Done(were_made_visible(answer["released"], _name(f))),
         _to_queue, _effect_of_release,
         lambda f: ["release", _queue(f), "--all"],
     ),

@@ -4,8 +4,12 @@ Actions on workers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
-from rsmq.web.pages.formats import plural, seconds_since, show_name
+from rsmq.web.pages.formats import plural, show_name, were_made_visible
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
@@ -24,11 +28,12 @@ def _to_worker(links: Links, fields: Fields) -> str:
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     name = _worker(fields)
     held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
-    hidden = [
-        each
-        for each in held
-        if each["visible_at_ms"] is not None and seconds_since(each["visible_at_ms"]) < 0
-    ]
+    hidden = [each for each in held if each["is_hidden"]]
+    if not hidden:
+        raise Refused(
+            "nothingHidden", "The worker has no message that is still hidden", status=409,
+            value=name, hint="They are visible, or were received by others or settled, already.",
+        )  # fmt: skip
     queues = ", ".join(show_name(each) for each in sorted({each["queue"] for each in hidden}))
     return Effect(
         f"Makes {plural(len(hidden), 'message')} that {show_name(name)} had in flight visible at "
@@ -38,13 +43,15 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     )
 
 
+def _released(fields: Fields, answer: Mapping[str, Any]) -> Done:
+    return Done(were_made_visible(answer["released"], show_name(_worker(fields))))
+
+
 ACTIONS = (
     PageAction(
         "release-held", "POST", "/workers/{worker}:release",
         lambda f: f"Release the messages of {show_name(_worker(f))}", "Release",
-        lambda f, answer: Done(
-            f"{plural(answer['released'], 'message')} of {show_name(_worker(f))} were made visible."
-        ),
+        _released,
         _to_worker, _effect_of_release,
     ),
 )  # fmt: skip

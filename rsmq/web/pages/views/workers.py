@@ -32,7 +32,11 @@ def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _show_one(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: two commands, and one for each queue with messages of the worker."""
+    """
+    Return the values: two commands, and one for each queue with messages of the worker.
+
+    Messages that are visible again are not in flight, so they are not listed.
+    """
     name = call.names["worker"]
     found = await call.read("/workers")
     worker = next((_row(each) for each in found["workers"] if each["name"] == name), None)
@@ -45,22 +49,34 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
             hint="One that has shut down is not listed, and a dead one for a day.",
         )
     held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
-    there = [each for each in held if each["visible_at_ms"] is not None]
+    hidden = [each for each in held if each["is_hidden"]]
     return {
         "worker": worker,
-        "figures": _figures(worker),
-        "held": there[:_MAX_LISTED],
-        "rest": max(len(there) - _MAX_LISTED, 0),
-        "gone": len(held) - len(there),
+        "figures": _figures(worker, len(hidden)),
+        "held": hidden[:_MAX_LISTED],
+        "rest": max(len(hidden) - _MAX_LISTED, 0),
+        "died_with": len(held),
+        "last_visible_ms": max((each["visible_at_ms"] for each in hidden), default=None),
+        # Of those that it died with: they wait for another consumer.
+        "visible": sum(
+            not each["is_hidden"] and each["visible_at_ms"] is not None for each in held
+        ),
     }
 
 
-def _figures(worker: Mapping[str, Any]) -> list[Figure]:
-    slots = f"of {worker['slots']} slots" if worker["slots"] else ""
+def _figures(worker: Mapping[str, Any], hidden: int) -> list[Figure]:
     failed = worker["failed"]
+    if worker["is_alive"]:
+        slots = f"of {worker['slots']} slots" if worker["slots"] else ""
+        now = [
+            Figure("in flight", show_number(worker["held"])),
+            Figure("running calls", show_number(worker["running"]), slots),
+        ]
+    else:
+        # Its last sign of life is older than what happened to its messages since.
+        now = [Figure("still in flight", show_number(hidden))]
     return [
-        Figure("in flight", show_number(worker["held"])),
-        Figure("running calls", show_number(worker["running"]), slots),
+        *now,
         Figure("handled", show_number(worker["handled"])),
         Figure("failed", show_number(failed), level="warn" if failed else ""),
         Figure("runs for" if worker["is_alive"] else "ran for", _span_of(worker)),
