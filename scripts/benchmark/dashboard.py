@@ -133,9 +133,8 @@ class Comparison:
         for part in random.sample(_PARTS, len(_PARTS)):
             with contextlib.ExitStack() as stack:
                 if part in self._urls:
-                    tour = stack.enter_context(
-                        Tour(*stack.enter_context(serving(self._urls[part])))
-                    )
+                    server = stack.enter_context(serving(self._urls[part]))
+                    tour = stack.enter_context(Tour(*server.address))
                 times = _in_process(self._own.url, self._seconds)
             if part == "with":
                 for path, each in tour.times.items():

@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,9 +24,22 @@ _COMMAND_WITHOUT_SHARING = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class WebServer:
+    """A running server: its host and port, and its process."""
+
+    address: tuple[str, int]
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of all its threads."""
+        files = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(each.read_text().split()[0]) for each in files) / 1e9
+
+
 @contextlib.contextmanager
-def serving(url: str, *, shares_answers: bool = True) -> Iterator[tuple[str, int]]:
-    """Run the server, and give its address."""
+def serving(url: str, *, shares_answers: bool = True) -> Iterator[WebServer]:
+    """Run the server."""
     process = subprocess.Popen(
         [
             sys.executable,
@@ -38,7 +53,7 @@ def serving(url: str, *, shares_answers: bool = True) -> Iterator[tuple[str, int
     lines: Any = process.stderr
     try:
         parts = urlsplit(lines.readline().partition(": Ctrl")[0])
-        yield parts.hostname or "", parts.port or 0
+        yield WebServer((parts.hostname or "", parts.port or 0), process.pid)
     finally:
         process.terminate()
         process.wait()
