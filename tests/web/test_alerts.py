@@ -97,6 +97,20 @@ def test_a_queue_grows_if_more_is_sent_than_received_and_more_is_visible():
     assert kinds(1000, sent=6, received=2) == []
 
 
+def test_a_burst_of_two_minutes_is_no_growth_and_growth_is_below_facts():
+    activity = _activity(sent=10, received=10)
+    hour = activity.hour
+
+    def kinds(minutes):
+        sent = [*hour.sent[:-minutes], *[900] * minutes]
+        burst = replace(activity, hour=replace(hour, sent=sent))
+        states = _state(messages=1000, waits=5), _state("p", messages=1, paused_ms=1.0)
+        return _kinds(_facts(*states, activities={"q": burst}))
+
+    assert kinds(2) == [(AlertKind.PAUSED, "p")]
+    assert kinds(3) == [(AlertKind.PAUSED, "p"), (AlertKind.GROWING, "q")]
+
+
 def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
     source, other = _state("q", dead_letter_queue="dead"), _state("p", dead_letter_queue="dead")
     dead = _state("dead", messages=9, waits=9000, fresh=2, fresh_since_ms=_NOW - 1000.5)
@@ -108,7 +122,9 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
     assert find_alerts(_facts(source, other, replace(dead, fresh=0))) == []
     of_workers = replace(_activity(), has_reasons=True)
     [alert] = find_alerts(_facts(dead, activities={"dead": of_workers}))
-    assert alert.evidence == "9 dead letters in all. It is the dead-letter queue of workers."
+    assert alert.evidence == (
+        "9 dead letters in all. Workers have moved them there; no policy names this queue."
+    )
 
 
 def test_a_paused_queue_is_wrong_if_it_has_messages():
@@ -148,15 +164,19 @@ def test_schedules_webhooks_memory_and_missing_records_are_wrong():
         assert len(find_alerts(_facts(_state(), recorded_minute=minute))) == number
 
 
-def test_the_worst_is_first_and_of_a_kind_the_largest():
-    facts = _facts(
-        _state("a", messages=5, paused_ms=1.0), _state("b", messages=9, paused_ms=1.0),
-        _state("c", messages=1, waits=400), _state("d", messages=1, waits=500),
-        memory=(99, 100),
-    )  # fmt: skip
-    assert _kinds(facts) == [
+def test_the_worst_is_first_and_alerts_of_a_kind_keep_their_places():
+    def kinds(number):
+        """Return the alerts while a has more and more messages."""
+        return _kinds(_facts(
+            _state("a", messages=number, paused_ms=2.0), _state("e", messages=9, paused_ms=2.0),
+            _state("b", messages=9, paused_ms=1.0),
+            _state("c", messages=number, waits=400), _state("d", messages=7, waits=500),
+            memory=(99, 100),
+        ))  # fmt: skip
+
+    assert kinds(5) == kinds(500) == [
         (AlertKind.MEMORY, ""), (AlertKind.NOT_RECEIVED, "d"), (AlertKind.NOT_RECEIVED, "c"),
-        (AlertKind.PAUSED, "b"), (AlertKind.PAUSED, "a"),
+        (AlertKind.PAUSED, "b"), (AlertKind.PAUSED, "a"), (AlertKind.PAUSED, "e"),
     ]  # fmt: skip
 
 
@@ -180,7 +200,8 @@ def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
         http.prefix, http.headers = "", {"accept": "text/html"}
         page = (await http("GET", "/")).content.decode()
         assert "Nobody receives from q." in page
-        assert '<a href="/dead-letters/dead">Dead letters</a>' in page
+        assert '<a href="/dead-letters/dead">dead</a>' in page
+        assert '<a href="/queues/p">p</a>' in page
 
     run(test)
 

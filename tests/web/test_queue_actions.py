@@ -63,6 +63,26 @@ def test_messages_in_flight_are_counted_and_released(run):
     run(test)
 
 
+def test_a_resume_says_how_many_messages_it_releases(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 100)
+        await queues.pause_queue("q")
+        await queues.send_message("q", "a", delay=60)
+        _pages(http)
+        assert '"/actions/resume?queue=q"' in (await http("GET", "/queues/q")).content.decode()
+        page = (await http("GET", "/actions/resume?queue=q")).content.decode()
+        assert "from q again: 100 messages at once, and 1 hidden message when visible." in page
+        assert (await _post(http, "resume", queue="q")).status == 422
+        assert (await queues.get_queue_attributes("q")).paused
+        assert (await _post(http, "resume", queue="q", **{"typed-name": "q"})).status == 303
+        assert not (await queues.get_queue_attributes("q")).paused
+        page = (await http("GET", "/actions/resume?queue=q")).content.decode()
+        assert "q is not paused." in page
+
+    run(test)
+
+
 def test_a_purge_and_a_deletion_can_be_undone_from_the_page_that_follows(run):
     async def test(http, queues):
         await queues.create_queue("q")

@@ -22,6 +22,8 @@ WAIT_SECONDS = 60
 _IDLE_MINUTES = 5
 #: A queue grows if, in so many minutes, more was sent than received: by this factor and number.
 _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
+#: A burst is no growth: more was sent in so many of the last recorded minutes.
+_GROWING_MINUTES, _OF_MINUTES = 3, 5
 #: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
 LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
 _FULL_SHARE = 0.8
@@ -34,10 +36,10 @@ class AlertKind(Enum):
     MEMORY = "memory"
     NOT_RECEIVED = "not-received"
     WEBHOOK_STOPPED = "webhook-stopped"
-    GROWING = "growing"
     NEW_DEAD_LETTERS = "new-dead-letters"
     LATE_SCHEDULE = "late-schedule"
     PAUSED = "paused"
+    GROWING = "growing"
     NOT_RECORDED = "not-recorded"
 
 
@@ -53,7 +55,6 @@ class Alert:
         evidence: the figures behind it.
         since_ms: Unix ms; None if it is not known.
         queue: the queue that it concerns; None if it is none, or several.
-        size: by which alerts of a kind are sorted.
     """
 
     kind: AlertKind
@@ -63,14 +64,22 @@ class Alert:
     evidence: str
     since_ms: int | None
     queue: str | None
-    size: float
 
 
 def find_alerts(facts: AlertFacts) -> list[Alert]:
-    """Return what is wrong, the worst first."""
+    """
+    Return what is wrong, the worst first.
+
+    Alerts of a kind are sorted by what does not change while they last, because a person clicks on
+    them: the level, since when, the subject.
+    """
     found = [alert for rule in _RULES for alert in rule(facts)]
     order = list(AlertKind)
-    found.sort(key=lambda each: (order.index(each.kind), -each.size, each.subject))
+    found.sort(
+        key=lambda each: (
+            order.index(each.kind), each.level, each.since_ms or facts.now_ms, each.subject,
+        )
+    )  # fmt: skip
     return found
 
 
@@ -111,7 +120,7 @@ def _find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
             f"{', '.join(f'{name}: {held.by_queue[name]:,}' for name in queues)}. They are visible "
             f"again within {_span((held.last_visible_ms - facts.now_ms) / 1000)}. The worker ran "
             f"on {worker.host or 'an unknown host'}, process {worker.pid}.",
-            worker.seen_ms, queues[0] if len(queues) == 1 else None, number,
+            worker.seen_ms, queues[0] if len(queues) == 1 else None,
         )  # fmt: skip
 
 
@@ -124,7 +133,7 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
         yield Alert(
             AlertKind.MEMORY, "bad" if share >= (1 + _FULL_SHARE) / 2 else "warn", "",
             f"Redis uses {share:.0%} of its memory; when it is full, sends are refused.",
-            f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None, share,
+            f"used_memory is {format_count(used, 'byte')}, maxmemory {limit:,}.", None, None,
         )  # fmt: skip
 
 
@@ -156,7 +165,7 @@ def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
                 if received is None
                 else f"Nothing was received in the last {_IDLE_MINUTES} minutes."
             ),
-            int(since), state.name, waits,
+            int(since), state.name,
         )  # fmt: skip
 
 
@@ -183,13 +192,21 @@ def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
         grows = sent > received * _FASTER and sent - received >= _MIN_GROWTH
         if not recorded or not grows or state.visible < recorded[0] + _MIN_GROWTH:
             continue
+        if _count_growing_minutes(activity) < _GROWING_MINUTES:
+            continue
         yield Alert(
-            AlertKind.GROWING, "bad", name,
+            AlertKind.GROWING, "warn", name,
             f"{name} grows: more is sent than received.",
             f"In the last {_GROWTH_MINUTES} minutes {format_count(sent, 'message')} sent and "
             f"{received:,} received; {state.visible:,} are visible.",
-            None, name, sent - received,
+            None, name,
         )  # fmt: skip
+
+
+def _count_growing_minutes(activity: QueueActivity) -> int:
+    """Return in how many of the last minutes more was sent than received."""
+    minutes = zip(activity.hour.sent, activity.hour.received, strict=True)
+    return sum((sent or 0) > (received or 0) for sent, received in [*minutes][-_OF_MINUTES:])
 
 
 def _sum_of(column: list[int | None]) -> int:
@@ -205,9 +222,13 @@ def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
         yield Alert(
             AlertKind.NEW_DEAD_LETTERS, "warn", name,
             f"{format_count(state.fresh, 'new dead letter')} in {name} within the last hour.",
-            f"{format_count(state.messages, 'dead letter')} in all. It is the dead-letter queue of "
-            f"{_list(sources) or 'workers'}.",
-            None if since is None else int(since), name, state.fresh,
+            f"{format_count(state.messages, 'dead letter')} in all. "
+            + (
+                f"It is the dead-letter queue of {_list(sources)}."
+                if sources
+                else "Workers have moved them there; no policy names this queue."
+            ),
+            None if since is None else int(since), name,
         )  # fmt: skip
 
 
@@ -218,7 +239,7 @@ def _find_paused(facts: AlertFacts) -> Iterator[Alert]:
                 AlertKind.PAUSED, "warn", state.name,
                 f"{state.name} is paused, with {format_count(state.messages, 'message')}.",
                 "Workers of this library receive nothing from it; other clients do not know of it.",
-                int(state.paused_ms), state.name, state.messages,
+                int(state.paused_ms), state.name,
             )  # fmt: skip
 
 
@@ -229,7 +250,7 @@ def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
                 AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
                 f"Nothing is pushed to the webhook of {target.queue}.",
                 f"{target.url}: a process that should push says: {target.refusal}", None,
-                target.queue, 1,
+                target.queue,
             )  # fmt: skip
         if target.refusal is not None or target.state == TargetState.CLOSED:
             continue
@@ -242,7 +263,7 @@ def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
             f"The webhook of {target.queue} is stopped.",
             f"{target.url} is {target.state}; its last answer was "
             f"{target.answer or 'not recorded'}.{again}",
-            None, target.queue, 1,
+            None, target.queue,
         )  # fmt: skip
 
 
@@ -258,7 +279,7 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert(
                 AlertKind.LATE_SCHEDULE, "bad", schedule.name,
                 f"The schedule {schedule.name} is {_span(late)} late: nothing runs schedules.",
-                "A worker, rsmq scheduler or rsmq web --push runs them.", due_ms, queue, late,
+                "A worker, rsmq scheduler or rsmq web --push runs them.", due_ms, queue,
             )  # fmt: skip
         elif schedule.failures and schedule.failed_at is not None:
             yield Alert(
@@ -266,7 +287,7 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
                 f"The schedule {schedule.name} has failed "
                 f"{format_count(schedule.failures, 'time')}.",
                 "It is tried again; its page says why.",
-                int(schedule.failed_at.timestamp() * 1000), queue, 0,
+                int(schedule.failed_at.timestamp() * 1000), queue,
             )  # fmt: skip
 
 
@@ -280,7 +301,7 @@ def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:
             AlertKind.NOT_RECORDED, "warn", "",
             "The history is not recorded, so charts have a gap and rates are not known.",
             "rsmq web records it, unless it runs with --no-record or --read-only.",
-            None if last is None else last * 60_000, None, 0,
+            None if last is None else last * 60_000, None,
         )  # fmt: skip
 
 

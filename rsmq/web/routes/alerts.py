@@ -17,7 +17,6 @@ from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 def _show(alert: Alert) -> dict[str, Any]:
     shown = {each.name: getattr(alert, each.name) for each in fields(alert)}
-    del shown["size"]
     return {**shown, "kind": alert.kind.value}
 
 

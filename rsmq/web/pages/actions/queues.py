@@ -106,6 +106,18 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     )  # fmt: skip
 
 
+async def _effect_of_resume(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    if not queue["paused"]:
+        return Effect(f"{_name(fields)} is not paused.")
+    visible, hidden = queue["visible_messages"], queue["hidden_messages"]
+    return Effect(
+        f"Workers receive from {_name(fields)} again: {plural(visible, 'message')} at once, and "
+        f"{plural(hidden, 'hidden message')} when visible.",
+        name_to_type=_queue(fields) if queue["messages"] > _MANY else None,
+    )
+
+
 async def _effect_of_sweep(call: PageCall, fields: Fields) -> Effect:
     queue = await _read(call, fields)
     target = queue["dead_letter_queue"]
@@ -133,7 +145,8 @@ async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
 
 _ATTRIBUTES = (
     Input("vt", "Visibility timeout", "number", "30", "Seconds for which a received message is "
-          "hidden, 0 to 9,999,999."),
+          "hidden, 0 to 9,999,999. Choose more than the slowest handler takes, or the message is "
+          "received again while it is handled."),
     Input("delay", "Delay", "number", "0", "Seconds for which a new message is hidden."),
     Input("maxsize", "Size limit", "number", "65536", "1,024 to 65,536 characters or bytes; -1 is "
           "unlimited."),
@@ -235,7 +248,7 @@ ACTIONS = (
         "resume", "POST", "/queues/{queue}:resume",
         lambda f: f"Resume {_name(f)}", "Resume",
         lambda f, _: Done(f"{_name(f)} is active again."),
-        _to_queue,
+        _to_queue, _effect_of_resume,
         command=lambda f: ["resume", _queue(f)],
     ),
     PageAction(
