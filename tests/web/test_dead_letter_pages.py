@@ -14,10 +14,10 @@ async def _make_queues(queues):
     await queues.set_dead_letter_policy("orders", "dead", 3)
 
 
-async def _bury(queues, exception, number, *, later_ms=0):
-    """Put dead letters of a cause into the dead-letter queue, as a worker does."""
-    ids = await queues.send_messages("dead", ["body"] * number)
-    shown = await queues.get_message("dead", ids[0])
+async def _bury(queues, exception, number, *, later_ms=0, queue="dead"):
+    """Put dead letters of a cause into a dead-letter queue, as a worker does."""
+    ids = await queues.send_messages(queue, ["body"] * number)
+    shown = await queues.get_message(queue, ids[0])
     traceback = f'Traceback\n  File "shop.py", line 7, in handle\n{exception}: <b>\n'
     reason = {
         "queue": "orders", "text": "failed", "exception": f"{exception}: <b>", "worker": "w",
@@ -25,7 +25,7 @@ async def _bury(queues, exception, number, *, later_ms=0):
     }  # fmt: skip
     stored = f"{int(shown.sent_ms) + later_ms}:{json.dumps(reason)}"
     for id in ids:
-        key = queues.namespace.queue("dead").reasons
+        key = queues.namespace.queue(queue).reasons
         await queues.run(plain_command("HSET", key, id, stored))
     return ids
 
@@ -187,5 +187,33 @@ def test_an_address_does_not_narrow_a_redrive_of_all(run):
             fields = {"queue": "dead", "rate": "100", name: value}
             assert (await run_action(http, "redrive", **fields)).status == 422, narrowing
         assert (await queues.get_queue_attributes("dead")).messages == 2
+
+    run(test)
+
+
+def test_a_queue_of_dead_letters_needs_no_worker_and_offers_their_redrive(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await queues.create_queue("of-workers")
+        # As a policy moves it: no reason is recorded.
+        [id] = await queues.send_messages("dead", ["a"])
+        open_pages(http)
+        page = await read_page(http, "/queues/dead")
+        assert "Why it is not drained" not in page
+        assert "rsmq-worker" not in page
+        assert 'Dead letters of <a class="mono" href="/queues/orders">orders</a>' in page
+        assert 'href="/actions/redrive?queue=dead"' in page
+        assert 'href="/dead-letters/dead">By cause' in page
+        message = await read_page(http, f"/queues/dead/messages/{id}")
+        assert f"/actions/redrive-messages?queue=dead&amp;ids={id}" in message
+        assert "It is a dead letter" in message
+        assert 'href="/queues/orders">orders</a>' in message
+        source = await read_page(http, "/queues/orders")
+        assert 'href="/dead-letters/dead">dead</a>' in source
+        await queues.send_messages("of-workers", ["a"])
+        assert "Why it is not drained" in await read_page(http, "/queues/of-workers")
+        await _bury(queues, "KeyError", 1, queue="of-workers")
+        http.app.router.default._reads.forget_all()
+        assert "Why it is not drained" not in await read_page(http, "/queues/of-workers")
 
     run(test)

@@ -26,6 +26,8 @@ _MAX_REFRESH_SECONDS = 60.0
 _SLOW_SECONDS = 0.1
 #: The share of that time for which an answer is used again.
 _SHARE = 0.75
+#: For how long an answer is used again that says what changes seldom.
+_LASTING_SECONDS = 60.0
 _MAX_ANSWERS = 300
 _UNAVAILABLE = 503
 #: The field of the begin of a history.
@@ -65,17 +67,26 @@ class SharedReads:
         self.interval = REFRESH_SECONDS
 
     async def get(
-        self, caller: ApiCaller, path: str, names: Mapping[str, str], query: Mapping[str, str]
+        self,
+        caller: ApiCaller,
+        path: str,
+        names: Mapping[str, str],
+        query: Mapping[str, str],
+        *,
+        is_lasting: bool = False,
     ) -> SharedAnswer:
         """
         Return the answer of an entry: the one that was just read for callers with the same rights.
+
+        Args:
+            is_lasting: whether an answer of the last minute will do.
 
         Raises:
             Refused, RSMQError: as the entry raises it.
         """
         key = _key_of(caller, path, names, query)
         answer = self._answers.get(key)
-        if answer is not None and answer.tried_at >= self._oldest():
+        if answer is not None and answer.tried_at >= self._oldest(is_lasting=is_lasting):
             return answer
         task = self._running.get(key)
         if task is None:
@@ -85,8 +96,9 @@ class SharedReads:
         # A client that leaves does not take the answer away from others.
         return await asyncio.shield(task)
 
-    def _oldest(self) -> float:
-        return max(time.monotonic() - self.interval * _SHARE, self._valid_from)
+    def _oldest(self, *, is_lasting: bool) -> float:
+        seconds = _LASTING_SECONDS if is_lasting else self.interval * _SHARE
+        return max(time.monotonic() - seconds, self._valid_from)
 
     def _forget(self, key: Hashable, task: asyncio.Task[SharedAnswer]) -> None:
         self._running.pop(key, None)
@@ -165,8 +177,25 @@ class PageReads:
         self, path: str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
         """Read an entry, as ``Read`` says."""
-        texts = _texts_of(query)
-        answer = await self.shared.get(self.caller, path, names or {}, texts)
+        return await self._read(path, names, query, is_lasting=False)
+
+    async def read_lasting(
+        self, path: str, names: Mapping[str, str] | None = None, /, **query: object
+    ) -> Any:
+        """Read an entry, or take its answer of the last minute."""
+        return await self._read(path, names, query, is_lasting=True)
+
+    async def _read(
+        self,
+        path: str,
+        names: Mapping[str, str] | None,
+        query: Mapping[str, object],
+        *,
+        is_lasting: bool,
+    ) -> Any:
+        answer = await self.shared.get(
+            self.caller, path, names or {}, _texts_of(query), is_lasting=is_lasting
+        )
         if answer.is_stale:
             self.ages.append(time.monotonic() - answer.read_at)
         return answer.content

@@ -141,7 +141,7 @@ class Site:
             return (await self._api.call(caller, method, path, names, content=content)).content
 
         call = PageCall(
-            {}, request.query, caller, reads, request.origin, run,
+            {}, request.query, caller, reads, reads.read_lasting, request.origin, run,
             partial(caller.principal.check, read_only=self._read_only), self._api.count_selected,
         )  # fmt: skip
         page: PageEntry | None = None
@@ -184,7 +184,8 @@ class Site:
         name = unquote(request.path.removeprefix(_ACTIONS), errors="surrogateescape")
         action = self._actions.find(name)
         # The counts, and whether a name is to be typed, are those of now.
-        call = replace(call, read=NewReads(self._api, call.caller))
+        read = NewReads(self._api, call.caller)
+        call = replace(call, read=read, read_lasting=read)
         if request.method == "GET":
             fields = read_fields(request.headers[QUERY])
             values = await self._actions.confirm(Asked(action, call, fields, request.links))

@@ -11,6 +11,7 @@ from typing import Any
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.dead_letter_queues import read_newest
 from rsmq.web.pages.views.figures import Figure
 from rsmq.web.table import Scope
 
@@ -35,12 +36,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
 
 
 async def _newest(call: PageCall, queue: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    name = queue["queue"]
-    if not queue["visible"] or not call.may(Scope.PEEK, name):
-        return None
-    path, names = "/queues/{queue}/messages", {"queue": name}
-    page = await call.read(path, names, state="visible", start=-1, limit=1)
-    return next(iter(page["messages"]), None)
+    return await read_newest(call, queue["queue"]) if queue["visible"] else None
 
 
 async def _show_groups(call: PageCall) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from rsmq.web.fields import Refused
 from rsmq.web.pages.body_forms import BodyForm, forms_of
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.pages.views.messages import actions_on, raw_of
 from rsmq.web.table import Scope
 
@@ -20,10 +21,15 @@ _SHOWN_BYTES = 65_536
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the page: four commands, of which two are for the reason why it does not move."""
+    """
+    Return the page: four commands, of which two are for the reason why it does not move.
+
+    All queues are read too, at most once a minute for all pages: their policies.
+    """
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
     why = await call.read("/queues/{queue}/messages/{id}/why", names)
+    sources = await sources_of(call, names["queue"])
     message = None
     try:
         message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=_SHOWN_BYTES)
@@ -33,8 +39,12 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
             raise
     raw = None if message is None else raw_of(message)
     forms = [] if raw is None else forms_of(raw)
+    reason = None if message is None else message["reason"]
+    is_dead = message is not None and (reason is not None or sources is not None)
     return {
         "queue": names["queue"],
+        "is_dead": is_dead,
+        "sources": [reason["queue"]] if reason else sources or [],
         "id": names["id"],
         "message": message,
         "why": why,
@@ -42,9 +52,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "forms": [(each, with_query({"view": each.name})) for each in forms],
         "form": _choose(forms, call.query.get("view")),
         "shown": len(raw or b""),
-        "actions": actions_on(
-            call, names["queue"], is_dead=message is not None and message["reason"] is not None
-        ),
+        "actions": actions_on(call, names["queue"], is_dead=is_dead),
     }
 
 

@@ -16,6 +16,7 @@ from rsmq.web.json_text import read_columns
 from rsmq.web.pages.body_forms import show_line, value_at
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.problems import HttpProblem, describe
 from rsmq.web.table import Scope
 
@@ -63,13 +64,18 @@ class Row:
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the page: three commands, and those of its counts, which are sampled."""
+    """
+    Return the page: three commands, and those of its counts, which are sampled.
+
+    All queues are read too, at most once a minute for all pages: their policies.
+    """
     query = call.query
     names = {"queue": call.names["queue"]}
     text, state = query.get("filter", "").strip(), query.get("state") or None
     columns, problem = _read_state(text, query.get("cols", ""))
     queue = await call.read("/queues/{queue}", names)
     counts = await call.read("/queues/{queue}/counts", names, estimate=True)
+    sources = await sources_of(call, names["queue"])
     page: Mapping[str, Any] = {"messages": [], "scanned": 0, "cursor": None}
     if problem is None:
         page = await call.read(
@@ -97,7 +103,9 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "next": following,
         "first": (with_query(rest) or "?") if "cursor" in query else None,
         "actions": actions_on(
-            call, names["queue"], is_dead=any(each["reason"] for each in page["messages"])
+            call,
+            names["queue"],
+            is_dead=sources is not None or any(each["reason"] for each in page["messages"]),
         ),
     }
 

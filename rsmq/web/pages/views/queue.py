@@ -11,6 +11,7 @@ from typing import Any
 from rsmq.web.pages.charts import short_number
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.dead_letter_queues import read_newest, sources_of
 from rsmq.web.pages.views.figures import (
     SPANS,
     Figure,
@@ -29,21 +30,34 @@ _LONG = 1_000_000
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: eleven commands, and one for each further queue of the chain."""
+    """
+    Return the values: eleven commands, and one for each further queue of the chain.
+
+    All queues are read too, at most once a minute for all pages: their policies.
+    """
     names, span = dict(call.names), find_span(call.query)
     queue = await call.read("/queues/{queue}", names)
-    history, why, hidden, workers, subscribers = await asyncio.gather(
+    history, why, hidden, workers, subscribers, sources = await asyncio.gather(
         call.read("/queues/{queue}/history", names, **history_query(span)),
         call.read("/queues/{queue}/why", names),
         call.read("/queues/{queue}/counts", names, estimate=True),
         call.read("/workers"),
         call.read("/subscribers", queue=queue["name"]),
+        sources_of(call, queue["name"]),
     )
+    is_calm = why["cause"] in _CALM
+    listeners = [each for each in workers["workers"] if queue["name"] in each["in_flight"]]
+    if not is_calm and sources is None:
+        sources = await _sources_of_reasons(call, queue["name"])
     is_recorded = any(each is not None for each in history["visible"])
     return {
         "queue": queue,
         "why": why,
-        "is_calm": why["cause"] in _CALM,
+        "is_calm": is_calm,
+        "sources": sources or [],
+        "is_dead_letter_queue": sources is not None,
+        # A dead-letter queue needs no worker; one that has workers is explained as others are.
+        "explains": sources is None or any(each["is_alive"] for each in listeners),
         "spans": SPANS,
         "span": span,
         "figures": _figures(queue, hidden, history, span),
@@ -51,12 +65,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "facts": _facts(queue),
         "attributes": _attributes(queue),
         "chain": await _chain(call, queue),
-        "workers": [each for each in workers["workers"] if queue["name"] in each["in_flight"]],
+        "workers": listeners,
         "subscribers": subscribers["subscribers"],
         "findings": await _findings(call, queue),
         "examines": call.query.get("doctor") == "1",
         "longest": _MAX_EXAMINED,
     }
+
+
+async def _sources_of_reasons(call: PageCall, queue: str) -> list[str] | None:
+    """Return where the newest message came from, if a worker has moved it here; else None."""
+    newest = await read_newest(call, queue)
+    return [newest["reason"]["queue"]] if newest and newest["reason"] else None
 
 
 #: Causes that need nobody.

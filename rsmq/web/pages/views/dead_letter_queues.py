@@ -1,0 +1,30 @@
+"""
+Whether a queue is a dead-letter queue, and of which queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq.web.pages.table import PageCall
+from rsmq.web.table import Scope
+
+
+async def sources_of(call: PageCall, queue: str) -> list[str] | None:
+    """
+    Return the queues whose policies name a queue; None if there are none.
+
+    All queues are read for it, at most once a minute for all pages.
+    """
+    listed = await call.read_lasting("/dead-letters")
+    return next((each["sources"] for each in listed["queues"] if each["queue"] == queue), None)
+
+
+async def read_newest(call: PageCall, queue: str) -> Mapping[str, Any] | None:
+    """Return the visible message that came last, if the caller may see it: two commands."""
+    if not call.may(Scope.PEEK, queue):
+        return None
+    path, names = "/queues/{queue}/messages", {"queue": queue}
+    page = await call.read(path, names, state="visible", start=-1, limit=1)
+    return next(iter(page["messages"]), None)
