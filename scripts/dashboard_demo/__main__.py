@@ -7,8 +7,10 @@ Start a Redis, traffic, workers that fail, and the dashboard, until Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import base64
 import ctypes
 import json
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,6 +26,7 @@ import redis
 from redis.exceptions import RedisError
 
 from rsmq import JSON, RSMQ
+from rsmq.web.access.secrets import hash_password, hash_token, make_token
 
 from .incidents import INCIDENTS
 from .traffic import create_queues
@@ -44,9 +47,19 @@ class Demo:
         web: that of the dashboard.
         traffic: the command of the traffic.
         workers: the names of those that are started again when they have died.
+        key: with which the person at the browser is known as ``you``.
+        password: that of the colleague, ``kim``.
     """
 
-    def __init__(self, folder: str, port: int) -> None:
+    def __init__(self, folder: str, port: int, *, is_calm: bool) -> None:
+        """
+        Choose the ports.
+
+        Args:
+            is_calm: whether nothing is wrong in the shop before an incident.
+        """
+        self._is_calm = is_calm
+        self.key, self.password = make_token(), secrets.token_urlsafe(6)
         self._folder = Path(folder)
         self._port = _free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -87,25 +100,36 @@ class Demo:
             self._wait("redis", raw.ping)
         with RSMQ.from_url(self.redis, codec=JSON) as queues:
             print("Recording a past ...", flush=True)
-            create_queues(queues, self.redis)
+            create_queues(queues, self.redis, is_calm=self._is_calm)
+        users = self._write_users()
         self.start(
-            "web", sys.executable, "-m", "rsmq", "web", "--url", self.redis, "--no-auth",
+            "web", sys.executable, "-m", "rsmq", "web", "--url", self.redis, "--users", str(users),
             "--port", self.web.rpartition(":")[2],
             "--push", "--push-allow", "127.0.0.1", "--push-allow-http",
         )  # fmt: skip
         for name in _WORKERS:
             self.start_worker(name)
-        self.start("traffic", *self.traffic)
+        self.start("traffic", *self.traffic, *(["calm"] if self._is_calm else []))
         ready = f"{self.web}/readyz"
         self._wait("web", lambda: urllib.request.urlopen(ready, timeout=5).close())  # noqa: S310
+        if not self._is_calm:
+            self.call("queues/campaign:pause")
 
-        self.call("queues/campaign:pause")
+    def _write_users(self) -> Path:
+        path = self._folder / "users.toml"
+        path.touch(mode=0o600)
+        path.write_text(
+            f'[tokens.you]\nsha256 = "{hash_token(self.key)}"\nrole = "admin"\n'
+            f'[users.kim]\npassword = "{hash_password(self.password)}"\nrole = "admin"\n'
+        )
+        return path
 
-    def call(self, path: str, **content: object) -> None:
-        """Call the API as a colleague would, so that the audit knows of it."""
+    def call(self, path: str, *, method: str = "POST", **content: object) -> None:
+        """Call the API as the colleague, so that the audit knows who it was."""
+        login = base64.b64encode(f"kim:{self.password}".encode()).decode()
         request = urllib.request.Request(  # noqa: S310
             f"{self.web}/api/v1/{path}", json.dumps(content).encode(),
-            {"Content-Type": "application/json"}, method="POST",
+            {"Content-Type": "application/json", "Authorization": f"Basic {login}"}, method=method,
         )  # fmt: skip
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
 
@@ -183,10 +207,11 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     with tempfile.TemporaryDirectory(prefix="rsmq-demo-") as folder:
-        demo = Demo(folder, arguments.port)
+        demo = Demo(folder, arguments.port, is_calm=arguments.incident is not None)
         try:
             demo.start_all()
-            print(f"The dashboard: {demo.web}/  Ctrl-C ends it.", flush=True)
+            print(f"The dashboard, logged in as you: {demo.web}/?key={demo.key}  Ctrl-C ends it.")
+            print(f"Your colleague is kim, with the password {demo.password}", flush=True)
             if arguments.incident:
                 incident = INCIDENTS[arguments.incident]
                 incident.cause(demo)

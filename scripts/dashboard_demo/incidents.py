@@ -1,4 +1,8 @@
-"""The incidents that the demo can have, each with one line that says what to look for."""
+"""
+The incidents that the demo can have, each with one line that says what to look for.
+
+All else is well in the shop, so its overview is calm when the incident is repaired.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +57,7 @@ def _send_poison(demo: Demo) -> None:
 
 
 def _slow_down(demo: Demo) -> None:
+    demo.call("queues/legacy", method="PATCH", vt=3)
     demo.start("traffic", *demo.traffic, "slow")
 
 
@@ -73,11 +78,12 @@ INCIDENTS = {
     ),
     "wrong-purge": Incident(
         _purge_campaign,
-        "campaign had 300 messages, and has none. Find out what happened, and undo it.",
+        "campaign had 300 messages for tomorrow, and has none. Find out who has removed them, and "
+        "undo it.",
     ),
     "slow-consumer": Incident(
         _slow_down,
         "legacy is received more often than it is sent, and its messages die: they are handled in "
-        "8 s, and its visibility timeout is 5 s. Make it 30 s, and redrive legacy-dead.",
+        "8 s, and its visibility timeout is 3 s. Make it 30 s, and redrive legacy-dead.",
     ),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import redis
 
@@ -21,6 +21,8 @@ _DAY = 24 * 60
 _DAYS = 20
 #: Minutes ago between which no recorder ran: a gap.
 _GAP = (310, 324)
+#: Visible messages of a calm queue at the busiest time.
+_MAX_CALM = 60
 _chance = random.Random(7)  # noqa: S311
 
 
@@ -70,26 +72,39 @@ SHAPES = {
 }
 
 
-def record_past(url: str) -> None:
-    """Record the past of the queues of a new server, before anything is sent to them."""
-    asyncio.run(_record_past(url))
+def record_past(url: str, *, is_calm: bool) -> None:
+    """
+    Record the past of the queues of a new server, before anything is sent to them.
+
+    Args:
+        is_calm: whether nothing was wrong.
+    """
+    asyncio.run(_record_past(url, _calm_shapes() if is_calm else SHAPES))
 
 
-async def _record_past(url: str) -> None:
+def _calm_shapes() -> dict[str, Shape]:
+    return {
+        name: replace(shape, lost=0, waiting=min(shape.waiting, _MAX_CALM), is_growing=False)
+        for name, shape in SHAPES.items()
+        if name != "orders-dead"
+    }
+
+
+async def _record_past(url: str, shapes: dict[str, Shape]) -> None:
     with redis.Redis.from_url(url) as raw:
         now = int(raw.time()[0]) // 60
         begin = (now - _DAYS * _DAY) // 60 * 60
         last_day = (now - _DAY) // 60 * 60
-        for name in SHAPES:
+        for name in shapes:
             raw.hset(f"rsmq:{name}:Q", "created", begin * 60)
         minutes = [*range(begin, last_day, 60), *range(last_day, now + 1)]
-        shown = dict.fromkeys(SHAPES, 0)
+        shown = dict.fromkeys(shapes, 0)
         async with AsyncRSMQ.from_url(url) as queues:
             for before, minute in zip([begin - 1, *minutes], minutes, strict=False):
                 if not _GAP[0] < now - minute < _GAP[1]:
-                    _set_queues(raw, minute, minute - before, now - minute, shown)
+                    _set_queues(raw, shapes, (minute, minute - before), now - minute, shown)
                     await record_queues(queues, minute)
-        for name in SHAPES:
+        for name in shapes:
             raw.unlink(f"rsmq:{name}")
 
 
@@ -99,10 +114,15 @@ def _due(minute: int) -> int:
 
 
 def _set_queues(
-    raw: redis.Redis, minute: int, length: int, ago: int, shown: dict[str, int]
+    raw: redis.Redis,
+    shapes: dict[str, Shape],
+    minutes: tuple[int, int],
+    ago: int,
+    shown: dict[str, int],
 ) -> None:
+    minute, length = minutes
     with raw.pipeline(transaction=False) as pipe:
-        for name, shape in SHAPES.items():
+        for name, shape in shapes.items():
             sent = sum(map(shape.sent, range(minute - length, minute)))
             pipe.hincrby(f"rsmq:{name}:Q", "totalsent", sent)
             pipe.hincrby(f"rsmq:{name}:Q", "totalrecv", sent + sent * shape.lost // 100)

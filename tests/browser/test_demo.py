@@ -1,5 +1,6 @@
 """The demo of the dashboard, as a person starts and ends it."""
 
+import base64
 import json
 import os
 import re
@@ -51,15 +52,21 @@ def _handled(answer):
 
 @pytest.mark.timeout(180)
 def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
-    address = next(found[1] for line in demo.stdout if (found := re.search(r"(http\S+)/ ", line)))
+    found = next(filter(None, (re.search(r"(http\S+)/\?key=(\S+)", line) for line in demo.stdout)))
+    address, key = found.groups()
+    login = {"Authorization": f"Basic {base64.b64encode(f':{key}'.encode()).decode()}"}
+    assert "kim, with the password" in demo.stdout.readline()
     assert "Incident: campaign had 300 messages" in demo.stdout.readline()
 
     def read(path):
-        with urllib.request.urlopen(f"{address}/api/v1/{path}", timeout=10) as reply:
+        request = urllib.request.Request(f"{address}/api/v1/{path}", headers=login)
+        with urllib.request.urlopen(request, timeout=10) as reply:
             return json.load(reply)
 
     assert read("queues/campaign")["messages"] == 0
+    assert {each["user"] for each in read("audit?queue=campaign")["entries"]} == {"kim"}
     wait_until(lambda: _handled(read("workers")) >= {"shop-1", "shop-2", "thumbs-1"})
+    wait_until(lambda: read("alerts")["alerts"] == [])  # all else is well
     hours = read("queues/orders/history?step=3600")
     assert hours["total_sent"] > 1000
     assert len(_processes_of(tmp_path)) == 6
