@@ -11,6 +11,8 @@ from rsmq.wire.jobs import ENDS
 
 #: A queue is filled faster than it is drained if so much more is sent than received.
 _FASTER = 1.05
+#: From so many lost receives on, a message has a fault of its own.
+_LOST_RECEIVES = 2
 
 
 class Cause(StrEnum):
@@ -33,6 +35,8 @@ class Cause(StrEnum):
         DELAYED: it is hidden and was never received.
         EXPIRED: the next receive removes or moves it, because it is too old.
         EXPIRES: it will be too old at a known time.
+        RECEIVED_AGAIN: it was received again and again, and neither deleted nor retried; of a
+            queue: one of its messages was.
         OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
         NO_WORKER: no live worker listens, and nothing is received.
         WORKERS_BUSY: all slots of the workers are in use.
@@ -60,6 +64,7 @@ class Cause(StrEnum):
     DELAYED = "delayed"
     EXPIRED = "expired"
     EXPIRES = "expires"
+    RECEIVED_AGAIN = "received-again"
     OVER_LIMIT = "over-limit"
     NO_WORKER = "no-worker"
     WORKERS_BUSY = "workers-busy"
@@ -82,6 +87,8 @@ def causes_of_message(facts: ObservedMessage) -> list[Cause]:
         state = _hidden_state(facts)
         # A worker finishes what it has, also while the queue is paused.
         causes = [state, *causes] if state is Cause.HELD else [*causes, state]
+    if facts.lost_receives >= _LOST_RECEIVES:
+        causes.append(Cause.RECEIVED_AGAIN)
     if facts.is_expired:
         causes.append(Cause.EXPIRED)
     elif facts.max_attempts is not None and facts.attempts >= facts.max_attempts:
@@ -139,6 +146,8 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if not attributes.messages:
         return [Cause.EMPTY]
     causes = [Cause.PAUSED] if attributes.paused else []
+    if facts.received_again is not None:
+        causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
         causes += _consumption(facts)
     else:

@@ -46,6 +46,8 @@ class ObservedQueue:
             too many to ask which of them has a message.
         rates: None if nothing has been recorded in the last ten minutes.
         hidden: the hidden messages by state; None if it was not read.
+        received_again: the stored id and the receive count of a message in flight whose last
+            receives, two or more, ended without a delete, a retry or a release; None without one.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ObservedQueue:
     can_see_workers: bool = True
     rates: QueueRates | None = None
     hidden: HiddenCounts | None = None
+    received_again: tuple[str, int] | None = None
 
     @property
     def live_workers(self) -> list[WorkerInfo]:
@@ -96,6 +99,7 @@ class ObservedMessage:
         expires_ms: Unix ms from which it is expired, by its own limit or its queue's; None if it
             never is.
         quarantine_runs: how often it was run with no other call beside it, without an outcome.
+        failed_receive: the receive count at which its handler failed the last time, else 0.
         holder: the worker that has it in flight; None if none of this library has.
         job: its record; None if it is not tracked.
         dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.
@@ -116,6 +120,7 @@ class ObservedMessage:
     max_retries: int | None = None
     expires_ms: float | None = None
     quarantine_runs: int = 0
+    failed_receive: int = 0
     holder: WorkerInfo | None = None
     job: JobStatus[object] | None = None
     dead: DeadLetterPlace | None = None
@@ -148,12 +153,25 @@ class ObservedMessage:
         return max(self.receive_count - self.unbegun, 0)
 
     @property
+    def lost_receives(self) -> int:
+        """At least how many of its last receives ended without a delete, a retry or a release."""
+        if self.last_error is not None:
+            return 0
+        ended = self.receive_count - self.is_in_flight
+        return max(ended - max(self.failed_receive, self.unbegun), 0)
+
+    @property
     def max_attempts(self) -> int | None:
         """After how many attempts it is a dead letter; None if it never is."""
         limit = self.queue.attributes.max_receives
         if limit is None or not self.has_dead_letter_queue:
             return None
         return limit if self.max_retries is None else self.max_retries + 1
+
+    @property
+    def has_own_limit(self) -> bool:
+        """Whether ``max_attempts`` is the message's own, and not that of its queue's policy."""
+        return self.max_attempts is not None and self.max_retries is not None
 
     @property
     def is_expired(self) -> bool:

@@ -51,7 +51,7 @@ def read_message_state(
         holder = None if raw_holder is None else decode_name(raw_holder)
         if holder == "":  # there are too many workers to ask all of them
             queue = replace(queue, can_see_workers=False)
-        unbegun, error, reason, max_retries, own_expiry, quarantine = records
+        unbegun, error, reason, max_retries, own_expiry, quarantine, failed_receive = records
         target = queue.attributes.dead_letter_queue
         return ObservedMessage(
             queue,
@@ -67,6 +67,7 @@ def read_message_state(
             max_retries=max_retries,
             expires_ms=_expiry(queue.attributes, id, queue.now_ms, parse_integer(own_expiry)),
             quarantine_runs=parse_integer((quarantine or b"").partition(b":")[0]) or 0,
+            failed_receive=failed_receive,
             holder=next((each for each in queue.workers if each.name == holder), None),
             job=_parse_job(keys.name, id, job),
             dead=None
@@ -97,8 +98,9 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedQueue:
-        described, now, registered, hidden = reply
-        return _parse_queue(keys, described, int(now), registered, hidden)
+        described, now, registered, hidden, again, count = reply
+        queue = _parse_queue(keys, described, int(now), registered, hidden)
+        return replace(queue, received_again=None if again is None else (decode_name(again), count))
 
     return Operation(
         load("read_queue_state"),

@@ -178,6 +178,9 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         can_see_workers=all(each.can_see_workers for each in of_cells),
         rates=_sum_rates(rates) if len(rates) == len(of_cells) else None,
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
+        received_again=next(
+            (each.received_again for each in of_cells if each.received_again), None
+        ),
     )
 
 

@@ -181,6 +181,33 @@ def _expires(facts: ObservedMessage) -> str:
     return f"It expires at {_at(facts.expires_ms or 0, facts.queue.now_ms)}."
 
 
+def _received_again(facts: ObservedMessage) -> str:
+    lost = facts.lost_receives
+    before = facts.receive_count - facts.is_in_flight
+    which = "each receive" if lost == before else f"the last {format_count(lost, 'receive')}"
+    ended = f"{which}{' before this one' if facts.is_in_flight else ''} ended without a delete"
+    remedy = remedy_of_lost_receives(
+        facts.queue.attributes.vt, has_workers=bool(facts.queue.workers)
+    )
+    return f"It was received {format_count(facts.receive_count, 'time')}; {ended}. {remedy}"
+
+
+def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
+    """
+    Return what to do about messages whose receives end without a delete.
+
+    Args:
+        vt: the visibility timeout of their queue, seconds.
+        has_workers: whether workers listen, which extend it: then it is not too short.
+    """
+    if has_workers:
+        return "If its handler crashes the worker, delete it or move it to a dead-letter queue."
+    return (
+        f"The handler may take longer than the visibility timeout of {format_span(vt)}. Raise vt "
+        "above its slowest run, or delete sooner."
+    )
+
+
 def _over_limit(facts: ObservedMessage) -> str:
     had = f"It has had {facts.attempts:,} of {format_count(facts.max_attempts or 0, 'attempt')}"
     if facts.is_in_flight:
@@ -221,7 +248,7 @@ _OF_MESSAGE: Mapping[Cause, Callable[[ObservedMessage], str]] = {
     Cause.HELD_BY_DEAD_WORKER: _held_by_dead_worker, Cause.IN_FLIGHT: _in_flight,
     Cause.DEFERRED: _deferred, Cause.RETRYING: _retrying, Cause.DELAYED: _delayed,
     Cause.EXPIRED: _expired, Cause.EXPIRES: _expires, Cause.OVER_LIMIT: _over_limit,
-    Cause.WAITING: _waiting,
+    Cause.WAITING: _waiting, Cause.RECEIVED_AGAIN: _received_again,
 }  # fmt: skip
 
 
@@ -314,6 +341,15 @@ def _dead_worker(facts: ObservedQueue) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def _message_received_again(facts: ObservedQueue) -> str:
+    id, count = facts.received_again or ("", 0)
+    remedy = remedy_of_lost_receives(facts.attributes.vt, has_workers=bool(facts.workers))
+    return (
+        f"Message {id} of queue {facts.name} was received {format_count(count, 'time')} and not "
+        f"deleted. {remedy}"
+    )
+
+
 def _empty(facts: ObservedQueue) -> str:
     return f"Queue {facts.name} has no messages."
 
@@ -322,5 +358,5 @@ _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.PAUSED: _paused, Cause.NO_WORKER: _no_worker, Cause.WORKERS_BUSY: _workers_busy,
     Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
-    Cause.EMPTY: _empty,
+    Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,
 }  # fmt: skip

@@ -118,8 +118,9 @@ def job(state, **options):
             message(
                 queue(worker(), **LIMITED), has_dead_letter_queue=True, receive_count=4, unbegun=1
             ),
-            [Cause.OVER_LIMIT, Cause.WAITING],
-            "It has had 3 of 3 attempts: the next receive makes it a dead letter in queue d.",
+            [Cause.RECEIVED_AGAIN, Cause.OVER_LIMIT, Cause.WAITING],
+            ("It was received 4 times; the last 3 receives ended without a delete. If its handler "
+            "crashes the worker, delete it or move it to a dead-letter queue."),
         ),
         (
             message(
@@ -130,7 +131,29 @@ def job(state, **options):
             None,
         ),
         # Without the dead-letter queue, such messages are delivered.
-        (message(queue(worker(), **LIMITED), receive_count=9), [Cause.WAITING], None),
+        (
+            message(queue(**LIMITED), receive_count=9, failed_receive=8),
+            [Cause.NO_WORKER, Cause.WAITING],
+            None,
+        ),
+        # The same holds in flight, at each restart of its worker.
+        (
+            message(holder=worker("w7"), **RECEIVED | {"receive_count": 4}),
+            [Cause.HELD, Cause.RECEIVED_AGAIN],
+            None,
+        ),
+        (
+            message(queue(rates=(10, 10), vt=5), **RECEIVED | {"receive_count": 3}),
+            [Cause.IN_FLIGHT, Cause.RECEIVED_AGAIN],
+            None,
+        ),
+        (
+            message(queue(rates=(10, 10), vt=5), receive_count=3),
+            [Cause.RECEIVED_AGAIN, Cause.WAITING],
+            ("It was received 3 times; each receive ended without a delete. The handler may take "
+            "longer than the visibility timeout of 5 s. Raise vt above its slowest run, or delete "
+            "sooner."),
+        ),
         (
             message(expires_ms=NOW - 5000),
             [Cause.EXPIRED, Cause.WAITING],
@@ -212,6 +235,12 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
     [
         (queue(messages=0, visible_messages=0), [Cause.EMPTY], "Queue q has no messages."),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
+        (
+            replace(queue(worker(), rates=(20, 80)), received_again=("m1", 4)),
+            [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
+            ("Message m1 of queue q was received 4 times and not deleted. If its handler crashes "
+            "the worker, delete it or move it to a dead-letter queue."),
+        ),
         (
             queue(
                 worker(), worker("v", alive=False, seen=40, in_flight=3),

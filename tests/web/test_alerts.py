@@ -127,6 +127,20 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
     )
 
 
+def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_lives_or_not():
+    again = _state("q", messages=1, vt=5, received_again=("m1", 4))
+    for alive in (True, False):
+        facts = _facts(again, workers=[_worker(alive=alive, queues={"q": 0})])
+        [alert] = find_alerts(facts)
+        assert (alert.kind, alert.queue, alert.message) == (AlertKind.RECEIVED_AGAIN, "q", "m1")
+        assert alert.text == "Message m1 of q was received 4 times and not deleted."
+        assert alert.evidence.endswith("crashes the worker, delete it or move it to a "
+        "dead-letter queue.")  # fmt: skip
+    [alert] = find_alerts(_facts(again))
+    assert "longer than the visibility timeout of 5 s. Raise vt" in alert.evidence
+    assert find_alerts(_facts(again, _state("p", dead_letter_queue="q"))) == []
+
+
 def test_a_paused_queue_is_wrong_if_it_has_messages():
     paused = _state(messages=4, waits=900, paused_ms=_NOW - 5)
     [alert] = find_alerts(_facts(paused))
@@ -202,6 +216,41 @@ def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
         assert "Nobody receives from q." in page
         assert '<a href="/dead-letters/dead">dead</a>' in page
         assert '<a href="/queues/p">p</a>' in page
+
+    run(test)
+
+
+def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(run):
+    async def test(http, queues):
+        async def receive(qname, number):
+            for each in range(number):
+                message = await queues.receive_message(qname)
+                if each < number - 1:
+                    await queues.change_message_visibility(qname, message.id, 0)
+            return message.id
+
+        for name in ("q", "twice", "failed", "put-off"):
+            await queues.create_queue(name, vt=600)
+            await queues.send_message(name, "a")
+        id = await receive("q", 3)
+        await receive("twice", 2)
+        for name, record in (("failed", "2:E: x"), ("put-off", "1")):
+            other, keys = await receive(name, 3), queues.namespace.queue(name)
+            created = await queues.run(plain_command("HGET", keys.hash, "created"))
+            key = keys.retrying if name == "failed" else keys.unbegun
+            await queues.run(plain_command("HSET", key, "", created, other, record))
+        found = (await http("GET", "/alerts")).json["alerts"]
+        again = [each for each in found if each["kind"] == "received-again"]
+        assert [(each["queue"], each["message"]) for each in again] == [("q", id)]
+        why = (await http("GET", "/queues/q/why")).json
+        assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
+        why = (await http("GET", f"/queues/q/messages/{id}/why")).json
+        assert [each["cause"] for each in why["causes"]] == [
+            "in-flight", "received-again"
+        ]  # fmt: skip
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        page = (await http("GET", "/")).content.decode()
+        assert f'<a href="/queues/q/messages/{id}">Message of q</a>' in page
 
     run(test)
 

@@ -13,7 +13,7 @@
 --         {score or nil, bytes of the body or nil, receive count or nil, first-received ms or nil, ids before it,
 --         the name of the worker that has it in flight, '' if not all were asked, or nil},
 --         {receives that began no call, the error of the last attempt or nil, its reason or nil, own retries or nil,
---         ms of the own expiry or nil, record of its runs in quarantine or nil}, its record as read_jobs.lua returns
+--         ms of the own expiry or nil, record of its runs in quarantine or nil, receive count of its last failure}, its record as read_jobs.lua returns
 --         it or nil, whether the dead-letter queue of the policy exists, {score there, reason} if it is there or nil}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
@@ -57,6 +57,6 @@ return {
       and worker_of(zset, id, found[1], name, held, {unpack(others, 6)}, registered)},
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
     reasons_of(zset, {id})[1] or false, retries or false, expires and digits(expires) or false,
-    type(alone) == 'string' and alone},
+    type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1]},
   job_of(hash, zset, id, now), exists, dead,
 }

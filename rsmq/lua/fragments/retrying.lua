@@ -30,3 +30,16 @@ local function errors_of(zset, hash, ids, counts)
   end
   return errors
 end
+
+-- Returns for each id the receive count at which its handler failed the last time, also if it was received since. It
+-- is 0 without a record, and for all if the user lacks the right.
+local function failed_receives(zset, hash, ids)
+  local found = redis.pcall('HMGET', zset .. ':x:retrying', '', unpack(ids))
+  local is_valid = found[1] and found[1] == (redis.call('HGET', hash, 'created') or '')
+  local counts = {}
+  for each = 1, #ids do
+    local count = is_valid and string.match(found[each + 1] or '', '^(%d+):')
+    counts[each] = count and tonumber(count) or 0
+  end
+  return counts
+end

@@ -46,6 +46,9 @@ class QueueBacklog:
         fresh_since_ms: Unix ms at which the first of these did.
         dead_letter_queue: that of its policy; None without a policy.
         paused_ms: Unix ms of its pause; None if it is not paused.
+        vt: its visibility timeout in seconds.
+        received_again: the stored id and the receive count of a message in flight whose last
+            receives, two or more, ended without a delete, a retry or a release; None without one.
     """
 
     name: str
@@ -56,6 +59,8 @@ class QueueBacklog:
     fresh_since_ms: float | None
     dead_letter_queue: str | None
     paused_ms: float | None
+    vt: float = 0
+    received_again: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +126,11 @@ def queue_states(
 
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
-    messages, visible, first, fresh, first_fresh, target, paused = stored
+    messages, visible, first, fresh, first_fresh, target, paused, vt, again, count = stored
     return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
-        target and decode_name(target), parse_number(paused),
+        target and decode_name(target), parse_number(paused), parse_number(vt) or 0,
+        None if again is None else (decode_name(again), count),
     )  # fmt: skip
 
 

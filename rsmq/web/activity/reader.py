@@ -57,6 +57,8 @@ def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
         _earliest(each.fresh_since_ms for each in of_cells),
         first.dead_letter_queue,
         _earliest(each.paused_ms for each in of_cells),
+        first.vt,
+        next((each.received_again for each in of_cells if each.received_again), None),
     )
 
 

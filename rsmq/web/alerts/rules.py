@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from rsmq.explain.sentences import remedy_of_lost_receives
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
@@ -36,6 +37,7 @@ class AlertKind(Enum):
     MEMORY = "memory"
     NOT_RECEIVED = "not-received"
     WEBHOOK_STOPPED = "webhook-stopped"
+    RECEIVED_AGAIN = "received-again"
     NEW_DEAD_LETTERS = "new-dead-letters"
     LATE_SCHEDULE = "late-schedule"
     PAUSED = "paused"
@@ -55,6 +57,7 @@ class Alert:
         evidence: the figures behind it.
         since_ms: Unix ms; None if it is not known.
         queue: the queue that it concerns; None if it is none, or several.
+        message: the id of the message that it concerns, as callers know it; else None.
     """
 
     kind: AlertKind
@@ -64,6 +67,7 @@ class Alert:
     evidence: str
     since_ms: int | None
     queue: str | None
+    message: str | None = None
 
 
 def find_alerts(facts: AlertFacts) -> list[Alert]:
@@ -213,6 +217,23 @@ def _sum_of(column: list[int | None]) -> int:
     return sum(each or 0 for each in column[-_GROWTH_MINUTES:])
 
 
+def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
+    of_workers = {name for each in facts.workers for name in each.queues}
+    targets = _dead_letter_queues(facts)
+    for state in facts.states.values():
+        if state.received_again is None or state.name in targets:
+            continue
+        id, count = state.received_again
+        remedy = remedy_of_lost_receives(state.vt, has_workers=state.name in of_workers)
+        yield Alert(
+            AlertKind.RECEIVED_AGAIN, "bad", state.name,
+            f"Message {id} of {state.name} was received {format_count(count, 'time')} and not "
+            "deleted.",
+            f"Its receives ended without a delete, a retry or a release. {remedy}",
+            None, state.name, id,
+        )  # fmt: skip
+
+
 def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
     for name, sources in _dead_letter_queues(facts).items():
         state = facts.states.get(name)
@@ -331,6 +352,7 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_not_received,
     _find_stopped_webhooks,
     _find_growth,
+    _find_received_again,
     _find_new_dead_letters,
     _find_late_schedules,
     _find_paused,

@@ -36,7 +36,8 @@ ROUTES = (
         result=(
             Field("alerts", Shape.OBJECTS, "Each has a kind ("
             f"{', '.join(each.value for each in AlertKind)}), a level (bad or warn), the subject, "
-            "a sentence, its evidence, and since when (Unix ms, or null)."),
+            "a sentence, its evidence, since when (Unix ms, or null), and the queue and the "
+            "message, or null."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
         ),
     ),

@@ -4,13 +4,15 @@
 -- ARGV[1] fresh      integer              ms: messages that became visible so long ago or later are counted
 --
 -- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
---         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause}; nil for
---         what there is not, and for a queue that can't be read
+--         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt, id and
+--         receive count of a message in flight whose last receives ended without an outcome}; nil for what there is
+--         not, and for a queue that can't be read
 -- errors  none
 -- source  none in Node
 -- @include digits.lua
 -- @include time_ms.lua
 -- @include queue.lua
+-- @include received_again.lua
 
 local queues = KEYS
 local fresh = ARGV[1]
@@ -34,7 +36,12 @@ local function read(hash, zset)
   if recent > 0 then
     first_recent = redis.call('ZRANGEBYSCORE', zset, since, now, 'WITHSCORES', 'LIMIT', '0', '1')[2]
   end
-  return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5]}
+  local again, count = nil, 0
+  if messages > visible then
+    again, count = received_again(hash, zset, now)
+  end
+  return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
+    again or false, count}
 end
 
 local states = {}
