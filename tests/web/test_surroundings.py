@@ -45,7 +45,7 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
             held = (await http("GET", "/workers/w1/held")).json
             [message] = held["messages"]
             assert message.pop("visible_at_ms") > time.time() * 1000
-            assert message == {"queue": "q", "id": id, "receive_count": 1}
+            assert message == {"queue": "q", "id": id, "receive_count": 1, "is_hidden": True}
             alive = await http("POST", "/workers/w1:release")
             assert (alive.status, alive.json["code"]) == (409, "workerAlive")
             [shown] = (await http("GET", "/workers")).json["workers"]
