@@ -191,6 +191,8 @@ class Api:
         names, values = call.names, call.values
         if route.is_preview or not is_audited(route.scope, route.method, names, values):
             return await route.handler(call)
+        if route.queue_of is not None:
+            names = {**names, QUEUE: await route.queue_of(call)}
         facts = facts_of(
             caller.principal.name, caller.address, f"{route.method} {route.path}", names, values
         )

@@ -120,6 +120,8 @@ class Route:
         idempotent: whether it takes ``Idempotency-Key``.
         is_preview: whether it only stores what a later call is to change. It is not recorded.
         is_long: whether its work grows with the queue, so that Redis may need seconds for it.
+        queue_of: returns the queue that a call without a queue in its path concerns, for its
+            record; empty if there is none.
     """
 
     method: str
@@ -135,3 +137,4 @@ class Route:
     idempotent: bool = False
     is_preview: bool = False
     is_long: bool = False
+    queue_of: Callable[[ApiCall], Awaitable[str]] | None = None

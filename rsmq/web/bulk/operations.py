@@ -209,9 +209,15 @@ async def list_operations(client: Any) -> list[OperationRecord]:
     return sorted(found, key=lambda each: each.begun_ms, reverse=True)
 
 
-def _rate_of(raw: Mapping[str, str]) -> float | None:
+def _rate_of(raw: Mapping[str, str], arguments: Mapping[str, Any]) -> float | None:
     ms = int(raw.get("advanced", 0)) - int(raw.get("taken", 0))
-    return (int(raw["scanned"]) - int(raw["taken_scanned"])) * 1000 / ms if ms > 0 else None
+    if ms <= 0:
+        return None
+    rate = (int(raw["scanned"]) - int(raw["taken_scanned"])) * 1000 / ms
+    if "rate" in arguments and "filter" not in arguments:
+        # A step that is recorded has not made its pause yet, which is a part of its time.
+        return float(min(rate, arguments["rate"]))
+    return rate
 
 
 def _parse(id: str, reply: Any) -> OperationRecord | None:
@@ -220,18 +226,19 @@ def _parse(id: str, reply: Any) -> OperationRecord | None:
     }
     if not raw:
         return None
+    arguments = json.loads(raw["arguments"])
     return OperationRecord(
         id=id,
         kind=OperationKind(raw["kind"]),
         queue=raw["queue"],
-        arguments=json.loads(raw["arguments"]),
+        arguments=arguments,
         state=OperationState(raw["state"]),
         cursor=json.loads(raw.get("cursor", "null")),
         done=int(raw.get("done", 0)),
         scanned=int(raw.get("scanned", 0)),
         left=int(raw.get("left", 0)),
         total=int(raw["total"]),
-        rate=_rate_of(raw),
+        rate=_rate_of(raw, arguments),
         begun_ms=int(raw["begun"]),
         ended_ms=int(raw["ended"]) if "ended" in raw else None,
         error=raw.get("error"),

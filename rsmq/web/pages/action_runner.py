@@ -233,7 +233,7 @@ class Actions:
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
             "curl": self._curl(asked, effect.entry),
-            "back": action.back(asked.links, fields),
+            "back": (action.cancel or action.back)(asked.links, fields),
         }
 
     def _curl(self, asked: Asked, entry: Mapping[str, str]) -> str:

@@ -9,6 +9,8 @@ import time
 import unicodedata
 from datetime import UTC, datetime
 
+from rsmq.web.access.principals import EVERYONE
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: Categories of characters that are not seen, or that change how others are seen.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -108,6 +110,11 @@ def were_made_visible(number: int, owner: str) -> str:
     )
 
 
+def show_caller(name: str) -> str:
+    """Return who has called; without a users file, it is not known who that was."""
+    return "somebody" if name == EVERYONE.name else show_name(name)
+
+
 _LAST_MS = 253_402_300_799_000  # the end of the year 9999
 
 
@@ -121,6 +128,7 @@ FILTERS = {
     "duration": show_duration,
     "size": show_bytes,
     "name": show_name,
+    "caller": show_caller,
     "text": show_text,
     "value": show_value,
     "iso": iso_time,

@@ -58,9 +58,18 @@ async def _list(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"deletions": shown, "off": await trash.why_off()})
 
 
+async def _find(call: ApiCall) -> Deletion | None:
+    return next((e for e in await call.queues.trash.list() if e.id == call.names["id"]), None)
+
+
+async def _queue_of(call: ApiCall) -> str:
+    found = await _find(call)
+    return "" if found is None else found.queue
+
+
 async def _undo(call: ApiCall) -> ApiAnswer:
     trash, id = call.queues.trash, call.names["id"]
-    found = next((each for each in await trash.list() if each.id == id), None)
+    found = await _find(call)
     if found is None or not may(call, Scope.STATS, found.queue):
         raise Refused(
             "deletionNotFound",
@@ -89,7 +98,7 @@ ROUTES = (
     Route(
         "POST", "/undo/{id}", Scope.MANAGE,
         "Restore what was deleted; it needs the scope that the deletion needed.", _undo,
-        ("trash.undo",),
+        ("trash.undo",), queue_of=_queue_of,
         result=(
             Field("queue", Shape.TEXT, "The name of the queue."),
             Field("messages", Shape.WHOLE, "The messages that were restored."),

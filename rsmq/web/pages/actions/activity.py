@@ -19,6 +19,11 @@ def _back(links: Links, _: Fields) -> str:
     return links.url("activity")
 
 
+def _to_restored(links: Links, fields: Fields) -> str:
+    queue = one(fields, "queue")
+    return links.queue(queue) if queue else links.url("activity")
+
+
 def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
     text = f"{plural(answer['messages'], 'message')} of {show_name(answer['queue'])} restored"
     others = answer["in_queue"]
@@ -40,7 +45,7 @@ _QUEUE = frozenset({"queue"})
 
 ACTIONS = (
     PageAction(
-        "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _back,
+        "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _to_restored,
         command=lambda f: ["undo", one(f, "id")], address=_QUEUE,
     ),
     PageAction(

@@ -99,11 +99,16 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 
 def _begun(fields: Fields, answer: Mapping[str, Any]) -> Done:
     undo = answer["arguments"].get("undo")
-    return Done(f"The {answer['kind']} of {_name(fields)} has begun.", undo)
+    # The page still says it when the operation has ended.
+    return Done(f"The {answer['kind']} of {_name(fields)} was started: it is listed below.", undo)
 
 
 def _back(links: Links, _: Fields) -> str:
     return links.url("activity")
+
+
+def _to_dead_letters(links: Links, fields: Fields) -> str:
+    return links.dead_letters(one(fields, "queue"))
 
 
 def _command(fields: Fields) -> list[str]:
@@ -118,15 +123,18 @@ ACTIONS = (
         "redrive", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive all dead letters of {_name(f)}", "Redrive", _begun, _back,
         _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION), form=_BEFORE,
+        cancel=_to_dead_letters,
     ),
     PageAction(
         "redrive-group", "POST", "/queues/{queue}:redrive",
         lambda f: f"Redrive dead letters of {_name(f)}", "Redrive", _begun, _back,
         _effect_on_group, inputs=(_RATE, _DESTINATION), address=_CAUSE, form=_BEFORE,
+        cancel=_to_dead_letters,
     ),
     PageAction(
         "delete-group", "POST", "/queues/{queue}/messages:delete",
         lambda f: f"Delete dead letters of {_name(f)}", "Delete", _begun, _back,
         _effect_of_deletion, address=_CAUSE, form=_BEFORE | {"undo"},
+        cancel=_to_dead_letters,
     ),
 )  # fmt: skip

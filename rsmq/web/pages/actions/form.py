@@ -121,6 +121,7 @@ class PageAction:
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
         then: returns what is called after it.
+        cancel: returns the address of the page where it began, if ``back`` is another one.
         address: further fields, which an address may have too.
         form: further fields, which only its form has: those that its effect shows or hides there.
         preview: the same, of a preview that its effect stores. A form with none of them asks for
@@ -139,6 +140,7 @@ class PageAction:
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     then: Callable[[Fields], FollowUp | None] | None = None
+    cancel: Callable[[Links, Fields], str] | None = None
     address: frozenset[str] = frozenset()
     form: frozenset[str] = frozenset()
     preview: frozenset[str] = frozenset()

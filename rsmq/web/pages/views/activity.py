@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rsmq.web.access.principals import EVERYONE
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.phrases import PHRASES, words_of
@@ -84,6 +85,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         ],
         "sees_audit": sees_audit,
         "rows": rows,
+        "knows_who": all(each.user != EVERYONE.name for each in rows),
         "older": older,
         "newest": (with_query(query) or "?") if "before" in call.query else None,
         "query": query,

@@ -42,6 +42,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         ][:_LIMIT],
         "columns": queue_columns(),
         "figures": _figures(history, workers["workers"]),
+        "recorded_ms": None if history is None else _recorded_ms(history),
         "pages": _PAGES,
     }
 
@@ -62,6 +63,12 @@ def _figures(history: Mapping[str, Any] | None, workers: list[Any]) -> list[Figu
         for name, key, unit in names
     ]
     return [*rest, of_workers]
+
+
+def _recorded_ms(history: Mapping[str, Any]) -> int | None:
+    """Return the minute of which the figures are, as Unix ms."""
+    known = [at for at, value in enumerate(history["visible"]) if value is not None]
+    return history["start_ms"] + known[-1] * history["step"] * 1000 if known else None
 
 
 def _last(values: list[float | None]) -> float | None:

@@ -42,7 +42,7 @@ PHRASES = {
     "POST /webhooks:resume": "resumed pushes of {queue}",
     "POST /webhooks:forget": "forgot push targets of {queue}",
     "POST /doctor:repair": "repaired {queue}",
-    "POST /undo/{id}": "undid deletion {target}",
+    "POST /undo/{id}": "undid the deletion {target} of {queue}",
     "POST /operations/{operation}:cancel": "cancelled operation {target}",
     "POST /operations/{operation}:pause": "paused operation {target}",
     "POST /operations/{operation}:resume": "resumed operation {target}",
