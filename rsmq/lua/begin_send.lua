@@ -6,10 +6,11 @@
 -- ARGV[1] largest  integer     size of the largest body, as in send_message.lua
 -- ARGV[2] delay    integer     ms until they are visible, as in send_message.lua
 --
--- returns the first part of the ids
+-- returns {the first part of the ids, the size limit}; -1 = no limit
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node
 -- @include time_us.lua
+-- @include attributes.lua
 -- @include sending.lua
 -- @include id.lua
 
@@ -25,4 +26,4 @@ end
 -- bodies again.
 redis.call('ZADD', zset, 'XX', '0', '')
 redis.call('HDEL', hash, '')
-return base36(us)
+return {base36(us), stored_maxsize(stored[3])}

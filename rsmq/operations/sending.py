@@ -4,10 +4,12 @@ Operations that send many messages in one call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
+
+from redis.exceptions import ResponseError
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidValue
@@ -38,6 +40,19 @@ from rsmq.wire.names import decode_name
 LARGE_BODY_BYTES = 8192
 
 _FIELDS_PER_COMMAND = 2000
+
+
+class MessageKeys(Protocol):
+    """The name of a queue and the keys of its messages, as ``QueueKeys`` has them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def hash(self) -> bytes: ...
+
+    @property
+    def zset(self) -> bytes: ...
 
 
 def send_messages(
@@ -103,7 +118,7 @@ def send_messages(
     suffixes = make_id_suffixes(len(raws))
     largest_size = digits(largest)
     batch = _Batch(keys, raws, suffixes, largest_size, encoded_delay, channel, confirmation, limit)
-    return _single_step(batch.with_options(options))
+    return _single_step(batch.with_options(keys, options))
 
 
 def publish(
@@ -142,7 +157,7 @@ def publish(
 
 
 def send_raws(
-    keys: QueueKeys,
+    keys: MessageKeys,
     raws: list[bytes],
     *,
     largest: int,
@@ -188,7 +203,7 @@ def send_with_options(
     """
     raw, size = body
     batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation, limit)
-    operation: Operation[Any] = batch.with_options(options)
+    operation: Operation[Any] = batch.with_options(keys, options)
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
     return operation
@@ -212,7 +227,7 @@ class _Batch:
         channel: the channel to publish to; empty for none.
     """
 
-    keys: QueueKeys
+    keys: MessageKeys
     raws: list[bytes]
     suffixes: list[bytes]
     largest: bytes
@@ -239,7 +254,7 @@ class _Batch:
             large_body=self.large_body(),
         )
 
-    def with_options(self, options: SendOptions) -> Operation[list[str]]:
+    def with_options(self, keys: QueueKeys, options: SendOptions) -> Operation[list[str]]:
         """Return one script with all bodies; it leaves out those that have an earlier message."""
 
         def parse(reply: Any) -> list[str]:
@@ -252,7 +267,7 @@ class _Batch:
         suffixes = b"".join(self.suffixes)
         return Operation(
             load("send_with_options"),
-            (self.keys.hash, self.keys.zset, *options.keys(self.keys)),
+            (keys.hash, keys.zset, *options.keys(keys)),
             (self.largest, self.delay, suffixes, self.channel, *options.args(self.raws)),
             parse,
             RetryClass.ALWAYS if options.may_repeat else RetryClass.NEVER,
@@ -273,22 +288,19 @@ class _Batch:
         The ids need the server's time, and a client must know whether MULTI is permitted before it
         sends anything in one. The first step finds out both.
         """
-        time = yield Operation(
-            load("begin_send"),
-            (self.keys.hash, self.keys.zset),
-            (self.largest, self.delay),
-            lambda reply: reply,
-            RetryClass.ALWAYS,
-            (self.keys.name,),
-            commands=(),
-            fallback=self.in_one_step(),
-            limit=self.limit,
-        )
-        if isinstance(time, list):  # the fallback has sent them, since MULTI is not available
-            return time
+        begin = _begin_send(self.keys, self.largest, self.delay)
+        begin.fallback, begin.limit = self.in_one_step(), self.limit
+        begun = yield begin
+        if isinstance(begun, list):  # the fallback has sent them, since MULTI is not available
+            return begun
+        ids: list[str] = yield self.finish(begun[0])
+        return ids
+
+    def finish(self, time: bytes) -> Operation[list[str]]:
+        """Return the second of two steps. ``time`` is the first part of the ids."""
         ids = [time + suffix for suffix in self.suffixes]
         fields = [value for pair in zip(ids, self.raws, strict=True) for value in pair]
-        stored: list[str] = yield Operation(
+        return Operation(
             load("finish_send"),
             (self.keys.hash, self.keys.zset),
             (self.largest, self.delay, digits(int(time, 36) // 1000), self.channel, *ids),
@@ -303,4 +315,61 @@ class _Batch:
             limit=self.limit,
             large_body=self.large_body(),
         )
-        return stored
+
+
+def send_each(
+    keys: MessageKeys, messages: Sequence[tuple[bytes, bytes]], delay: bytes
+) -> Steps[list[bytes | ResponseError]]:
+    """
+    Add the messages of several calls, in order; the result is the reply for each call.
+
+    Args:
+        messages: for each the body, and its size as maxsize counts it. Either all bodies or none
+            have at least LARGE_BODY_BYTES.
+        delay: their delay, in the format of ``send_each.lua``.
+    """
+    suffixes = make_id_suffixes(len(messages))
+    is_large = len(messages[0][0]) >= LARGE_BODY_BYTES
+    if is_large:
+        time, limit = yield _begin_send(keys, b"0", delay)
+    else:
+        time, limit = yield Operation(
+            load("send_each"),
+            (keys.hash, keys.zset),
+            (delay, b"".join(suffixes), *(part for raw, size in messages for part in (size, raw))),
+            lambda reply: reply,
+            RetryClass.NEVER,
+            (keys.name,),
+        )
+    replies: list[bytes | ResponseError] = [time + suffix for suffix in suffixes]
+    fitting = []
+    for at, (_, size) in enumerate(messages):
+        if limit == -1 or int(size) <= limit:
+            fitting.append(at)
+        else:
+            replies[at] = ResponseError(f"MESSAGETOOLONG {int(size)} {limit}")
+    if is_large and fitting:
+        batch = _Batch(
+            keys,
+            [messages[at][0] for at in fitting],
+            [suffixes[at] for at in fitting],
+            digits(max(int(messages[at][1]) for at in fitting)),
+            delay,
+            b"",
+            None,
+            None,
+        )
+        yield batch.finish(time)
+    return replies
+
+
+def _begin_send(keys: MessageKeys, largest: bytes, delay: bytes) -> Operation[Any]:
+    return Operation(
+        load("begin_send"),
+        (keys.hash, keys.zset),
+        (largest, delay),
+        tuple,
+        RetryClass.ALWAYS,
+        (keys.name,),
+        commands=(),
+    )

@@ -44,6 +44,8 @@ _BUFFER_BYTES = 65536
 #: A command with at least this number of arguments and of bytes is packed in pieces.
 _MANY_ARGUMENTS = 32
 _LARGE_COMMAND_BYTES = 131_072
+#: The mean size from which on copying an argument takes longer than handling it.
+_LARGE_ARGUMENT_BYTES = 2048
 #: The size at which a piece ends.
 _PIECE_BYTES = 32_768
 #: Larger sends may take long on a slow link: their progress is checked until the peer has received
@@ -85,6 +87,24 @@ def pack(command: Command) -> Iterable[bytes | memoryview]:
     if len(command) < _MANY_ARGUMENTS or sum(map(len, command)) < _LARGE_COMMAND_BYTES:
         return (hiredis.pack_command(command),)  # type: ignore[arg-type]
     return _pieces(command)
+
+
+def pack_for_joining(command: Command) -> Iterable[bytes | memoryview]:
+    """Return a command as ``pack`` does, but large arguments are not copied into larger pieces."""
+    if isinstance(command, tuple) and len(command) >= _MANY_ARGUMENTS:
+        size = sum(map(len, command))
+        if size >= _LARGE_COMMAND_BYTES and size >= _LARGE_ARGUMENT_BYTES * len(command):
+            return _parts(command)
+    return pack(command)
+
+
+def _parts(command: tuple[bytes, ...]) -> Iterator[bytes]:
+    end = b"*%d" % len(command)
+    for argument in command:
+        yield b"%b\r\n$%d\r\n" % (end, len(argument))
+        yield argument
+        end = b""
+    yield b"\r\n"
 
 
 def _pieces(command: tuple[bytes, ...]) -> Iterator[bytes]:

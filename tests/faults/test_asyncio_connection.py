@@ -16,7 +16,7 @@ from redis.credentials import CredentialProvider
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed
 from rsmq.transport.asyncio_ import cancellation, multiplexed
-from rsmq.transport.asyncio_.multiplexed import NotSent
+from rsmq.transport.asyncio_.requests import NotSent
 from tests.lent import LendingAsyncRedis
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
@@ -100,7 +100,7 @@ def test_a_refused_call_fails_no_other_call():
 
     async def main():
         async with Scripted(serve).running() as server:
-            client = AsyncRSMQ.from_url(server.url)
+            client = AsyncRSMQ.from_url(server.url, realtime=True)  # sends are not coalesced
             sends = [asyncio.create_task(client.send_message("q", "m")) for _ in range(calls)]
             await until(lambda: server.made == 2)
             assert await client.send_message("q", "late") == "i" * 32
@@ -125,7 +125,7 @@ def test_noscript_while_another_call_is_refused():
     async def main():
         async with (
             Scripted(serve).running() as server,
-            AsyncRSMQ.from_url(server.url, socket_timeout=None) as client,
+            AsyncRSMQ.from_url(server.url, socket_timeout=None, realtime=True) as client,
             asyncio.timeout(10),
         ):
             sends = [client.send_message("q", "m") for _ in range(2)]

@@ -171,6 +171,7 @@ STORING = {
     "begin_send",
     "finish_send",
     "publish",
+    "send_each",
     "send_message",
     "send_messages",
     "send_with_options",

@@ -20,6 +20,7 @@ from rsmq.transport.asyncio_ import (
     lent,
     multiplexed,
     multiplexed_caller,
+    requests,
 )
 from tests.bytecodes import Raised, raising, signal_at
 from tests.lent import LendingAsyncRedis
@@ -33,6 +34,7 @@ CALLS = 3
 TIMEOUT_SECONDS = 0.5
 
 
+CONNECTION = multiplexed.__file__, requests.__file__
 ERRORS = (Raised, KeyboardInterrupt, redis.RedisError, ClientClosed)
 
 
@@ -117,7 +119,7 @@ def test_each_call_gets_its_own_reply_or_an_error(connect, raw, ns, loop, kind, 
     client = connect()
     for number in itertools.count(1):
         assert any(calls.check(client) for _ in range(10))
-        with raising(kind, number, multiplexed.__file__) as raised:
+        with raising(kind, number, *CONNECTION) as raised:
             calls.check(client)
         if not raised:
             break
@@ -133,7 +135,7 @@ def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_a
     calls = Calls(raw, ns, loop, 1)
     for number in itertools.count(1):
         client = connect()
-        with raising(kind, number, multiplexed.__file__) as raised:
+        with raising(kind, number, *CONNECTION) as raised:
             calls.check(client)
             calls.check(client, client.close())
         if not raised:
@@ -182,7 +184,7 @@ def test_each_call_gets_its_own_reply_or_an_error_after_a_signal(connect, raw, n
     """Signal handlers also run inside asyncio: between reading data and handing it over, too."""
     calls = Calls(raw, ns, loop, 1)
     client = connect()
-    files = multiplexed.__file__, asyncio.selector_events.__file__
+    files = *CONNECTION, asyncio.selector_events.__file__
     for number in itertools.count(1, scaled(17, 1)):
         assert any(calls.check(client) for _ in range(10))
         with signal_at(number, *files, handler=interrupt) as raised:

@@ -200,7 +200,7 @@ def test_all_steps_of_a_batch_share_its_time_limit(bodies):
     assert step.limit is limit
     if len(bodies) > 1:
         assert step.fallback.limit is limit
-        assert steps.send(b"0" * 10).limit is limit
+        assert steps.send((b"0" * 10, -1)).limit is limit
 
 
 def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():

@@ -113,6 +113,7 @@ class RetryingCaller(ABC):
     async def _run_again(
         self, operation: Operation[T], error: Exception, guard: CancellationGuard, began: float
     ) -> T:
+        guard.is_first_attempt = False
         deadline = choose_deadline_of(operation, self._retry_deadline, began)
         until = end_of_attempts(operation, deadline, began)
         steps = plan_retries(

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
-from rsmq.transport.asyncio_.multiplexed import Request
+from rsmq.transport.asyncio_.requests import Request
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 
 T = TypeVar("T")
@@ -31,11 +31,24 @@ class CancellationGuard:
         request: the last request that was waited for.
         cancellation: the last cancellation; None if there was none.
         is_sent: whether any part of a command may have been sent.
+        is_first_attempt: whether the call was not tried before.
     """
+
+    __slots__ = (
+        "_deadline",
+        "_initial_cancel_requests",
+        "_task",
+        "cancellation",
+        "is_first_attempt",
+        "is_sent",
+        "longest_grace",
+        "request",
+    )
 
     def __init__(self) -> None:
         self.cancellation: asyncio.CancelledError | None = None
         self.is_sent = False
+        self.is_first_attempt = True
         self.longest_grace = math.inf
         self.request: Request | None = None
         self._deadline = 0.0

@@ -28,9 +28,9 @@ from rsmq.operations.confirmation import (
 from rsmq.operations.operation import Command, Operation, RetryClass
 from rsmq.transport.asyncio_.multiplexed import (
     MultiplexedConnection,
-    NotSent,
     ReconnectingConnection,
 )
+from rsmq.transport.asyncio_.requests import NotSent
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error, longest_wait
 from rsmq.transport.redis_py import timeout_of_connections

@@ -24,12 +24,18 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import ClientClosed
-from rsmq.operations.operation import Command
+from rsmq.operations.operation import Command, Operation
 from rsmq.transport.asyncio_.lent import LentTransport
+from rsmq.transport.asyncio_.requests import Coalescer, NotSent, Request
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
-from rsmq.transport.socket import CHECKS_PER_TIMEOUT, LARGE_SEND_BYTES, pack, unsent_bytes
+from rsmq.transport.socket import (
+    CHECKS_PER_TIMEOUT,
+    LARGE_SEND_BYTES,
+    pack_for_joining,
+    unsent_bytes,
+)
 from rsmq.transport.topology.group import ServerPool
 
 _INCOMPLETE = object()
@@ -48,62 +54,12 @@ _UNREAD = os.urandom(8)
 _CANCEL_INTERVAL_SECONDS = 0.05
 
 
-class NotSent(RedisConnectionError):
-    """The connection was closed before any part of the command was sent."""
-
-
 class ConnectionState(Enum):
     """The state of a connection: which calls may use it."""
 
     OPEN = "open"  # all calls
     RETIRED = "retired"  # the calls that use it already; it is closed when they have ended
     CLOSED = "closed"  # no calls
-
-
-class Request:
-    """
-    Commands that were sent together, and their replies.
-
-    Attributes:
-        commands: the commands, at least one, each of which has one reply.
-        is_done: whether all replies have arrived, or none will.
-        sent_at: the time of the event loop when they were sent.
-        replies: the replies that have arrived, error replies as exceptions.
-    """
-
-    __slots__ = ("_future", "_loop", "commands", "is_done", "replies", "sent_at")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
-        self._loop = loop
-        self.commands = commands
-        self._future = loop.create_future()
-        self.is_done = False
-        self.sent_at = loop.time()
-        self.replies: list[Any] = []
-
-    async def wait(self) -> list[Any]:
-        """Wait for all replies, and return them. May be called again after a cancellation."""
-        if self._future.cancelled():
-            self._future = self._loop.create_future()
-            if self.is_done:
-                self._future.set_result(self.replies)
-        await self._future
-        return self.replies
-
-    def add_reply(self, reply: Any) -> bool:
-        """Add the next reply, and return whether it was the last one."""
-        self.replies.append(reply)
-        self.is_done = len(self.replies) == len(self.commands)
-        if self.is_done and not self._future.done():
-            self._future.set_result(None)
-        return self.is_done
-
-    def fail(self, error: Exception) -> None:
-        """Add an error for each reply that has not arrived: none will."""
-        self.replies += [error] * (len(self.commands) - len(self.replies))
-        self.is_done = True
-        if not self._future.done():
-            self._future.set_result(None)
 
 
 class MultiplexedConnection(asyncio.BufferedProtocol):
@@ -116,12 +72,15 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     Attributes:
         state: which calls may use it.
+        loaded: the names of scripts that the server probably has. Calls of other scripts are not
+            sent in batches: those that are sent after a missing script overtake it.
         calls: the number of calls that use the connection. After a call ends, the caller runs
             ``close_if_unused`` unless the state is OPEN.
     """
 
-    def __init__(self, connection: Any, writer: Any) -> None:
+    def __init__(self, connection: Any, writer: Any, coalescer: Coalescer) -> None:
         """Take over the stream writer of a connection that redis-py has opened in the loop."""
+        self._coalescer = coalescer
         self.state = ConnectionState.OPEN
         self._loop = asyncio.get_running_loop()
         self._reader = make_reader(connection, _INCOMPLETE)
@@ -129,6 +88,8 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self.calls = 0
         self._pending: deque[Request] = deque()
         self._waiting: list[Request] = []  # those of this iteration of the loop, not packed yet
+        self.loaded: set[str] = set()
+        self._held_by: Request | None = None  # those that wait are sent after its reply
         self._buffer = bytearray(_READ_BYTES)
         self._buffer_view = memoryview(self._buffer)
         self._is_reading = False  # whether data may be in the buffer that was not processed
@@ -166,18 +127,21 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         """The socket of the connection; None if the transport has none."""
         return self._transport.get_extra_info("socket")
 
-    def send(self, commands: Sequence[Command]) -> Request:
+    def send(self, commands: Sequence[Command], operation: Operation[Any] | None = None) -> Request:
         """
         Send commands, together with all others of this iteration of the event loop.
 
         If calls are made one after another, commands are sent at once. This saves an iteration.
+
+        Args:
+            operation: the operation of these commands, if it may be sent in a batch with others.
 
         Raises:
             NotSent: the connection is closed.
         """
         if self.state is ConnectionState.CLOSED:
             raise NotSent("Connection is closed.")
-        request = Request(self._loop, commands)
+        request = Request(self._loop, commands, operation)
         try:
             is_alone = not self._pending and not self._waiting
             self._waiting.append(request)
@@ -313,17 +277,23 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         """Pack and write the requests that wait, as far as the buffer of the transport allows."""
-        unsent = self._unsent
+        unsent, requests, rest = self._unsent, self._waiting, []
+        if self._held_by is not None:
+            requests, rest = [], requests
+        elif requests:
+            self._is_sequential = not self._pending and len(requests) == 1
+            if not self._is_sequential:
+                requests, rest = self._coalescer.coalesce(self._loop, requests, self.loaded)
+            self._held_by = requests[-1] if requests[-1].is_first_step else None
         unsent += [
             piece
-            for request in self._waiting
+            for request in requests
             for command in request.commands
-            for piece in pack(command)
+            for piece in pack_for_joining(command)
         ]
-        self._pending += self._waiting
-        self._waiting.clear()
+        self._pending += requests
+        self._waiting = rest
         self._unsent = []
-        self._is_sequential = len(self._pending) == 1
         size = sum(map(len, unsent))
         self._written_bytes += size
         if size > LARGE_SEND_BYTES and self._timeout and self._send_check_timer is None:
@@ -345,8 +315,19 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
     def _handle_reply(self, reply: Any) -> None:
         if not self._pending:
             self.close(RedisConnectionError("Redis sent a reply without a request."))
-        elif self._pending[0].add_reply(reply):
+        elif (request := self._pending[0]).add_reply(reply):
+            if request.unfinished or request is self._held_by:
+                self._send_after(request)
             self._pending.popleft()
+
+    def _send_after(self, request: Request) -> None:
+        """Send what is left of a request first, then the requests that had to wait for it."""
+        self._waiting[:0] = request.unfinished
+        if request is self._held_by:
+            self._held_by = None
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
 
     def _schedule_send_check(self) -> None:
         self._send_check_timer = self._loop.call_later(
@@ -386,11 +367,13 @@ def _take_first_bytes(pieces: deque[bytes | memoryview], max_bytes: int) -> byte
     taken: list[bytes | memoryview] = []
     left = max_bytes
     while pieces and left > 0:
-        piece = memoryview(pieces.popleft())
-        taken.append(piece[:left])
+        piece = pieces.popleft()
         if len(piece) > left:
-            pieces.appendleft(piece[left:])
-        left -= len(taken[-1])
+            view = memoryview(piece)
+            pieces.appendleft(view[left:])
+            piece = view[:left]
+        taken.append(piece)
+        left -= len(piece)
     return b"".join(taken)
 
 
@@ -399,6 +382,7 @@ class ReconnectingConnection:
 
     def __init__(self, pool: ServerPool) -> None:
         self._pool = pool
+        self._coalescer = Coalescer()
         self._current: MultiplexedConnection | None = None
         #: The connections that are not closed: the current one and retired ones.
         self._connections: set[MultiplexedConnection] = set()
@@ -451,13 +435,15 @@ class ReconnectingConnection:
         lender = self._pool.lender
         if lender is not None:
             connection = await lender.get_connection()
-            self._use(MultiplexedConnection(connection, LentTransport(connection, lender)))
+            transport = LentTransport(connection, lender)
+            self._use(MultiplexedConnection(connection, transport, self._coalescer))
             return
         connection = self._pool.connection_class(**self._pool.connection_kwargs)
         try:
             await connection.connect()
             if not self._is_closing:  # redis-py may have swallowed the cancellation
-                self._use(MultiplexedConnection(connection, detach_writer(connection)))
+                writer = detach_writer(connection)
+                self._use(MultiplexedConnection(connection, writer, self._coalescer))
         finally:
             await connection.disconnect(nowait=True)  # does nothing without the detached socket
 

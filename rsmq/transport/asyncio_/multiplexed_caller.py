@@ -21,10 +21,9 @@ from rsmq.transport.asyncio_.group_commit import GroupCommit
 from rsmq.transport.asyncio_.multiplexed import (
     ConnectionState,
     MultiplexedConnection,
-    NotSent,
     ReconnectingConnection,
-    Request,
 )
+from rsmq.transport.asyncio_.requests import NotSent, Request
 from rsmq.transport.body_limit import LIMIT_COMMAND, OwnConnections, body_limit
 from rsmq.transport.commands import (
     asking_commands,
@@ -131,6 +130,8 @@ class AsyncMultiplexedCaller(RetryingCaller):
         connection.calls += 1
         guard.is_sent = True
         try:
+            if guard.is_first_attempt and operation.commands is None:
+                return await self._call_first(connection, operation, guard)
             call = _call_asking if needs_asking(redirect) else _call_multiplexed
             if operation.undo is None:
                 return await call(connection, operation, Request.wait)
@@ -153,6 +154,34 @@ class AsyncMultiplexedCaller(RetryingCaller):
             connection.calls -= 1
             if connection.state is not ConnectionState.OPEN:
                 connection.close_if_unused()
+
+    async def _call_first(
+        self, connection: MultiplexedConnection, operation: Operation[Any], guard: CancellationGuard
+    ) -> Any:
+        """Make the first attempt of a call, which may be sent in a batch with others."""
+        first = connection.send((evalsha_command(operation),), operation)
+        try:
+            await first.future
+        except asyncio.CancelledError as cancellation:
+            if operation.undo is None:
+                raise
+            guard.request = first
+            guard.note_cancellation(cancellation)
+        else:
+            if not isinstance(first.replies[0], Exception):  # nearly always
+                connection.loaded.add(operation.script.name)
+                return first.replies[0]
+
+        def call(each: Operation[Any]) -> Awaitable[Any]:
+            if each is operation:
+                return _script_reply(connection, each, first, guard.wait)
+            return _call_multiplexed(connection, each, guard.wait)
+
+        if operation.undo is None:
+            return await _script_reply(connection, operation, first, Request.wait)
+        return await call_or_undo(
+            operation, guard, call, lambda request: self._undo_later(operation, request)
+        )
 
     def _undo_later(self, operation: Operation[Any], request: Request) -> None:
         """Undo an operation when its reply comes, if it comes on this connection."""
@@ -245,10 +274,24 @@ async def _call_multiplexed(
 ) -> Any:
     if operation.commands is not None:
         return reply_of(operation, await wait(connection.send(many_commands(operation))))
-    replies = await wait(connection.send((evalsha_command(operation),)))
+    return await _script_reply(
+        connection, operation, connection.send((evalsha_command(operation),)), wait
+    )
+
+
+async def _script_reply(
+    connection: MultiplexedConnection,
+    operation: Operation[Any],
+    request: Request,
+    wait: Callable[[Request], Awaitable[list[Any]]],
+) -> Any:
+    """Return the reply of a script whose hash was sent; send its text if the server needs it."""
+    replies = await wait(request)
     if isinstance(replies[0], NoScriptError):
         replies = await wait(connection.send((eval_command(operation),)))
-    return script_reply(replies)
+    reply = script_reply(replies)
+    connection.loaded.add(operation.script.name)
+    return reply
 
 
 async def _call_asking(

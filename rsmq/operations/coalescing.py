@@ -1,0 +1,196 @@
+"""
+Calls that are sent as a batch: which ones, by which script, and the reply for each. Pure.
+
+The script of the batch is that of the calls of many. Its reply becomes a reply for each call, as if
+the call had been sent alone, so nothing above the connection knows of it. An error of the batch
+says that nothing was changed; each call is then sent alone, and gets its own reply or error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from rsmq.lua.load import load
+from rsmq.operations import batches, messages
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.sending import LARGE_BODY_BYTES, send_each
+
+#: The maximum number of calls in a batch.
+MAX_CALLS = 250
+
+#: The maximum number of bytes of the bodies in a batch; a single body may have more.
+MAX_BYTES = 1_048_576
+
+#: Instead of the reply of a call that the batch has not run, for lack of room.
+NOT_RUN: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """
+    How calls of a script become a batch.
+
+    Attributes:
+        script: its name, which is that of its builder.
+        group: returns what all calls of a batch have in common; None for a call that is always sent
+            alone.
+        merge: returns the steps of a batch, whose result is the reply for each call.
+    """
+
+    script: str
+    group: Callable[[Operation[Any]], Hashable]
+    merge: Callable[[Sequence[Operation[Any]]], Steps[list[Any]]]
+
+
+class _Keys(NamedTuple):
+    name: str
+    hash: bytes
+    zset: bytes
+
+
+def _send_group(operation: Operation[Any]) -> Hashable:
+    raw, _, delay, _, channel = operation.args
+    # Each message that is sent to the front is before the last one, those of a batch are in order.
+    if channel or delay == b"front":
+        return None
+    return operation.keys, delay, len(raw) >= LARGE_BODY_BYTES
+
+
+def _merge_sends(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    first = operations[0]
+    hash, zset = first.keys
+    replies: list[Any] = yield from send_each(
+        _Keys(first.queues[0], hash, zset),
+        [(each.args[0], each.args[1]) for each in operations],
+        first.args[2],
+    )
+    return replies
+
+
+def _receive_group(operation: Operation[Any]) -> Hashable:
+    # With a vt of 0 the same message is received again at once.
+    return None if operation.args[0] == b"0" else (operation.keys, operation.args)
+
+
+def _merge_receives(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    vt, namespace = operations[0].args
+    now, has_more, _, bodies, repeated = yield _batch(
+        batches.receive_messages,
+        operations[0],
+        (digits(len(operations)), digits(MAX_BYTES), vt, namespace, b"1"),
+    )
+    return _split_messages(len(operations), now, has_more, bodies, repeated)
+
+
+def _pop_group(operation: Operation[Any]) -> Hashable:
+    return operation.keys, operation.args
+
+
+def _merge_pops(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    (namespace,) = operations[0].args
+    now, has_more, bodies, repeated = yield _batch(
+        batches.pop_messages,
+        operations[0],
+        (digits(len(operations)), digits(MAX_BYTES), namespace, b"1"),
+    )
+    return _split_messages(len(operations), now, has_more, bodies, repeated)
+
+
+def _split_messages(
+    number: int, now: bytes, has_more: int, bodies: list[Any], repeated: list[Any]
+) -> list[Any]:
+    """Return what ``receive_message.lua`` would return for each call."""
+    replies: list[Any] = [
+        [id, body, 1, now] for id, body in zip(bodies[::2], bodies[1::2], strict=True)
+    ]
+    for position, count, first in zip(repeated[::3], repeated[1::3], repeated[2::3], strict=True):
+        replies[position - 1][2:] = count, first
+    return replies + [NOT_RUN if has_more else None] * (number - len(replies))
+
+
+def _delete_group(operation: Operation[Any]) -> Hashable:
+    return operation.keys
+
+
+def _merge_deletes(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    keys, receipts = _receipts(operations)
+    reply = yield _batch(batches.delete_messages, operations[0], receipts, keys)
+    return _split_digits(reply)
+
+
+def _change_group(operation: Operation[Any]) -> Hashable:
+    return operation.keys, operation.args[2]
+
+
+def _merge_changes(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    keys, receipts = _receipts(operations)
+    args = (operations[0].args[2], *receipts)
+    reply = yield _batch(batches.change_messages_visibility, operations[0], args, keys)
+    return _split_digits(reply)
+
+
+def _split_digits(reply: bytes) -> list[int]:
+    return [digit - 48 for digit in reply]
+
+
+def _receipts(
+    operations: Sequence[Operation[Any]],
+) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return keys and arguments of consecutive calls in the format of ``receipts.lua``."""
+    args: list[bytes] = []
+    groups = 0
+    for count, group in groupby(operations, lambda each: each.args[1]):
+        ids = [each.args[0] for each in group]
+        args += digits(len(ids)), count, *ids
+        groups += 1
+    return operations[0].keys * groups, tuple(args)
+
+
+def _batch(
+    builder: Callable[..., Any],
+    first: Operation[Any],
+    args: tuple[bytes, ...],
+    keys: tuple[bytes, ...] | None = None,
+) -> Operation[Any]:
+    """Return a batch of calls, of which ``first`` is one, with the script of a builder."""
+    return Operation(
+        load(builder.__name__),
+        keys or first.keys,
+        args,
+        lambda reply: reply,
+        RetryClass.NEVER,
+        first.queues,
+    )
+
+
+_SEND = messages.send_message.__name__
+
+#: By the names of the scripts of single calls.
+KINDS = {
+    kind.script: kind
+    for kind in (
+        Kind(_SEND, _send_group, _merge_sends),
+        Kind(messages.receive_message.__name__, _receive_group, _merge_receives),
+        Kind(messages.delete_message.__name__, _delete_group, _merge_deletes),
+        Kind(messages.change_message_visibility.__name__, _change_group, _merge_changes),
+        Kind(messages.pop_message.__name__, _pop_group, _merge_pops),
+    )
+}
+
+
+def group_of(operation: Operation[Any]) -> tuple[Kind, Hashable] | None:
+    """Return the same for calls that may be in one batch; None for one that is sent alone."""
+    kind = KINDS.get(operation.script.name)
+    if kind is None or operation.commands is not None:
+        return None
+    group = kind.group(operation)
+    return None if group is None else (kind, group)
+
+
+def body_bytes(operation: Operation[Any]) -> int:
+    """Return the bytes of the body that a call sends; 0 for one that sends none."""
+    return len(operation.args[0]) if operation.script.name == _SEND else 0

@@ -1,0 +1,281 @@
+"""
+Commands that were sent together, and their replies: of one call, or of several in a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError
+
+from rsmq.operations.coalescing import (
+    MAX_BYTES,
+    MAX_CALLS,
+    NOT_RUN,
+    Kind,
+    body_bytes,
+    group_of,
+)
+from rsmq.operations.operation import Command, Operation, RetryClass, Steps
+from rsmq.transport.commands import call_commands, reply_of
+
+#: The seconds for which calls are sent alone after a batch of them has failed.
+_PAUSE_SECONDS = 10.0
+
+
+class NotSent(RedisConnectionError):
+    """The connection was closed before any part of the command was sent."""
+
+
+class Request:
+    """
+    Commands that were sent together, and their replies.
+
+    Attributes:
+        commands: the commands, at least one, each of which has one reply.
+        operation: the operation of a call that may be sent in a batch with others; else None.
+        future: becomes done when all replies have arrived, or none will.
+        is_done: whether all replies have arrived, or none will.
+        sent_at: the time of the event loop when they were sent.
+        replies: the replies that have arrived, error replies as exceptions.
+        unfinished: the requests to send now instead of this one, all of whose replies have arrived.
+    """
+
+    #: Whether its present step changes nothing, and the next one must follow before other requests.
+    is_first_step = False
+
+    __slots__ = (
+        "_loop",
+        "commands",
+        "future",
+        "is_done",
+        "operation",
+        "replies",
+        "sent_at",
+        "unfinished",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        commands: Sequence[Command],
+        operation: Operation[Any] | None = None,
+    ) -> None:
+        self._loop = loop
+        self.commands = commands
+        self.operation = operation
+        self.future = loop.create_future()
+        self.is_done = False
+        self.sent_at = loop.time()
+        self.replies: list[Any] = []
+        self.unfinished: Sequence[Request] = ()
+
+    async def wait(self) -> list[Any]:
+        """Wait for all replies, and return them. May be called again after a cancellation."""
+        if self.future.cancelled():
+            self.future = self._loop.create_future()
+            if self.is_done:
+                self.future.set_result(self.replies)
+        await self.future
+        return self.replies
+
+    def add_reply(self, reply: Any) -> bool:
+        """Add the next reply, and return whether it was the last one."""
+        self.replies.append(reply)
+        self.is_done = len(self.replies) == len(self.commands)
+        if self.is_done and not self.future.done():
+            self.future.set_result(None)
+        return self.is_done
+
+    def fail(self, error: Exception) -> None:
+        """Add an error for each reply that has not arrived: none will."""
+        self.replies += [error] * (len(self.commands) - len(self.replies))
+        self.is_done = True
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class BatchRequest(Request):
+    """
+    Calls that are sent as a batch; each gets its reply as if it had been sent alone.
+
+    Its commands are those of the present step of the batch. An error of a step says that nothing
+    was changed: the calls are then unfinished, and each is sent alone.
+
+    Attributes:
+        calls: the requests of the calls.
+    """
+
+    __slots__ = ("_loaded", "_note_failure", "_step", "_steps", "calls")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        calls: Sequence[Request],
+        steps: Steps[list[Any]],
+        loaded: set[str],
+        note_failure: Callable[[], None],
+    ) -> None:
+        """
+        Prepare the first step.
+
+        Args:
+            steps: the steps of the batch, which return a reply for each call, or NOT_RUN.
+            loaded: as that of the connection; other scripts are sent as text.
+            note_failure: called if the calls should not be sent in a batch for some time.
+        """
+        self.calls = calls
+        self._steps = steps
+        self._step: Operation[Any] = next(steps)
+        self._loaded = loaded
+        self._note_failure = note_failure
+        super().__init__(loop, self._commands())
+
+    @property
+    def is_first_step(self) -> bool:  # type: ignore[override]
+        return self._step.retry is RetryClass.ALWAYS
+
+    def add_reply(self, reply: Any) -> bool:
+        self.replies.append(reply)
+        if len(self.replies) < len(self.commands):
+            return False
+        self.unfinished = self._finish_step()
+        return True
+
+    def fail(self, error: Exception) -> None:
+        self._note_failure()  # the connection may have been closed because of a large reply
+        if self.is_first_step:
+            error = NotSent(str(error))
+        for call in self.calls:
+            call.fail(error)
+
+    def _finish_step(self) -> Sequence[Request]:
+        """Return the requests to send next."""
+        replies, self.replies = self.replies, []
+        if isinstance(replies[0], NoScriptError):
+            self._loaded.discard(self._step.script.name)
+            return self._send_step()
+        try:
+            result = self._step.parse(reply_of(self._step, replies))
+        except RedisError:
+            self._note_failure()
+            return self._alone()
+        try:
+            self._step = self._steps.send(result)
+        except StopIteration as end:
+            return self._divide(end.value)
+        return self._send_step()
+
+    def _commands(self) -> Sequence[Command]:
+        name = self._step.script.name
+        with_script = name not in self._loaded
+        self._loaded.add(name)
+        return call_commands(self._step, is_asking=False, with_script=with_script)
+
+    def _send_step(self) -> Sequence[Request]:
+        self.commands = self._commands()
+        self.sent_at = self._loop.time()
+        return (self,)
+
+    def _divide(self, replies: Sequence[Any]) -> Sequence[Request]:
+        """Give each call its reply, and return the calls that have none."""
+        rest = []
+        for call, reply in zip(self.calls, replies, strict=True):
+            if reply is NOT_RUN:
+                rest.append(call)
+            else:
+                call.add_reply(reply)
+        if len(rest) == len(self.calls):  # as a batch they may never be run
+            return self._alone()
+        return rest
+
+    def _alone(self) -> Sequence[Request]:
+        for call in self.calls:
+            call.operation = None
+            call.sent_at = self._loop.time()
+        return self.calls
+
+
+class Coalescer:
+    """
+    Makes batches of the calls of one event loop on one server.
+
+    After a batch of a group has failed, the calls of that group are sent alone for some time: its
+    batches would probably fail again, and each failure costs a round trip.
+    """
+
+    def __init__(self) -> None:
+        self._alone_until: dict[Hashable, float] = {}
+
+    def coalesce(
+        self, loop: asyncio.AbstractEventLoop, requests: Sequence[Request], loaded: set[str]
+    ) -> tuple[list[Request], list[Request]]:
+        """
+        Return requests with a batch for consecutive calls of a group, and those that must wait.
+
+        They wait until the last one of the others, the first step of a batch, has a reply: so all
+        calls keep their order.
+        """
+        coalesced: list[Request] = []
+        passed = 0
+        for group, calls in groupby(requests, _group_of):
+            if (
+                group is None
+                or group[0].script not in loaded
+                or self._is_paused(group, loop.time())
+            ):
+                alone = list(calls)
+                coalesced += alone
+                passed += len(alone)
+                continue
+            for part in _limited(list(calls)):
+                passed += len(part)
+                if len(part) == 1:
+                    coalesced += part
+                    continue
+                batch = self._batch(loop, group, part, loaded)
+                coalesced.append(batch)
+                if batch.is_first_step:
+                    return coalesced, list(requests[passed:])
+        return coalesced, []
+
+    def _batch(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        group: tuple[Kind, Hashable],
+        calls: list[Request],
+        loaded: set[str],
+    ) -> BatchRequest:
+        def note_failure() -> None:
+            self._alone_until[group] = loop.time() + _PAUSE_SECONDS
+
+        operations = [each.operation for each in calls if each.operation is not None]
+        return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_failure)
+
+    def _is_paused(self, group: Hashable, now: float) -> bool:
+        if not self._alone_until:
+            return False
+        self._alone_until = {each: end for each, end in self._alone_until.items() if end > now}
+        return group in self._alone_until
+
+
+def _group_of(request: Request) -> tuple[Kind, Hashable] | None:
+    return None if request.operation is None else group_of(request.operation)
+
+
+def _limited(calls: list[Request]) -> Iterator[list[Request]]:
+    """Return the calls in parts of at most MAX_CALLS, with bodies of at most MAX_BYTES."""
+    part: list[Request] = []
+    size = 0
+    for call in calls:
+        bytes_more = 0 if call.operation is None else body_bytes(call.operation)
+        if part and (len(part) == MAX_CALLS or size + bytes_more > MAX_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(call)
+        size += bytes_more
+    yield part
