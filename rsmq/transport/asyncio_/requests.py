@@ -150,8 +150,7 @@ class BatchRequest(Request):
         self._note_failure()  # the connection may have been closed because of a large reply
         if self.is_first_step:
             error = NotSent(str(error))
-        for call in self.calls:
-            call.fail(error)
+        self._fail_calls(error)
 
     def _finish_step(self) -> Sequence[Request]:
         """Return the requests to send next."""
@@ -161,8 +160,10 @@ class BatchRequest(Request):
             return self._send_step()
         try:
             result = self._step.parse(reply_of(self._step, replies))
-        except RedisError:
+        except RedisError as error:
             self._note_failure()
+            if not self.is_first_step and _has_run_without_multi(replies):
+                return self._fail_calls(error)
             return self._alone()
         try:
             self._step = self._steps.send(result)
@@ -192,6 +193,11 @@ class BatchRequest(Request):
         if len(rest) == len(self.calls):  # as a batch they may never be run
             return self._alone()
         return rest
+
+    def _fail_calls(self, error: Exception) -> Sequence[Request]:
+        for call in self.calls:
+            call.fail(error)
+        return ()
 
     def _alone(self) -> Sequence[Request]:
         for call in self.calls:
@@ -279,3 +285,10 @@ def _limited(calls: list[Request]) -> Iterator[list[Request]]:
         part.append(call)
         size += bytes_more
     yield part
+
+
+def _has_run_without_multi(replies: Sequence[Any]) -> bool:
+    """Return whether MULTI was refused, and a later command was not: the rights have changed."""
+    return isinstance(replies[0], Exception) and not all(
+        isinstance(each, Exception) for each in replies
+    )

@@ -1,0 +1,192 @@
+"""Batches of calls, without a server: which calls, and what each gets from the replies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
+
+from rsmq import TEXT
+from rsmq.operations import messages
+from rsmq.operations.coalescing import KINDS, MAX_CALLS, group_of
+from rsmq.operations.lost_replies import LostReplies
+from rsmq.transport.asyncio_.requests import BatchRequest, Coalescer, NotSent, Request
+from rsmq.wire.keys import Namespace
+
+NS = Namespace()
+LARGE = "x" * 8192
+
+
+class Batches:
+    """Requests of a loop, and the batches that are made of them."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.coalescer = Coalescer()
+        self.loaded = set(KINDS)
+
+    def requests(self, operations):
+        return [Request(self.loop, ((b"EVALSHA",),), each) for each in operations]
+
+    def coalesce(self, requests):
+        return self.coalescer.coalesce(self.loop, requests, self.loaded)
+
+    def batch(self, *operations):
+        """Return the only batch of the operations, and their requests."""
+        requests = self.requests(operations)
+        (found,), _ = self.coalesce(requests)
+        assert isinstance(found, BatchRequest)
+        return found, requests
+
+
+@pytest.fixture
+def batches():
+    loop = asyncio.new_event_loop()
+    yield Batches(loop)
+    loop.close()
+
+
+def send(body="m", qname="q", **options):
+    return messages.send_message(
+        NS, qname, body, codec=TEXT, **{"delay": None, "realtime": False, **options}
+    )
+
+
+def receive(vt=None):
+    return messages.receive_message(NS, "q", vt=vt, codec=TEXT, losses=LostReplies())
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        send(realtime=True),
+        send(front=True),
+        send(dedup_id="one"),
+        receive(vt=0),
+        messages.get_message(NS, "q", "i" * 32, codec=TEXT),
+    ],
+    ids=["realtime", "front", "dedup_id", "vt=0", "get"],
+)
+def test_calls_that_are_always_sent_alone(operation):
+    assert group_of(operation) is None
+
+
+def test_calls_of_a_group_have_the_same_queue_and_times():
+    assert group_of(send()) == group_of(send("other")) != group_of(send(LARGE))
+    assert group_of(send()) != group_of(send(delay=1))
+    assert group_of(send()) != group_of(send(qname="p"))
+    assert group_of(receive()) == group_of(receive()) != group_of(receive(vt=1))
+    deletes = [messages.delete_message(NS, "q", each * 32) for each in "ij"]
+    assert group_of(deletes[0]) == group_of(deletes[1]) != group_of(receive())
+
+
+def test_only_consecutive_calls_are_in_a_batch_and_none_is_left_out(batches):
+    requests = batches.requests([send(), send(), receive(), send(), send(), send()])
+    found, waiting = batches.coalesce(requests)
+    calls = [each.calls if isinstance(each, BatchRequest) else each for each in found]
+    assert calls == [requests[:2], requests[2], requests[3:]]
+    assert waiting == []
+
+
+def test_requests_behind_a_first_step_wait(batches):
+    requests = batches.requests([send(), send(LARGE), send(LARGE), send(), receive()])
+    found, waiting = batches.coalesce(requests)
+    assert found[0] is requests[0]
+    assert found[1].calls == requests[1:3]
+    assert found[1].is_first_step
+    assert waiting == requests[3:]
+
+
+def test_calls_of_a_script_that_the_server_may_lack_are_sent_alone(batches):
+    batches.loaded.clear()
+    requests = batches.requests([send(), send()])
+    assert batches.coalesce(requests) == (requests, [])
+
+
+def test_a_batch_has_a_bounded_number_of_calls_and_bytes(batches):
+    many = batches.requests([send()] * (MAX_CALLS + 2))
+    found, _ = batches.coalesce(many)
+    assert [len(each.calls) for each in found] == [MAX_CALLS, 2]
+    large = batches.requests([send("x" * 400_000)] * 5)
+    found, waiting = batches.coalesce(large)
+    assert [len(each.calls) for each in found] == [2]
+    assert waiting == large[2:]
+
+
+def test_a_missing_script_is_sent_again_as_text(batches):
+    batch, requests = batches.batch(send(), send())
+    assert batch.commands[0][0] == b"EVAL"
+    assert batches.batch(send(), send())[0].commands[0][0] == b"EVALSHA"
+    assert batch.add_reply(NoScriptError("No matching script"))
+    assert batch.unfinished == (batch,)
+    assert batch.commands[0][0] == b"EVAL"
+    assert batch.add_reply([b"0" * 10, -1])
+    assert batch.unfinished == []
+    assert [len(each.replies[0]) for each in requests] == [32, 32]
+    assert requests[0].replies < requests[1].replies
+
+
+def test_after_an_error_each_call_is_sent_alone(batches):
+    batch, requests = batches.batch(send(), send())
+    batch.add_reply(ResponseError("OOM command not allowed"))
+    assert batch.unfinished == requests
+    assert not any(each.is_done for each in requests)
+    assert batches.coalesce(requests) == (requests, [])
+    later = batches.requests([send(), send()])
+    assert batches.coalesce(later) == (later, [])
+    assert batches.batch(send(qname="p"), send(qname="p"))
+
+
+def test_receives_without_room_are_sent_again(batches):
+    batch, requests = batches.batch(receive(), receive(), receive())
+    batch.add_reply([b"5", 1, [1], [b"i" * 32, b"m"], []])
+    assert requests[0].replies == [[b"i" * 32, b"m", 1, b"5"]]
+    assert batch.unfinished == requests[1:]
+    again, _ = batches.coalesce(requests[1:])
+    again[0].add_reply([b"5", 1, [0], [], []])
+    assert again[0].unfinished == requests[1:]
+    assert batches.coalesce(requests[1:]) == (requests[1:], [])
+
+
+def test_a_first_step_that_breaks_has_sent_nothing_and_a_second_one_may_have(batches):
+    broken = RedisConnectionError("broken")
+    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    batch.fail(broken)
+    assert [type(each.replies[0]) for each in requests] == [NotSent] * 2
+
+    batches.coalescer = Coalescer()
+    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    for reply in (b"OK", b"QUEUED", [[b"0" * 10, -1]]):
+        batch.add_reply(reply)
+    assert not batch.is_first_step
+    batch.fail(broken)
+    assert [each.replies for each in requests] == [[broken]] * 2
+
+
+def test_bodies_that_are_too_long_are_left_out_of_both_steps(batches):
+    batch, requests = batches.batch(send(LARGE), send(LARGE + "x"), send(LARGE))
+    for reply in (b"OK", b"QUEUED", [[b"0" * 10, 8192]]):
+        batch.add_reply(reply)
+    (_, hset, *_) = batch.commands
+    assert hset[3::2] == (LARGE.encode(),) * 2
+    for reply in (b"OK", b"QUEUED", b"QUEUED", [2, 1]):
+        batch.add_reply(reply)
+    assert str(requests[1].replies[0]) == "MESSAGETOOLONG 8193 8192"
+    assert [len(each.replies[0]) for each in (requests[0], requests[2])] == [32, 32]
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_second_step_without_multi_is_never_sent_again_if_it_has_run(batches, has_run):
+    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    for reply in (b"OK", b"QUEUED", [[b"0" * 10, -1]]):
+        batch.add_reply(reply)
+    refused = NoPermissionError("no right to multi")
+    for reply in (refused, *([2, 1] if has_run else [refused] * 2), refused):
+        batch.add_reply(reply)
+    if has_run:
+        assert [each.replies for each in requests] == [[refused]] * 2
+        assert not batch.unfinished
+    else:
+        assert batch.unfinished == requests
