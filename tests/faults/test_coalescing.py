@@ -448,6 +448,7 @@ def test_the_time_limit_of_one_call_does_not_end_the_others(proxy, raw, ns):
     asyncio.run(main())
 
 
+@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("kind", ["url", "lent"])
 def test_random_cancellations_lose_and_hide_no_message(server, raw, ns, kind):
     """Before and after a batch is written. A cancelled receive gives its message back."""
