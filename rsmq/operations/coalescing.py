@@ -30,7 +30,7 @@ NOT_RUN: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CallKind:
     """
     How calls of a script become a batch.
 
@@ -173,16 +173,16 @@ _SEND = messages.send_message.__name__
 KINDS = {
     kind.script: kind
     for kind in (
-        Kind(_SEND, _send_group, _merge_sends),
-        Kind(messages.receive_message.__name__, _receive_group, _merge_receives),
-        Kind(messages.delete_message.__name__, _delete_group, _merge_deletes),
-        Kind(messages.change_message_visibility.__name__, _change_group, _merge_changes),
-        Kind(messages.pop_message.__name__, _pop_group, _merge_pops),
+        CallKind(_SEND, _send_group, _merge_sends),
+        CallKind(messages.receive_message.__name__, _receive_group, _merge_receives),
+        CallKind(messages.delete_message.__name__, _delete_group, _merge_deletes),
+        CallKind(messages.change_message_visibility.__name__, _change_group, _merge_changes),
+        CallKind(messages.pop_message.__name__, _pop_group, _merge_pops),
     )
 }
 
 
-def group_of(operation: Operation[Any]) -> tuple[Kind, Hashable] | None:
+def group_of(operation: Operation[Any]) -> tuple[CallKind, Hashable] | None:
     """Return the same for calls that may be in one batch; None for one that is sent alone."""
     kind = KINDS.get(operation.script.name)
     if kind is None or operation.commands is not None:

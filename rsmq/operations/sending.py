@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from redis.exceptions import ResponseError
-
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidValue
 from rsmq.lua.load import load
@@ -317,9 +315,16 @@ class _Batch:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The error reply of a single call in a batch; the text is that of its script."""
+
+    text: str
+
+
 def send_each(
     keys: MessageKeys, messages: Sequence[tuple[bytes, bytes]], delay: bytes
-) -> Steps[list[bytes | ResponseError]]:
+) -> Steps[list[bytes | Refusal]]:
     """
     Add the messages of several calls, in order; the result is the reply for each call.
 
@@ -341,13 +346,13 @@ def send_each(
             RetryClass.NEVER,
             (keys.name,),
         )
-    replies: list[bytes | ResponseError] = [time + suffix for suffix in suffixes]
+    replies: list[bytes | Refusal] = [time + suffix for suffix in suffixes]
     fitting = []
     for at, (_, size) in enumerate(messages):
         if limit == -1 or int(size) <= limit:
             fitting.append(at)
         else:
-            replies[at] = ResponseError(f"MESSAGETOOLONG {int(size)} {limit}")
+            replies[at] = Refusal(f"MESSAGETOOLONG {int(size)} {limit}")
     if is_large and fitting:
         batch = _Batch(
             keys,

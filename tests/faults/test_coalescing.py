@@ -1,4 +1,4 @@
-"""Calls that are ready in the same turn of the event loop: a batch, in which each has its own end."""
+"""Calls that are ready in the same turn of the event loop: a batch, in which each has its end."""
 
 from __future__ import annotations
 

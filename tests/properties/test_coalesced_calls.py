@@ -87,7 +87,7 @@ class Side:
         return result
 
     def state(self, raw):
-        """Return all keys without ids and times: visible messages in order, hidden ones, the rest."""
+        """Return keys without ids and times: visible messages in order, hidden ones, the rest."""
         seconds, _ = raw.time()
         found = {}
         for queue in QUEUES:

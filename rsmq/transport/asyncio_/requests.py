@@ -10,17 +10,18 @@ from itertools import groupby
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.operations.coalescing import (
     MAX_BYTES,
     MAX_CALLS,
     NOT_RUN,
-    Kind,
+    CallKind,
     body_bytes,
     group_of,
 )
 from rsmq.operations.operation import Command, Operation, RetryClass, Steps
+from rsmq.operations.sending import Refusal
 from rsmq.transport.commands import call_commands, reply_of
 
 #: The seconds for which calls are sent alone after a batch of them has failed.
@@ -188,6 +189,8 @@ class BatchRequest(Request):
         for call, reply in zip(self.calls, replies, strict=True):
             if reply is NOT_RUN:
                 rest.append(call)
+            elif isinstance(reply, Refusal):
+                call.add_reply(ResponseError(reply.text))
             else:
                 call.add_reply(reply)
         if len(rest) == len(self.calls):  # as a batch they may never be run
@@ -252,7 +255,7 @@ class Coalescer:
     def _batch(
         self,
         loop: asyncio.AbstractEventLoop,
-        group: tuple[Kind, Hashable],
+        group: tuple[CallKind, Hashable],
         calls: list[Request],
         loaded: set[str],
     ) -> BatchRequest:
@@ -269,7 +272,7 @@ class Coalescer:
         return group in self._alone_until
 
 
-def _group_of(request: Request) -> tuple[Kind, Hashable] | None:
+def _group_of(request: Request) -> tuple[CallKind, Hashable] | None:
     return None if request.operation is None else group_of(request.operation)
 
 
