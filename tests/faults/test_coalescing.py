@@ -10,7 +10,7 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import AsyncRSMQ, Message, MessageTooLong, QueueNotFound
-from rsmq.operations.coalescing import MAX_CALLS
+from rsmq.operations.coalescing import KINDS, MAX_CALLS
 from tests.clusters import slot_of
 from tests.lent import LendingAsyncRedis
 from tests.proxy import Proxy
@@ -316,7 +316,7 @@ def test_a_reply_that_is_lost_fails_or_repeats_each_call_by_its_retry_class(prox
             assert len(stored(raw, ns)) in {1, 5}
             assert is_consistent(raw, ns)
 
-            await prepared_again(client, raw, ns)
+            await prepared_again(client)
             ids = await together(*(client.send_message("q", str(each)) for each in range(5)))
             received = await broken(*(client.receive_message("q") for _ in range(5)))
             assert not any(isinstance(each, Exception) for each in received)
@@ -324,12 +324,12 @@ def test_a_reply_that_is_lost_fails_or_repeats_each_call_by_its_retry_class(prox
 
             for id in ids:
                 raw.zadd(f"{ns}:q", {id: 0})
-            await prepared_again(client, raw, ns, delete=False)
+            await prepared_again(client, delete=False)
             messages = await together(*(client.receive_message("q") for _ in range(5)))
             assert await broken(*(client.delete_message(each) for each in messages)) == [True] * 5
             assert not stored(raw, ns)
 
-            await prepared_again(client, raw, ns)
+            await prepared_again(client)
             await together(*(client.send_message("q", str(each)) for each in range(5)))
             popped = await broken(*(client.pop_message("q") for _ in range(5)))
             assert all(isinstance(each, redis_errors.ConnectionError) for each in popped)
@@ -337,16 +337,20 @@ def test_a_reply_that_is_lost_fails_or_repeats_each_call_by_its_retry_class(prox
     asyncio.run(main())
 
 
-async def prepared_again(client, raw, ns, *, delete=True):
-    """Let the new connection answer each kind of call once, and the batches be made again."""
+async def prepared_again(client, *, delete=True):
+    """Connect again, and make batches at once."""
     if delete:
         await client.purge_queue("q")
-    caller = client._caller
-    loop = asyncio.get_running_loop()
-    caller._loop_connections[loop]._coalescer._alone_until.clear()
-    connection = await caller._loop_connections[loop].get(check=False)
-    connection.loaded |= {"send_message", "receive_message", "delete_message", "pop_message"}
-    connection._is_sequential = False
+    await client.list_queues()
+    make_batches(client)
+
+
+def make_batches(client):
+    """Let the connection take single calls of each kind as answered, and forget failed batches."""
+    reconnecting = client._caller._loop_connections[asyncio.get_running_loop()]
+    reconnecting._coalescer._alone_until.clear()
+    reconnecting._current.loaded |= KINDS.keys()
+    reconnecting._current._is_sequential = False
 
 
 @pytest.mark.parametrize(("spare", "stored_bodies"), [(0, 4), (1, 4)], ids=["first", "second"])
@@ -355,7 +359,7 @@ def test_a_lost_reply_to_a_step_of_large_sends(proxy, raw, ns, spare, stored_bod
 
     async def main():
         async with connected(proxy.url, ns) as client:
-            await prepared_again(client, raw, ns)
+            await prepared_again(client)
             proxy.spare, proxy.drop = spare, 1
             found = await together(*(client.send_message("q", LARGE) for _ in range(4)))
             if spare:
@@ -399,6 +403,44 @@ def test_a_user_without_the_right_to_multi_sends_large_bodies(own_server):
 
         asyncio.run(main())
         raw.acl_deluser("u")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["hdel", "hget", "hincrby", "hmget", "hset", "zadd", "zrangebyscore", "zrem", "zscore"],
+)
+def test_a_user_without_a_right_loses_doubles_and_hides_no_message(own_server, command):
+    ns = f"without-{command}"
+
+    async def main():
+        async with connected(own_server.url, ns) as client:
+            ids = await together(*(client.send_message("q", f"all {each}") for each in range(4)))
+        async with connected_as_user() as few:
+            sent = await together(*(few.send_message("q", f"few {each}") for each in range(4)))
+            large = await together(*(few.send_message("q", LARGE) for _ in range(2)))
+            received = await together(*(few.receive_message("q") for _ in range(4)))
+            messages = [each for each in received if isinstance(each, Message)]
+            deleted = await together(*(few.delete_message(each) for each in messages))
+        kept = {each.id for each, done in zip(messages, deleted, strict=True) if done is not True}
+        expected = {*ids, *(each for each in [*sent, *large] if isinstance(each, str))}
+        expected -= {each.id for each in messages if each.id not in kept}
+        assert set(stored(raw, ns)) == expected
+        assert is_consistent(raw, ns)
+        assert hidden(raw, ns) == kept
+
+    @asynccontextmanager
+    async def connected_as_user():
+        url = own_server.url.replace("://", "://few:p@")
+        async with AsyncRSMQ.from_url(url, ns=ns) as client:
+            await client.list_queues()  # opens the connection
+            make_batches(client)
+            yield client
+
+    with own_server.raw() as raw:
+        rights = ["+@all", f"-{command}"]
+        raw.acl_setuser("few", enabled=True, passwords=["+p"], keys="*", commands=rights)
+        asyncio.run(main())
+        raw.acl_deluser("few")
 
 
 def test_the_size_of_a_batch_is_bounded(server, raw, ns):
