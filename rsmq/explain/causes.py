@@ -144,7 +144,7 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     """Return why a queue is not drained: the first one decides, the others hold too."""
     attributes = facts.attributes
     if not attributes.messages:
-        return [Cause.EMPTY]
+        return [Cause.EMPTY, Cause.PAUSED] if attributes.paused else [Cause.EMPTY]
     causes = [Cause.PAUSED] if attributes.paused else []
     if facts.received_again is not None:
         causes.append(Cause.RECEIVED_AGAIN)

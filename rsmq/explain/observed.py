@@ -48,6 +48,7 @@ class ObservedQueue:
         hidden: the hidden messages by state; None if it was not read.
         received_again: the stored id and the receive count of a message in flight whose last
             receives, two or more, ended without a delete, a retry or a release; None without one.
+        purge: of an empty queue, its last purge, if that can be undone.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ObservedQueue:
     rates: QueueRates | None = None
     hidden: HiddenCounts | None = None
     received_again: tuple[str, int] | None = None
+    purge: Deletion | None = None
 
     @property
     def live_workers(self) -> list[WorkerInfo]:

@@ -25,7 +25,7 @@ from rsmq.explain.operations import (
 )
 from rsmq.figures.operations import add_hidden
 from rsmq.model import StoredMessage
-from rsmq.trash.deletion import Deletion, DeletionState
+from rsmq.trash.deletion import Deletion, DeletionState, join_deletions
 from rsmq.trash.operations import read_trash
 from rsmq.worker.operations import list_workers
 from rsmq.worker.registry import WorkerInfo, parse_workers
@@ -109,6 +109,15 @@ def find_holders(rsmq: RSMQ[Any] | Cells, messages: Sequence[StoredMessage[Any]]
     return holders
 
 
+def _find_purge(client: Any, facts: ObservedQueue) -> Deletion | None:
+    """Return the last purge of a queue, if it has removed messages and can be undone."""
+    try:
+        _, deletions = client.run(read_trash(client.namespace))
+    except ResponseError:  # the user has no right to the trash
+        return None
+    return next((each for each in deletions if each.is_open_purge(facts.name, facts.now_ms)), None)
+
+
 def _find_deletion(client: Any, qname: str, id: str) -> Deletion | None:
     """Return the deletion that has removed a message, if it can be undone."""
     try:
@@ -146,7 +155,9 @@ def _add_rates(client: Any, facts: ObservedQueue) -> ObservedQueue:
 
 def observe_queue(rsmq: RSMQ[Any] | Cells, qname: str) -> ObservedQueue:
     """
-    Return what is known of a queue, from two round trips for each cell. Nothing is changed.
+    Return what is known of a queue, from two round trips for each cell, and three if it is empty.
+
+    Nothing is changed.
 
     Args:
         rsmq: a synchronous client, or a set of cells.
@@ -160,6 +171,8 @@ def observe_queue(rsmq: RSMQ[Any] | Cells, qname: str) -> ObservedQueue:
 
     def read(client: Any) -> ObservedQueue:
         facts: ObservedQueue = client.run(read_queue_state(client.namespace, qname))
+        if not facts.attributes.messages:
+            facts = replace(facts, purge=_find_purge(client, facts))
         return _add_rates(client, facts)
 
     by_cell: Mapping[int, ObservedQueue] = engine.by_cell(read)
@@ -170,6 +183,8 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
     if len(of_cells) == 1:
         return of_cells[0]
     rates = [each.rates for each in of_cells if each.rates is not None]
+    purges = [each.purge for each in of_cells if each.purge is not None]
+    last = max(purges, key=lambda each: each.deleted_ms, default=None)
     return ObservedQueue(
         of_cells[0].name,
         max(each.now_ms for each in of_cells),
@@ -178,6 +193,7 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         can_see_workers=all(each.can_see_workers for each in of_cells),
         rates=_sum_rates(rates) if len(rates) == len(of_cells) else None,
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
+        purge=last and join_deletions(each for each in purges if each.id == last.id),
         received_again=next(
             (each.received_again for each in of_cells if each.received_again), None
         ),

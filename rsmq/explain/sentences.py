@@ -351,7 +351,21 @@ def _message_received_again(facts: ObservedQueue) -> str:
 
 
 def _empty(facts: ObservedQueue) -> str:
-    return f"Queue {facts.name} has no messages."
+    paused = ", and it is paused" if facts.attributes.paused else ""
+    return f"Queue {facts.name} has no messages{paused}.{_purge(facts)}"
+
+
+def _purge(facts: ObservedQueue) -> str:
+    purge = facts.purge
+    if purge is None:
+        return ""
+    verb = "was" if purge.messages == 1 else "were"
+    by = f" by {purge.by}" if purge.by else ""
+    return (
+        f" {format_count(purge.messages)} {verb} purged{by} at "
+        f"{_at(purge.deleted_ms, facts.now_ms)}, which can be undone until "
+        f"{format_moment(purge.until_ms, facts.now_ms)}."
+    )
 
 
 _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {

@@ -77,6 +77,12 @@ class Deletion:
         """Until when it can be undone, Unix ms of the server."""
         return self.deleted_ms + UNDO_MS
 
+    def is_open_purge(self, queue: str, now_ms: float) -> bool:
+        """Return whether it is a purge of a queue that has removed messages and can be undone."""
+        is_open = self.state is DeletionState.KEPT and now_ms < self.until_ms
+        is_purge = self.kind is DeletionKind.PURGE and self.messages > 0
+        return is_open and is_purge and self.queue == queue
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:

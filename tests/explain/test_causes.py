@@ -20,6 +20,7 @@ from rsmq.explain.sentences import format_span
 from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
+from rsmq.trash import Deletion, DeletionKind
 from rsmq.worker import WorkerInfo
 
 NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
@@ -227,6 +228,7 @@ def test_the_first_cause_of_a_message_decides(facts, causes, sentence):
         assert found.sentence == sentence
 
 
+PURGE = Deletion("1", DeletionKind.PURGE, "q", "ann", 300, NOW - 60_000)
 ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW + 40_000}
 
 
@@ -234,6 +236,12 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
     ("facts", "causes", "sentence"),
     [
         (queue(messages=0, visible_messages=0), [Cause.EMPTY], "Queue q has no messages."),
+        (
+            replace(queue(messages=0, visible_messages=0, paused=True), purge=PURGE),
+            [Cause.EMPTY, Cause.PAUSED],
+            ("Queue q has no messages, and it is paused. 300 messages were purged by ann at "
+            "12:01:30 UTC (60 s ago), which can be undone until 12:11:30 UTC."),
+        ),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
         (
             replace(queue(worker(), rates=(20, 80)), received_again=("m1", 4)),

@@ -10,6 +10,7 @@ from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
+from rsmq.trash import Deletion, DeletionKind, DeletionState
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import AlertKind, find_alerts
@@ -155,6 +156,23 @@ def test_a_dead_worker_is_wrong_while_it_has_messages_in_flight():
     assert alert.text == "Worker w died with 3 messages in flight."
     assert alert.evidence.startswith("p: 1, q: 2. They are visible again within 20 s. ")
     assert find_alerts(replace(_CALM, workers=workers)) == []
+
+
+def test_a_large_purge_is_a_note_while_it_can_be_undone():
+    purge = Deletion("1", DeletionKind.PURGE, "q", "ann", 101, _NOW - 60_000)
+
+    def find(**values):
+        return find_alerts(_facts(_state(), deletions=[replace(purge, **values)]))
+
+    [alert] = find()
+    assert (alert.kind, alert.level, alert.queue) == (AlertKind.PURGED, "note", "q")
+    assert alert.text == "101 messages of q were purged."
+    assert alert.evidence.startswith("It can be undone for another 9 min")
+    for values in (
+        {"messages": 100}, {"deleted_ms": _NOW - 600_000}, {"state": DeletionState.UNDONE},
+        {"kind": DeletionKind.DELETE_MESSAGES}, {"queue": "deleted"},
+    ):  # fmt: skip
+        assert find(**values) == []
 
 
 def _schedule(**values):

@@ -64,6 +64,26 @@ def test_dead_letter_queues_are_those_of_policies_with_their_newest_death(run):
     run(test)
 
 
+def test_a_dead_letter_without_a_reason_has_the_policy_that_has_moved_it(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await _bury(queues, "ValueError", 1)
+        open_pages(http)
+        assert "Received too often" not in await read_page(http, "/dead-letters/dead")
+        await queues.send_message("dead", "a")
+        http.app.router.default._reads.forget_all()
+        text = await read_page(http, "/dead-letters/dead")
+        assert (
+            "<strong>Received too often</strong> A receive moves a message of orders here" in text
+        )
+        assert "received 3 times without being deleted within 30 s (its policy)." in text
+        await queues.set_dead_letter_policy("orders", None)
+        http.app.router.default._reads.forget_all()
+        assert "No cause is known" in await read_page(http, "/dead-letters/dead")
+
+    run(test)
+
+
 def test_the_dead_letters_of_a_cause_are_redriven_and_the_others_stay(run):
     async def test(http, queues):
         await _make_queues(queues)

@@ -103,6 +103,25 @@ def test_a_purge_and_a_deletion_can_be_undone_from_the_page_that_follows(run):
     run(test)
 
 
+def test_the_page_of_a_purged_queue_says_so_and_has_the_undo(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        assert "purged" not in (await http("GET", "/queues/q")).content.decode()
+        await queues.send_messages("q", ["a", "b"])
+        await _post(http, "purge", queue="q", undo="true", **{"typed-name": "q"})
+        page = (await http("GET", "/queues/q")).content.decode()
+        assert "Queue q has no messages. 2 messages were purged by everyone at " in page
+        id = (
+            page.partition("Undo the purge")[0].rpartition('name="id" value="')[2].partition('"')[0]
+        )
+        assert (await _post(http, "undo", id=id)).status == 303
+        assert (await queues.get_queue_attributes("q")).messages == 2
+        assert "purged" not in (await http("GET", "/queues/q")).content.decode()
+
+    run(test)
+
+
 def test_a_sweep_moves_what_was_received_too_often(run):
     async def test(http, queues):
         for name in ("q", "dead"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
+from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.worker.registry import WorkerInfo
 
@@ -40,6 +41,7 @@ class AlertFacts:
         held: by name of a dead worker, what it still has in flight.
         targets: the targets of webhooks.
         schedules: the schedules.
+        deletions: those that can be undone.
         memory: the used bytes and ``maxmemory`` of the fullest server that has a limit.
         recorded_minute: the last minute of which histories were recorded, Unix minutes; None if
             none was, and 0 if the user may not read it.
@@ -52,5 +54,6 @@ class AlertFacts:
     held: Mapping[str, HeldMessages] = field(default_factory=dict)
     targets: Sequence[PushTarget] = ()
     schedules: Sequence[StoredSchedule] = ()
+    deletions: Sequence[Deletion] = ()
     memory: tuple[int, int] | None = None
     recorded_minute: int | None = None

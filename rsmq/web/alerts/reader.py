@@ -2,7 +2,7 @@
 Reads the facts from which alerts follow.
 
 It takes a script for each 50 queues, and one more for each 50 queues whose messages wait;
-and a command each for workers, schedules, webhooks, memory and the history.
+and a command each for workers, schedules, webhooks, deletions, memory and the history.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget, list_targets
 from rsmq.schedules.definition import StoredSchedule
+from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueBacklog
 from rsmq.web.activity.reader import read_activities, read_states
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
@@ -43,10 +44,11 @@ async def read_facts(
     """
     names = [name for name in await list_names(queues) if may_see(name)]
     states = await read_states(queues, names, NEW_SECONDS)
-    (now_ms, workers), targets, schedules, memory, minute = await asyncio.gather(
+    (now_ms, workers), targets, schedules, deletions, memory, minute = await asyncio.gather(
         _read_workers(queues),
         _read_targets(queues),
         _read_schedules(queues),
+        _read_deletions(queues),
         _read_memory(queues) if sees_all else _nothing(),
         _read_recorded_minute(queues) if sees_all else _nothing(),
     )
@@ -63,6 +65,7 @@ async def read_facts(
             for each in schedules
             if (may_see(each.definition.queue) if each.definition else sees_all)
         ],
+        [each for each in deletions if may_see(each.queue)],
         memory,
         minute if sees_all else 0,
     )
@@ -92,6 +95,13 @@ async def _read_targets(queues: Client) -> list[PushTarget]:
 
 async def _read_schedules(queues: Client) -> Sequence[StoredSchedule]:
     return await queues.schedules.list()
+
+
+async def _read_deletions(queues: Client) -> Sequence[Deletion]:
+    try:
+        return await queues.trash.list()
+    except ResponseError:  # the user has no right to the trash
+        return []
 
 
 async def _read_held(

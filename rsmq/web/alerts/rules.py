@@ -28,6 +28,8 @@ _GROWING_MINUTES, _OF_MINUTES = 3, 5
 #: A schedule is late after so many seconds, and a history is not recorded after so many minutes.
 LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
 _FULL_SHARE = 0.8
+#: A purge of more messages is shown.
+_MIN_PURGED = 100
 
 
 class AlertKind(Enum):
@@ -43,6 +45,7 @@ class AlertKind(Enum):
     PAUSED = "paused"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"
+    PURGED = "purged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Alert:
     Something that is wrong.
 
     Attributes:
-        level: ``bad`` if messages are not processed, ``warn`` if that may come.
+        level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it is
+            no fault, but somebody may want to undo it.
         subject: the name of the queue, the worker or the schedule; empty for the server.
         text: one sentence.
         evidence: the figures behind it.
@@ -61,7 +65,7 @@ class Alert:
     """
 
     kind: AlertKind
-    level: Literal["bad", "warn"]
+    level: Literal["bad", "warn", "note"]
     subject: str
     text: str
     evidence: str
@@ -326,6 +330,19 @@ def _find_missing_records(facts: AlertFacts) -> Iterator[Alert]:
         )  # fmt: skip
 
 
+def _find_purges(facts: AlertFacts) -> Iterator[Alert]:
+    for each in facts.deletions:
+        is_large = each.messages > _MIN_PURGED
+        if is_large and each.is_open_purge(each.queue, facts.now_ms) and each.queue in facts.states:
+            yield Alert(
+                AlertKind.PURGED, "note", each.queue,
+                f"{format_count(each.messages, 'message')} of {each.queue} were purged.",
+                f"It can be undone for another {_span((each.until_ms - facts.now_ms) / 1000)}; the "
+                "page of the queue says by whom.",
+                each.deleted_ms, each.queue,
+            )  # fmt: skip
+
+
 _MAX_LISTED = 3
 
 
@@ -357,4 +374,5 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_late_schedules,
     _find_paused,
     _find_missing_records,
+    _find_purges,
 )

@@ -35,9 +35,9 @@ ROUTES = (
         _list,
         result=(
             Field("alerts", Shape.OBJECTS, "Each has a kind ("
-            f"{', '.join(each.value for each in AlertKind)}), a level (bad or warn), the subject, "
-            "a sentence, its evidence, since when (Unix ms, or null), and the queue and the "
-            "message, or null."),
+            f"{', '.join(each.value for each in AlertKind)}), a level (bad, warn or note), the "
+            "subject, a sentence, its evidence, since when (Unix ms, or null), and the queue and "
+            "the message, or null."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
         ),
     ),

@@ -4,7 +4,7 @@ Why messages and queues do not move, the timeline of a message, and dead letters
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rsmq.explain import (
@@ -21,7 +21,7 @@ from rsmq.search.redaction import Redaction
 from rsmq.web.dead_letter_groups import read_groups
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import QUEUE, make_cursor, may, read_position, show_fields, whole
-from rsmq.web.routes.undo import scope_of
+from rsmq.web.routes.undo import scope_of, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
 
@@ -57,7 +57,12 @@ async def _explain_message(call: ApiCall) -> ApiAnswer:
 
 async def _explain_queue(call: ApiCall) -> ApiAnswer:
     facts = await observe_queue(call.queues, call.names[QUEUE])
-    return ApiAnswer(show_explanation(explain_queue(facts)))
+    purge = facts.purge
+    may_undo = purge is not None and may(call, scope_of(purge), purge.queue)
+    if purge is not None and not may_undo:
+        facts = replace(facts, purge=replace(purge, by=""))
+    shown = show_deletion(purge) if purge is not None and may_undo else None
+    return ApiAnswer(show_explanation(explain_queue(facts)) | {"purge": shown})
 
 
 def show_explanation(explanation: Explanation) -> dict[str, Any]:
@@ -135,7 +140,12 @@ _EXPLANATION = (
 ROUTES = (
     Route(
         "GET", "/queues/{queue}/why", Scope.STATS, "Say why a queue is not drained.",
-        _explain_queue, result=_EXPLANATION,
+        _explain_queue,
+        result=(
+            *_EXPLANATION,
+            Field("purge", Shape.OBJECT, "Of an empty queue the last purge, as in GET /undo, if "
+            "the caller may undo it; or null."),
+        ),
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/why", Scope.PEEK,

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.search.failure_causes import UNKNOWN_CAUSE
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
@@ -17,6 +18,8 @@ from rsmq.web.table import Scope
 
 #: Queues of which the newest dead letter is read: two commands each.
 _MAX_READ = 20
+#: Sources of a dead-letter queue whose policies are shown: one command each.
+_MAX_POLICIES = 3
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -49,6 +52,7 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
     )
     groups = page["groups"]
     sources = [each["sources"] for each in listed["queues"] if each["queue"] == queue["name"]]
+    shown = sources[0] if sources else []
     again = sum(each["redriven"] for each in groups)
     return {
         "queue": queue,
@@ -57,13 +61,25 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
         "others": page["others"],
         "next": page["cursor"] and with_query({"cursor": page["cursor"]}),
         "first": "?" if "cursor" in call.query else None,
-        "sources": sources[0] if sources else [],
+        "sources": shown,
+        "policies": await _policies(call, groups, shown),
         "figures": [
             Figure("dead letters", show_number(queue["messages"])),
             Figure("causes", show_number(len(groups)), "here" if page["cursor"] else ""),
             Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
         ],
     }
+
+
+async def _policies(
+    call: PageCall, groups: list[Mapping[str, Any]], sources: list[str]
+) -> list[Mapping[str, Any]]:
+    """Return the queues whose policies move messages here, if a dead letter has no reason."""
+    if all(each["key"] != UNKNOWN_CAUSE for each in groups):
+        return []
+    names = [each for each in sources if call.may(Scope.STATS, each)][:_MAX_POLICIES]
+    reads = (call.read("/queues/{queue}", {"queue": each}) for each in names)
+    return list(await asyncio.gather(*reads))
 
 
 PAGES = (
