@@ -121,8 +121,7 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
     assert alert.evidence == "9 dead letters in all. It is the dead-letter queue of p, q."
     assert alert.since_ms == _NOW - 1001
     assert find_alerts(_facts(source, other, replace(dead, fresh=0))) == []
-    of_workers = replace(_activity(), has_reasons=True)
-    [alert] = find_alerts(_facts(dead, activities={"dead": of_workers}))
+    [alert] = find_alerts(_facts(replace(dead, has_reasons=True)))
     assert alert.evidence == (
         "9 dead letters in all. Workers have moved them there; no policy names this queue."
     )

@@ -43,7 +43,7 @@ def _filter_of(page, action, exception):
     return re.search(rf"/actions/{action}\?queue=dead&amp;filter=cause%3A(\w+)", group)[1]
 
 
-def test_dead_letter_queues_are_those_of_policies_with_their_newest_death(run):
+def test_dead_letter_queues_are_those_of_policies_and_workers_with_their_newest_death(run):
     async def test(http, queues):
         open_pages(http)
         assert "rsmq dead-letter orders" in await read_page(http, "/dead-letters")
@@ -60,6 +60,15 @@ def test_dead_letter_queues_are_those_of_policies_with_their_newest_death(run):
         assert (await http("GET", "/dead-letters")).json["queues"] == [
             {"queue": "dead", "messages": 3, "visible": 3, "new_messages": 3, "sources": ["orders"]}
         ]
+        await _bury(queues, "KeyError", 2, queue="other")
+        assert (await http("GET", "/dead-letters")).json["queues"][1] == {
+            "queue": "other", "messages": 2, "visible": 2, "new_messages": 2, "sources": []
+        }  # fmt: skip
+        open_pages(http)
+        http.app.router.default._reads.forget_all()
+        text = await read_page(http, "/dead-letters")
+        assert 'href="/dead-letters/other"' in text
+        assert "workers; no policy names it" in text
 
     run(test)
 

@@ -49,6 +49,7 @@ class QueueBacklog:
         vt: its visibility timeout in seconds.
         received_again: the stored id and the receive count of a message in flight whose last
             receives, two or more, ended without a delete, a retry or a release; None without one.
+        has_reasons: whether workers have moved messages to it, as their dead-letter queue.
     """
 
     name: str
@@ -61,6 +62,7 @@ class QueueBacklog:
     paused_ms: float | None
     vt: float = 0
     received_again: tuple[str, int] | None = None
+    has_reasons: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,12 @@ def queue_states(
 
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
-    messages, visible, first, fresh, first_fresh, target, paused, vt, again, count = stored
+    messages, visible, first, fresh, first_fresh, target, paused, *rest = stored
+    vt, again, count, has_reasons = rest
     return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
         target and decode_name(target), parse_number(paused), parse_number(vt) or 0,
-        None if again is None else (decode_name(again), count),
+        None if again is None else (decode_name(again), count), bool(has_reasons),
     )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
         _earliest(each.paused_ms for each in of_cells),
         first.vt,
         next((each.received_again for each in of_cells if each.received_again), None),
+        any(each.has_reasons for each in of_cells),
     )
 
 

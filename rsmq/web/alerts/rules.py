@@ -100,20 +100,18 @@ def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
 
 
 def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:
-    """Return the dead-letter queues of policies, each with the queues that use it."""
+    """
+    Return the dead-letter queues, each with the queues whose policies name it.
+
+    A queue to which workers have moved messages is one without a policy too.
+    """
     found: dict[str, list[str]] = {}
     for state in states:
         if state.dead_letter_queue is not None and state.dead_letter_queue != state.name:
             found.setdefault(state.dead_letter_queue, []).append(state.name)
+        if state.has_reasons:
+            found.setdefault(state.name, [])
     return found
-
-
-def _dead_letter_queues(facts: AlertFacts) -> dict[str, list[str]]:
-    """Return these, and those to which workers without a policy have moved messages."""
-    of_workers: dict[str, list[str]] = {
-        name: [] for name, activity in facts.activities.items() if activity.has_reasons
-    }
-    return of_workers | dead_letter_queues(facts.states.values())
 
 
 def _find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
@@ -147,7 +145,7 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
 
 def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
     listened = {name for each in facts.workers if each.alive for name in each.queues}
-    targets = _dead_letter_queues(facts)
+    targets = dead_letter_queues(facts.states.values())
     for state in facts.states.values():
         since = state.visible_since_ms
         if since is None or state.paused_ms is not None or state.name in targets:
@@ -187,7 +185,7 @@ def _received_lately(activity: QueueActivity) -> int | None:
 
 def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
     idle = {each.queue for each in _find_not_received(facts)}
-    targets = _dead_letter_queues(facts)
+    targets = dead_letter_queues(facts.states.values())
     for name, activity in facts.activities.items():
         state = facts.states.get(name)
         if state is None or state.paused_ms is not None or name in targets or name in idle:
@@ -223,7 +221,7 @@ def _sum_of(column: list[int | None]) -> int:
 
 def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
     of_workers = {name for each in facts.workers for name in each.queues}
-    targets = _dead_letter_queues(facts)
+    targets = dead_letter_queues(facts.states.values())
     for state in facts.states.values():
         if state.received_again is None or state.name in targets:
             continue
@@ -239,7 +237,7 @@ def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
 
 
 def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
-    for name, sources in _dead_letter_queues(facts).items():
+    for name, sources in dead_letter_queues(facts.states.values()).items():
         state = facts.states.get(name)
         if state is None or not state.fresh:
             continue

@@ -127,11 +127,11 @@ _MAX = Field(
 
 ROUTES = (
     Route(
-        "GET", "/dead-letters", Scope.STATS, "List the dead-letter queues of policies.", _list,
+        "GET", "/dead-letters", Scope.STATS, "List the dead-letter queues.", _list,
         ("list_queues",),
-        result=(Field("queues", Shape.OBJECTS, "Those with new dead letters first: queue, "
-        "messages, visible ones, new_messages (of the last hour) and sources, the queues whose "
-        "policies name it."),),
+        result=(Field("queues", Shape.OBJECTS, "Those of policies, and those to which "
+        "workers have moved messages; with new dead letters first: queue, messages, visible ones, "
+        "new_messages (of the last hour) and sources, the queues whose policies name it."),),
     ),
     Route(
         "PUT", "/queues/{queue}/dead-letter-policy", Scope.MANAGE,

@@ -5,8 +5,8 @@
 --
 -- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
 --         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt, id and
---         receive count of a message in flight whose last receives ended without an outcome}; nil for what there is
---         not, and for a queue that can't be read
+--         receive count of a message in flight whose last receives ended without an outcome, whether workers have
+--         moved messages to it}; nil for what there is not, and for a queue that can't be read
 -- errors  none
 -- source  none in Node
 -- @include digits.lua
@@ -40,8 +40,10 @@ local function read(hash, zset)
   if messages > visible then
     again, count = received_again(hash, zset, now)
   end
+  -- If the user lacks the right, it is not known.
+  local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
-    again or false, count}
+    again or false, count, has_reasons}
 end
 
 local states = {}
