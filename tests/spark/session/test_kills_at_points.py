@@ -20,7 +20,7 @@ if SOAK:
 
 
 def test_queue_to_parquet_survives_kills_at_every_point(server, ns, rsmq, raw, spark, tmp_path):
-    bodies = fill(rsmq, scaled(7_000, 20_000))
+    bodies = fill(rsmq, scaled(12_000, 20_000))
     sink = tmp_path / "parquet"
     job = Job(server, ns, tmp_path, "--parquet", str(sink))
     for point, batch in SOURCE_POINTS:
@@ -33,7 +33,7 @@ def test_queue_to_parquet_survives_kills_at_every_point(server, ns, rsmq, raw, s
 
 
 def test_queue_to_queue_survives_kills_at_every_point(server, ns, rsmq, raw, tmp_path):
-    bodies = fill(rsmq, scaled(5_000, 20_000))
+    bodies = fill(rsmq, scaled(8_000, 20_000))
     rsmq.create_queue("target")
     job = Job(server, ns, tmp_path, "--queue", "target")
     for point, batch in SINK_POINTS:
