@@ -146,7 +146,7 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if not attributes.messages:
         return [Cause.EMPTY, Cause.PAUSED] if attributes.paused else [Cause.EMPTY]
     causes = [Cause.PAUSED] if attributes.paused else []
-    if facts.received_again is not None:
+    if facts.is_received_again:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
         causes += _consumption(facts)

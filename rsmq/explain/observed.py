@@ -5,7 +5,7 @@ What is read of a queue and of a message to say what they wait for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobStatus
@@ -14,6 +14,9 @@ from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import Deletion
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.worker.registry import WorkerInfo
+
+#: Fewer messages may have been in flight when a consumer died.
+_MIN_REPEATED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,29 @@ class QueueRates:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedReceives:
+    """
+    Receives that ended without a delete, a retry or a release, of the next ten hidden messages.
+
+    Attributes:
+        id: the stored id of a message in flight that had at least two of them; None without one.
+        count: how often it was received.
+        repeated: messages that had at least one.
+        received: messages that were received.
+    """
+
+    id: str | None = None
+    count: int = 0
+    repeated: int = 0
+    received: int = 0
+
+    @property
+    def are_many(self) -> bool:
+        """Whether so many messages are received again that it is not the fault of one of them."""
+        return self.repeated >= _MIN_REPEATED and 2 * self.repeated >= self.received
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedQueue:
     """
     What is known of a queue at a moment.
@@ -46,8 +72,7 @@ class ObservedQueue:
             too many to ask which of them has a message.
         rates: None if nothing has been recorded in the last ten minutes.
         hidden: the hidden messages by state; None if it was not read.
-        received_again: the stored id and the receive count of a message in flight whose last
-            receives, two or more, ended without a delete, a retry or a release; None without one.
+        repeated: the receives that ended without a delete, of its next hidden messages.
         purge: of an empty queue, its last purge, if that can be undone.
     """
 
@@ -58,8 +83,13 @@ class ObservedQueue:
     can_see_workers: bool = True
     rates: QueueRates | None = None
     hidden: HiddenCounts | None = None
-    received_again: tuple[str, int] | None = None
+    repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     purge: Deletion | None = None
+
+    @property
+    def is_received_again(self) -> bool:
+        """Whether a message is, or, of consumers that are not workers, whether many are."""
+        return self.repeated.id is not None or (self.repeated.are_many and not self.workers)
 
     @property
     def live_workers(self) -> list[WorkerInfo]:

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rsmq.explain.observed import DeadLetterPlace, ObservedMessage, ObservedQueue, QueueRates
+from rsmq.explain.observed import (
+    DeadLetterPlace,
+    ObservedMessage,
+    ObservedQueue,
+    QueueRates,
+    RepeatedReceives,
+)
 from rsmq.figures.operations import SAMPLE, parse_hidden
 from rsmq.history.records import recent_fields, recent_totals
 from rsmq.jobs.operations import JobRecord
@@ -98,9 +104,9 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedQueue:
-        described, now, registered, hidden, again, count = reply
+        described, now, registered, hidden, *again = reply
         queue = _parse_queue(keys, described, int(now), registered, hidden)
-        return replace(queue, received_again=None if again is None else (decode_name(again), count))
+        return replace(queue, repeated=parse_repeated(again))
 
     return Operation(
         load("read_queue_state"),
@@ -110,6 +116,12 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
         RetryClass.ALWAYS,
         (keys.name,),
     )
+
+
+def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
+    """Return what ``received_again.lua`` has returned."""
+    id, most, repeated, received = found
+    return RepeatedReceives(None if id is None else decode_name(id), most, repeated, received)
 
 
 def _parse_queue(

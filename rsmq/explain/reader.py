@@ -194,9 +194,7 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         rates=_sum_rates(rates) if len(rates) == len(of_cells) else None,
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
         purge=last and join_deletions(each for each in purges if each.id == last.id),
-        received_again=next(
-            (each.received_again for each in of_cells if each.received_again), None
-        ),
+        repeated=max((each.repeated for each in of_cells), key=lambda each: each.repeated),
     )
 
 

@@ -342,11 +342,16 @@ def _dead_worker(facts: ObservedQueue) -> str:
 
 
 def _message_received_again(facts: ObservedQueue) -> str:
-    id, count = facts.received_again or ("", 0)
-    remedy = remedy_of_lost_receives(facts.attributes.vt, has_workers=bool(facts.workers))
+    repeated, has_workers = facts.repeated, bool(facts.workers)
+    remedy = remedy_of_lost_receives(facts.attributes.vt, has_workers=has_workers)
+    if repeated.are_many and not has_workers:
+        return (
+            f"Messages of queue {facts.name} are received again before they are deleted, "
+            f"{repeated.repeated} of the next {repeated.received} in flight. {remedy}"
+        )
     return (
-        f"Message {id} of queue {facts.name} was received {format_count(count, 'time')} and not "
-        f"deleted. {remedy}"
+        f"Message {repeated.id} of queue {facts.name} was received "
+        f"{format_count(repeated.count, 'time')} and not deleted. {remedy}"
     )
 
 

@@ -15,7 +15,7 @@ from rsmq.explain import (
     explain_message,
     explain_queue,
 )
-from rsmq.explain.observed import DeadLetterPlace
+from rsmq.explain.observed import DeadLetterPlace, RepeatedReceives
 from rsmq.explain.sentences import format_span
 from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobState, JobStatus
@@ -244,7 +244,16 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
         ),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
         (
-            replace(queue(worker(), rates=(20, 80)), received_again=("m1", 4)),
+            replace(queue(rates=(20, 80), vt=5), repeated=RepeatedReceives(None, 0, 5, 8)),
+            [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
+            ("Messages of queue q are received again before they are deleted, 5 of the next 8 in "
+            "flight. The handler may take longer than the visibility timeout of 5 s. Raise vt "
+            "above its slowest run, or delete sooner."),
+        ),
+        (
+            replace(
+                queue(worker(), rates=(20, 80)), repeated=RepeatedReceives("m1", 4, 5, 5)
+            ),
             [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
             ("Message m1 of queue q was received 4 times and not deleted. If its handler crashes "
             "the worker, delete it or move it to a dead-letter queue."),

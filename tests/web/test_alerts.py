@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rsmq.explain.observed import RepeatedReceives
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
@@ -128,7 +129,7 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
 
 
 def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_lives_or_not():
-    again = _state("q", messages=1, vt=5, received_again=("m1", 4))
+    again = _state("q", messages=1, vt=5, repeated=RepeatedReceives("m1", 4, 1, 1))
     for alive in (True, False):
         facts = _facts(again, workers=[_worker(alive=alive, queues={"q": 0})])
         [alert] = find_alerts(facts)
@@ -139,6 +140,18 @@ def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_
     [alert] = find_alerts(_facts(again))
     assert "longer than the visibility timeout of 5 s. Raise vt" in alert.evidence
     assert find_alerts(_facts(again, _state("p", dead_letter_queue="q"))) == []
+
+
+def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility_timeout():
+    def find(repeated, received, workers=()):
+        repeats = RepeatedReceives(None, 0, repeated, received)
+        return find_alerts(_facts(_state(vt=5, repeated=repeats), workers=workers))
+
+    [alert] = find(5, 10)
+    assert (alert.kind, alert.message) == (AlertKind.RECEIVED_AGAIN, None)
+    assert alert.text == "Messages of q are received again before they are deleted."
+    assert alert.evidence.startswith("So were 5 of the next 10 in flight. The handler may take ")
+    assert find(4, 10) == find(2, 2) == find(5, 10, [_worker(queues={"q": 5})]) == []
 
 
 def test_a_paused_queue_is_wrong_if_it_has_messages():

@@ -6,8 +6,8 @@
 -- ARGV[2] workers  string      the key of the registered workers, a hash that the user may lack the right to
 --
 -- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, the
---         states of hidden messages as sample_hidden.lua returns them, id and receive count of a message that was
---         received again and again, or nil and 0}
+--         states of hidden messages as sample_hidden.lua returns them, what
+--         received_again.lua returns}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -25,8 +25,8 @@ if not queue(hash) then
   return queue_not_found(hash)
 end
 local now = server_time_ms()
-local again, count = received_again(hash, zset, digits(now))
+local again, count, repeated, received = received_again(hash, zset, digits(now))
 return {
   describe(hash, zset), digits(now), registered_workers(zset, workers),
-  count_hidden_states(hash, zset, now, tonumber(most)), again or false, count,
+  count_hidden_states(hash, zset, now, tonumber(most)), again or false, count, repeated, received,
 }

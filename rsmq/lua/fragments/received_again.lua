@@ -2,29 +2,31 @@
 -- @include unbegun.lua
 -- @include retrying.lua
 
--- Returns id and receive count of a message in flight that was received again and again, else nil and 0: of the next
--- ten that become visible the one that was received most often. Its last receives before the present one, at least
--- two, ended without a delete, a retry or a release.
+-- Looks at the next ten messages that become visible. Returns id and receive count of the one that was received most
+-- often, of those whose last receives before the present one, at least two, ended without a delete, a retry or a
+-- release, else nil and 0; how many had at least one such receive; and how many were received.
 local function received_again(hash, zset, now)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
-  local fields, ids, counts = {}, {}, {}
+  local fields, ids, counts, received = {}, {}, {}, 0
   for each = 1, #hidden do
     fields[each] = hidden[each] .. ':rc'
   end
   for each, count in ipairs(#hidden > 0 and redis.call('HMGET', hash, unpack(fields)) or {}) do
-    if count and (tonumber(count) or 0) > 2 then
+    received = received + (count and 1 or 0)
+    if count and (tonumber(count) or 0) > 1 then
       ids[#ids + 1], counts[#counts + 1] = hidden[each], tonumber(count)
     end
   end
-  local found, most = nil, 0
+  local found, most, repeated = nil, 0, 0
   if #ids > 0 then
     local unbegun, failed = unbegun_receives(zset, hash, ids), failed_receives(zset, hash, ids)
     for each = 1, #ids do
       local lost = counts[each] - 1 - math.max(unbegun[each], failed[each])
+      repeated = repeated + (lost > 0 and 1 or 0)
       if lost > 1 and counts[each] > most then
         found, most = ids[each], counts[each]
       end
     end
   end
-  return found, most
+  return found, most, repeated, received
 end

@@ -5,10 +5,12 @@ Operations that read what happens in many queues. The last hour is that of the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from rsmq.explain.observed import RepeatedReceives
+from rsmq.explain.operations import parse_repeated
 from rsmq.history.operations import parse_created
 from rsmq.history.records import (
     History,
@@ -47,8 +49,7 @@ class QueueBacklog:
         dead_letter_queue: that of its policy; None without a policy.
         paused_ms: Unix ms of its pause; None if it is not paused.
         vt: its visibility timeout in seconds.
-        received_again: the stored id and the receive count of a message in flight whose last
-            receives, two or more, ended without a delete, a retry or a release; None without one.
+        repeated: the receives that ended without a delete, of its next hidden messages.
         has_reasons: whether workers have moved messages to it, as their dead-letter queue.
     """
 
@@ -61,7 +62,7 @@ class QueueBacklog:
     dead_letter_queue: str | None
     paused_ms: float | None
     vt: float = 0
-    received_again: tuple[str, int] | None = None
+    repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     has_reasons: bool = False
 
 
@@ -129,11 +130,11 @@ def queue_states(
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
     messages, visible, first, fresh, first_fresh, target, paused, *rest = stored
-    vt, again, count, has_reasons = rest
+    vt, has_reasons, *repeated = rest
     return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
         target and decode_name(target), parse_number(paused), parse_number(vt) or 0,
-        None if again is None else (decode_name(again), count), bool(has_reasons),
+        parse_repeated(repeated), bool(has_reasons),
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
         first.dead_letter_queue,
         _earliest(each.paused_ms for each in of_cells),
         first.vt,
-        next((each.received_again for each in of_cells if each.received_again), None),
+        max((each.repeated for each in of_cells), key=lambda each: each.repeated),
         any(each.has_reasons for each in of_cells),
     )
 

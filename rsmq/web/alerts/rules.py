@@ -223,16 +223,26 @@ def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
     of_workers = {name for each in facts.workers for name in each.queues}
     targets = dead_letter_queues(facts.states.values())
     for state in facts.states.values():
-        if state.received_again is None or state.name in targets:
+        if state.name in targets:
             continue
-        id, count = state.received_again
-        remedy = remedy_of_lost_receives(state.vt, has_workers=state.name in of_workers)
+        has_workers, repeated = state.name in of_workers, state.repeated
+        remedy = remedy_of_lost_receives(state.vt, has_workers=has_workers)
+        if repeated.are_many and not has_workers:
+            yield Alert(
+                AlertKind.RECEIVED_AGAIN, "bad", state.name,
+                f"Messages of {state.name} are received again before they are deleted.",
+                f"So were {repeated.repeated} of the next {repeated.received} in flight. {remedy}",
+                None, state.name,
+            )  # fmt: skip
+            continue
+        if repeated.id is None:
+            continue
         yield Alert(
             AlertKind.RECEIVED_AGAIN, "bad", state.name,
-            f"Message {id} of {state.name} was received {format_count(count, 'time')} and not "
-            "deleted.",
+            f"Message {repeated.id} of {state.name} was received "
+            f"{format_count(repeated.count, 'time')} and not deleted.",
             f"Its receives ended without a delete, a retry or a release. {remedy}",
-            None, state.name, id,
+            None, state.name, repeated.id,
         )  # fmt: skip
 
 

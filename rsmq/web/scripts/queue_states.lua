@@ -4,9 +4,9 @@
 -- ARGV[1] fresh      integer              ms: messages that became visible so long ago or later are counted
 --
 -- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
---         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt, id and
---         receive count of a message in flight whose last receives ended without an outcome, whether workers have
---         moved messages to it}; nil for what there is not, and for a queue that can't be read
+--         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt,
+--         whether workers have moved messages to it, what received_again.lua returns}; nil for what there is not, and
+--         for a queue that can't be read
 -- errors  none
 -- source  none in Node
 -- @include digits.lua
@@ -36,14 +36,14 @@ local function read(hash, zset)
   if recent > 0 then
     first_recent = redis.call('ZRANGEBYSCORE', zset, since, now, 'WITHSCORES', 'LIMIT', '0', '1')[2]
   end
-  local again, count = nil, 0
+  local again, most, repeated, received = nil, 0, 0, 0
   if messages > visible then
-    again, count = received_again(hash, zset, now)
+    again, most, repeated, received = received_again(hash, zset, now)
   end
   -- If the user lacks the right, it is not known.
   local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
-    again or false, count, has_reasons}
+    has_reasons, again or false, most, repeated, received}
 end
 
 local states = {}
