@@ -2,6 +2,8 @@
 Take a picture of each page of a running server, in both themes and widths.
 
 python -m tests.browser.screenshots ADDRESS FOLDER [PATH...]
+
+The address may have a key, as in http://127.0.0.1:8080/?key=KEY.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ from tests.web.crawling import crawl, shape_of
 _MAX_HEIGHT = 4000
 
 
-def _read(url):
-    request = urllib.request.Request(url, headers={"Accept": "text/html"})
+def _read(url, key):
+    headers = {"Accept": "text/html"}
+    if key:
+        headers["Authorization"] = f"Basic {base64.b64encode(f':{key}'.encode()).decode()}"
+    request = urllib.request.Request(url, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:
             content = reply.read()
@@ -32,11 +37,11 @@ def _read(url):
     return Reply(reply.status, names, content)
 
 
-async def _pages_of(address):
+async def _pages_of(address, key):
     """Return the paths of the views of all pages."""
 
     async def http(_, path):
-        return await asyncio.to_thread(_read, address + path)
+        return await asyncio.to_thread(_read, address + path, key)
 
     return {
         shape_of(path): path
@@ -55,12 +60,15 @@ def _take(browser, folder, name):
 
 
 def main(address, folder, *paths):
+    address, _, key = address.partition("?key=")
     address = address.rstrip("/")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     browser = Chromium()
     try:
-        for path in paths or asyncio.run(_pages_of(address)):
+        if key:
+            browser.visit(f"{address}/?key={key}")
+        for path in paths or asyncio.run(_pages_of(address, key)):
             name = "".join(each if each.isalnum() else "-" for each in path).strip("-")[:80]
             for theme in THEMES:
                 for width in WIDTHS:
