@@ -127,7 +127,7 @@ def _held_by_dead_worker(facts: ObservedMessage) -> str:
     if facts.holder is None:
         return _in_flight(facts)
     return (
-        f"Worker {facts.holder.name} had it in flight and is "
+        f"Worker {facts.holder.name} had it in flight and has been "
         f"{_dead_for(facts.holder, facts.queue)}; it comes back at {_visible_at(facts)}, or when a "
         "worker of this name starts."
     )
@@ -259,7 +259,7 @@ def _paused(facts: ObservedQueue) -> str:
 def _no_worker(facts: ObservedQueue) -> str:
     dead = [each for each in facts.workers if not each.alive]
     last = max(dead, key=lambda each: each.seen_ms, default=None)
-    note = "" if last is None else f"; worker {last.name} is {_dead_for(last, facts)}"
+    note = "" if last is None else f"; worker {last.name} has been {_dead_for(last, facts)}"
     return f"No live worker listens to queue {facts.name}, and nobody is known to receive{note}."
 
 
@@ -287,8 +287,9 @@ def _rates(facts: ObservedQueue) -> str:
     if facts.rates is None:
         return ""
     return (
-        f"{format_count(round(facts.rates.sent_per_minute))} a minute are sent, and "
-        f"{facts.rates.received_per_minute:,.0f} received"
+        f"{format_count(round(facts.rates.sent_per_minute))} a minute were sent, and "
+        f"{facts.rates.received_per_minute:,.0f} received, in the last "
+        f"{format_span(facts.rates.seconds)}"
     )
 
 

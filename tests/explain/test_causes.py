@@ -91,7 +91,7 @@ def job(state, **options):
         (
             message(holder=worker("w7", alive=False, seen=40), **RECEIVED),
             [Cause.HELD_BY_DEAD_WORKER],
-            ("Worker w7 had it in flight and is dead for 40 s; it comes back at 12:03:10 UTC "
+            ("Worker w7 had it in flight and has been dead for 40 s; it comes back at 12:03:10 UTC "
             "(in 40 s), or when a worker of this name starts."),
         ),
         (
@@ -168,8 +168,8 @@ def job(state, **options):
         (
             message(queue(worker("w", alive=False, seen=7200)), ids_before=1),
             [Cause.NO_WORKER, Cause.WAITING],
-            ("No live worker listens to queue q, and nobody is known to receive; worker w is dead "
-            "for 2 h."),
+            ("No live worker listens to queue q, and nobody is known to receive; worker w has been "
+            "dead for 2 h."),
         ),
         # Consumers that are not workers are known by what they receive.
         (message(queue(rates=(10, 10))), [Cause.WAITING], None),
@@ -277,14 +277,14 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
         (
             queue(worker(), rates=(120, 80)),
             [Cause.FILLED_FASTER, Cause.WAITING],
-            ("Queue q is filled faster than it is drained: 120 messages a minute are sent, and 80 "
-            "received."),
+            ("Queue q is filled faster than it is drained: 120 messages a minute were sent, and 80 "
+            "received, in the last 10 min."),
         ),
         (
             queue(worker(), rates=(20, 80), visible_messages=1200),
             [Cause.DRAINING, Cause.WAITING],
-            ("Queue q is being drained: 20 messages a minute are sent, and 80 received, so its "
-            "1,200 visible messages take about 20 min."),
+            ("Queue q is being drained: 20 messages a minute were sent, and 80 received, in the "
+            "last 10 min, so its 1,200 visible messages take about 20 min."),
         ),
         (
             queue(worker(), visible_messages=1),

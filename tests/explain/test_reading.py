@@ -102,7 +102,7 @@ def test_a_message_in_flight_names_its_worker_alive_and_dead(run):
         await place.register(ttl=-3600)
         found = await place.explain(id)
         assert found.cause is Cause.HELD_BY_DEAD_WORKER
-        assert found.sentence.startswith("Worker w had it in flight and is dead for 6")
+        assert found.sentence.startswith("Worker w had it in flight and has been dead for 6")
         of_queue = explain_queue(await observe_queue(place.queues, "q"))
         causes = [each.cause for each in of_queue.causes]
         assert causes == [Cause.ALL_HIDDEN, Cause.NO_WORKER, Cause.DEAD_WORKER]

@@ -66,9 +66,9 @@ def _figures(history: Mapping[str, Any] | None, workers: list[Any]) -> list[Figu
 
 
 def _recorded_ms(history: Mapping[str, Any]) -> int | None:
-    """Return the minute of which the figures are, as Unix ms."""
+    """Return the end of the minute of which the figures are, as Unix ms."""
     known = [at for at, value in enumerate(history["visible"]) if value is not None]
-    return history["start_ms"] + known[-1] * history["step"] * 1000 if known else None
+    return history["start_ms"] + (known[-1] + 1) * history["step"] * 1000 if known else None
 
 
 def _last(values: list[float | None]) -> float | None:
