@@ -245,6 +245,8 @@ def test_a_queue_of_dead_letters_needs_no_worker_and_offers_their_redrive(run):
         assert "Why it is not drained" in await read_page(http, "/queues/of-workers")
         await _bury(queues, "KeyError", 1, queue="of-workers")
         http.app.router.default._reads.forget_all()
-        assert "Why it is not drained" not in await read_page(http, "/queues/of-workers")
+        page = await read_page(http, "/queues/of-workers")
+        assert "Why it is not drained" not in page
+        assert 'Dead letters of <a class="mono" href="/queues/orders">orders</a>' in page
 
     run(test)

@@ -13,7 +13,9 @@ from rsmq.web.table import Scope
 
 async def sources_of(call: PageCall, queue: str) -> list[str] | None:
     """
-    Return the queues whose policies name a queue; None if there are none.
+    Return the queues whose policies name a queue; None if it is not a dead-letter queue.
+
+    One to which workers have moved messages may have no source: then a reason may name it.
 
     All queues are read for it, at most once a minute for all pages.
     """

@@ -47,7 +47,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     )
     is_calm = why["cause"] in _CALM
     listeners = [each for each in workers["workers"] if queue["name"] in each["in_flight"]]
-    if not is_calm and sources is None:
+    if sources == []:
         sources = await _sources_of_reasons(call, queue["name"])
     is_recorded = any(each is not None for each in history["visible"])
     return {
@@ -73,10 +73,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-async def _sources_of_reasons(call: PageCall, queue: str) -> list[str] | None:
-    """Return where the newest message came from, if a worker has moved it here; else None."""
+async def _sources_of_reasons(call: PageCall, queue: str) -> list[str]:
+    """Return where the newest message came from, if a worker has moved it here."""
     newest = await read_newest(call, queue)
-    return [newest["reason"]["queue"]] if newest and newest["reason"] else None
+    return [newest["reason"]["queue"]] if newest and newest["reason"] else []
 
 
 #: Causes that need nobody.
