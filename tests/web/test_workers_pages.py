@@ -9,9 +9,13 @@ from rsmq.operations.plain import plain_command
 _FORM = {"accept": "text/html", "content-type": "application/x-www-form-urlencoded"}
 
 
-async def _die(queues, name, by_queue):
-    """Store a worker that has died, with the messages that it had in flight: ids and counts."""
-    in_flight = {queue: len(receipts) for queue, receipts in by_queue.items()}
+async def _die(queues, name, by_queue, *, is_reported=True):
+    """
+    Store a worker that has died, with the messages that it had in flight: ids and counts.
+
+    It has received them before its last heartbeat or, if that has not reported them, after it.
+    """
+    in_flight = {queue: len(receipts) * is_reported for queue, receipts in by_queue.items()}
     info = {
         "since_ms": 1,
         "host": "<b>host",
@@ -26,6 +30,18 @@ async def _die(queues, name, by_queue):
         for id, count in receipts:
             key = queues.namespace.held(name)
             await queues.run(plain_command("HSET", key, id, f"{count}:{queue}"))
+
+
+def test_a_worker_that_died_before_a_heartbeat_reported_its_messages_is_dead_too(run):
+    async def test(http, queues):
+        await queues.create_queue("q", vt=600)
+        id = await queues.send_message("q", "a")
+        await queues.receive_message("q")
+        await _die(queues, "w1", {"q": [(id, 1)]}, is_reported=False)
+        texts = [each["text"] for each in (await http("GET", "/alerts")).json["alerts"]]
+        assert "Worker w1 died with 1 message in flight." in texts
+
+    run(test)
 
 
 def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_received_again(run):

@@ -107,7 +107,9 @@ async def _read_deletions(queues: Client) -> Sequence[Deletion]:
 async def _read_held(
     queues: Client, workers: Iterable[WorkerInfo], may_see: Callable[[str], bool]
 ) -> Mapping[str, HeldMessages]:
-    dead = [each for each in workers if not each.alive and any(each.queues.values())]
+    dead = [each for each in workers if not each.alive]
+    # One may have received its only message after its last heartbeat; the others come first.
+    dead.sort(key=lambda each: (not any(each.queues.values()), -each.seen_ms))
     found: dict[str, HeldMessages] = {}
     for worker in dead[:_MAX_WORKERS]:
         hidden = [
