@@ -66,7 +66,8 @@ def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
     assert read("queues/campaign")["messages"] == 0
     assert {each["user"] for each in read("audit?queue=campaign")["entries"]} == {"kim"}
     wait_until(lambda: _handled(read("workers")) >= {"shop-1", "shop-2", "thumbs-1"})
-    wait_until(lambda: read("alerts")["alerts"] == [])  # all else is well
+    wrong = {each["kind"] for each in read("alerts")["alerts"]}
+    assert not wrong & {"paused", "new-dead-letters", "webhook-stopped"}  # all else is well
     hours = read("queues/orders/history?step=3600")
     assert hours["total_sent"] > 1000
     assert len(_processes_of(tmp_path)) == 6
