@@ -150,7 +150,7 @@ def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility
     [alert] = find(5, 10)
     assert (alert.kind, alert.message) == (AlertKind.RECEIVED_AGAIN, None)
     assert alert.text == "Messages of q are received again before they are deleted."
-    assert alert.evidence.startswith("So were 5 of the next 10 in flight. The handler may take ")
+    assert alert.evidence.startswith("5 of the next 10 in flight were received before. The ")
     assert find(4, 10) == find(2, 2) == find(5, 10, [_worker(queues={"q": 5})]) == []
 
 

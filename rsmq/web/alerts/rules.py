@@ -231,7 +231,8 @@ def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert(
                 AlertKind.RECEIVED_AGAIN, "bad", state.name,
                 f"Messages of {state.name} are received again before they are deleted.",
-                f"So were {repeated.repeated} of the next {repeated.received} in flight. {remedy}",
+                f"{repeated.repeated} of the next {repeated.received} in flight were received "
+                f"before. {remedy}",
                 None, state.name,
             )  # fmt: skip
             continue
