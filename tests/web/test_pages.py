@@ -11,8 +11,9 @@ import pytest
 from rsmq.web.access import sessions
 from rsmq.web.access.secrets import hash_password
 from rsmq.web.api import ApiCaller
+from rsmq.web.pages import reads as reads_module
 from rsmq.web.pages.formats import show_duration, show_name
-from rsmq.web.pages.reads import SharedReads
+from rsmq.web.pages.reads import PageReads, SharedReads
 from rsmq.web.table import ApiAnswer
 
 _KEY = "a key of some length"
@@ -289,6 +290,31 @@ def test_the_last_history_is_shown_also_if_its_begin_has_moved_on_since():
             reads.forget_all()
         assert (answer.content, answer.is_stale) == ({"sent": [1]}, True)
 
+    asyncio.run(test())
+
+
+def test_a_lasting_answer_is_read_again_at_once_after_an_outage(monkeypatch):
+    answers = [ApiAnswer(1), ConnectionError("gone"), ApiAnswer(2)]
+    now = [1000.0]
+
+    class Api:
+        async def call(self, *_, **__):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    async def test():
+        rights = SimpleNamespace(scopes=(), patterns=(), redact=())
+        shared = SharedReads(Api())
+        found = []
+        for seconds in (0, 61, 5, 5):
+            now[0] += seconds
+            reads = PageReads(shared, ApiCaller(rights, "127.0.0.1"))
+            found.append((await reads.read_lasting("/dead-letters"), reads.ages))
+        assert found == [(1, []), (1, [61.0]), (2, []), (2, [])]
+
+    monkeypatch.setattr(reads_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     asyncio.run(test())
 
 

@@ -79,15 +79,17 @@ class SharedReads:
         Return the answer of an entry: the one that was just read for callers with the same rights.
 
         Args:
-            is_lasting: whether an answer of the last minute will do.
+            is_lasting: whether an answer of the last minute will do, unless Redis was away then.
 
         Raises:
             Refused, RSMQError: as the entry raises it.
         """
         key = _key_of(caller, path, names, query)
         answer = self._answers.get(key)
-        if answer is not None and answer.tried_at >= self._oldest(is_lasting=is_lasting):
-            return answer
+        if answer is not None:
+            oldest = self._oldest(is_lasting=is_lasting and not answer.is_stale)
+            if answer.tried_at >= oldest:
+                return answer
         task = self._running.get(key)
         if task is None:
             task = asyncio.create_task(self._read(key, caller, path, names, query))
@@ -182,7 +184,7 @@ class PageReads:
     async def read_lasting(
         self, path: str, names: Mapping[str, str] | None = None, /, **query: object
     ) -> Any:
-        """Read an entry, or take its answer of the last minute."""
+        """Read an entry, or take its answer of the last minute, unless an action was run since."""
         return await self._read(path, names, query, is_lasting=True)
 
     async def _read(

@@ -62,8 +62,8 @@ class PageCall:
         names: the decoded parts of the path, by the names in the entry's path.
         query: the fields of the query: the state of the page.
         read: reads entries of the API.
-        read_lasting: the same, but an answer may be a minute old: for reads of all queues that say
-            what changes seldom.
+        read_lasting: the same, but an answer may be a minute old, unless an action was run since:
+            for reads of all queues that say what changes seldom.
         run: calls an entry of the API for what an action will do, such as a preview.
         origin: the address of the site, as the caller knows it, without a slash at its end.
         check: raises Refused unless the caller has a scope for a queue; None asks for any queue.

@@ -67,7 +67,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """
     Return the page: three commands, and those of its counts, which are sampled.
 
-    All queues are read too, at most once a minute for all pages: their policies.
+    The policies of all queues are read too: at most once a minute, and after each action.
     """
     query = call.query
     names = {"queue": call.names["queue"]}

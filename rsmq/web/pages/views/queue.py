@@ -33,7 +33,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """
     Return the values: eleven commands, and one for each further queue of the chain.
 
-    All queues are read too, at most once a minute for all pages: their policies.
+    The policies of all queues are read too: at most once a minute, and after each action.
     """
     names, span = dict(call.names), find_span(call.query)
     queue = await call.read("/queues/{queue}", names)
