@@ -4,7 +4,12 @@ import asyncio
 import json
 import re
 
+import pytest
+from redis.exceptions import NoPermissionError
+
+from rsmq.errors import PartlyDone
 from rsmq.operations.plain import plain_command
+from rsmq.web.access.secrets import hash_token
 from tests.web.pages_client import open_pages, read_page, run_action
 
 
@@ -248,5 +253,41 @@ def test_a_queue_of_dead_letters_needs_no_worker_and_offers_their_redrive(run):
         page = await read_page(http, "/queues/of-workers")
         assert "Why it is not drained" not in page
         assert 'Dead letters of <a class="mono" href="/queues/orders">orders</a>' in page
+
+    run(test)
+
+
+def test_a_message_is_shown_to_a_caller_who_may_only_peek(run, tmp_path):
+    users = tmp_path / "users.toml"
+    users.write_text(f'[tokens.t]\nsha256 = "{hash_token("t" * 40)}"\nscopes = ["peek"]\n')
+    users.chmod(0o600)
+
+    async def test(http, queues):
+        await _make_queues(queues)
+        [id] = await _bury(queues, "KeyError", 1)
+        open_pages(http).headers["authorization"] = "Bearer " + "t" * 40
+        assert "It is a dead letter" in await read_page(http, f"/queues/dead/messages/{id}")
+
+    run(test, auth=True, users=users)
+
+
+@pytest.mark.parametrize(
+    "error", [NoPermissionError("no keys"), PartlyDone({1: OSError("gone")}, 2, None)]
+)
+def test_pages_of_a_queue_are_shown_if_the_other_queues_cannot_be_read(run, monkeypatch, error):
+    async def test(http, queues):
+        await _make_queues(queues)
+        [id] = await _bury(queues, "KeyError", 1)
+        site = open_pages(http).app.router.default
+        call = site._api.call
+
+        async def fail(caller, method, path, *args, **options):
+            if path == "/dead-letters":
+                raise error
+            return await call(caller, method, path, *args, **options)
+
+        monkeypatch.setattr(site._api, "call", fail)
+        for path in ("/queues/dead", "/queues/dead/messages", f"/queues/dead/messages/{id}"):
+            await read_page(http, path)
 
     run(test)

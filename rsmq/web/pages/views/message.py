@@ -24,7 +24,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """
     Return the page: four commands, of which two are for the reason why it does not move.
 
-    All queues are read too, at most once a minute for all pages: their policies.
+    The policies of all queues are read too: at most once a minute, and after each action.
     """
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
