@@ -26,4 +26,5 @@ end
 -- bodies again.
 redis.call('ZADD', zset, 'XX', '0', '')
 redis.call('HDEL', hash, '')
-return {base36(us), stored_maxsize(stored[3])}
+-- A larger number would not fit into a reply.
+return {base36(us), math.min(stored_maxsize(stored[3]), 1e15)}

@@ -41,4 +41,5 @@ if number > 0 then -- in the order of send_message.lua
   begin_storing(zset, '', number)
   store_messages(hash, zset, fields, members, number)
 end
-return {time, limit}
+-- A larger number would not fit into a reply.
+return {time, math.min(limit, 1e15)}

@@ -25,6 +25,11 @@ MAX_CALLS = 250
 #: The maximum number of bytes of the bodies in a batch; a single body may have more.
 MAX_BYTES = 1_048_576
 
+#: Batches of large bodies have two steps, for which all other calls wait. Fewer calls than this are
+#: sent alone, and so is a body of at least HUGE_BODY_BYTES, which gains nothing.
+MIN_CALLS_OF_TWO_STEPS = 4
+HUGE_BODY_BYTES = 131_072
+
 #: Instead of the reply of a call that the batch has not run, for lack of room.
 NOT_RUN: Final = object()
 
@@ -55,7 +60,7 @@ class _Keys(NamedTuple):
 def _send_group(operation: Operation[Any]) -> Hashable:
     raw, _, delay, _, channel = operation.args
     # Each message that is sent to the front is before the last one, those of a batch are in order.
-    if channel or delay == b"front":
+    if channel or delay == b"front" or len(raw) >= HUGE_BODY_BYTES:
         return None
     return operation.keys, delay, len(raw) >= LARGE_BODY_BYTES
 
@@ -189,6 +194,11 @@ def group_of(operation: Operation[Any]) -> tuple[CallKind, Hashable] | None:
         return None
     group = kind.group(operation)
     return None if group is None else (kind, group)
+
+
+def has_two_steps(operation: Operation[Any]) -> bool:
+    """Return whether a batch of such calls has two steps."""
+    return body_bytes(operation) >= LARGE_BODY_BYTES
 
 
 def body_bytes(operation: Operation[Any]) -> int:

@@ -122,6 +122,39 @@ def test_a_life_of_messages_in_one_script_for_each_kind_of_call(server, raw, ns)
     asyncio.run(main())
 
 
+def test_batches_keep_their_order_if_their_scripts_are_missing(own_server):
+    """A read brings the errors of all of them, before any is sent again."""
+
+    async def main():
+        async with connected(own_server.url, "flushed") as client:
+            for size in (MAX_CALLS + 5, 3):
+                await together(*(client.send_message("q", "warm") for _ in range(2)))
+                await together(*(client.pop_message("q") for _ in range(2)))
+                raw.script_flush()
+                bodies = [str(each) for each in range(size)]
+                await together(
+                    *(client.send_message("q", each) for each in bodies),
+                    *(client.pop_message("q") for _ in range(2)),
+                )
+                assert list(stored(raw, "flushed").values()) == bodies[2:]
+                await client.purge_queue("q")
+
+    with own_server.raw() as raw:
+        asyncio.run(main())
+
+
+def test_a_size_limit_that_is_too_large_for_a_reply_is_no_limit(server, raw, ns):
+    async def main():
+        async with connected(server.url, ns) as client:
+            raw.hset(f"{ns}:q:Q", "maxsize", "9" * 20)
+            for body in ("m", LARGE):
+                ids = await together(*(client.send_message("q", body) for _ in range(5)))
+                assert list(stored(raw, ns)) == ids
+                await client.purge_queue("q")
+
+    asyncio.run(main())
+
+
 def test_monitor_shows_the_script_of_the_batch(own_server):
     async def main():
         async with connected(own_server.url, "m") as client:
@@ -348,7 +381,7 @@ async def prepared_again(client, *, delete=True):
 def make_batches(client):
     """Let the connection take single calls of each kind as answered, and forget failed batches."""
     reconnecting = client._caller._loop_connections[asyncio.get_running_loop()]
-    reconnecting._coalescer._alone_until.clear()
+    reconnecting._coalescer._pauses.clear()
     reconnecting._current.loaded |= KINDS.keys()
     reconnecting._current._is_sequential = False
 

@@ -91,12 +91,21 @@ def test_only_consecutive_calls_are_in_a_batch_and_none_is_left_out(batches):
 
 
 def test_requests_behind_a_first_step_wait(batches):
-    requests = batches.requests([send(), send(LARGE), send(LARGE), send(), receive()])
+    requests = batches.requests([send(), *[send(LARGE)] * 4, send(), receive()])
     found, waiting = batches.coalesce(requests)
     assert found[0] is requests[0]
-    assert found[1].calls == requests[1:3]
+    assert found[1].calls == requests[1:5]
     assert found[1].is_first_step
-    assert waiting == requests[3:]
+    assert waiting == requests[5:]
+    # Also if it is sent again.
+    assert batches.coalesce([found[1], *waiting]) == ([found[1]], waiting)
+
+
+def test_few_large_bodies_and_huge_ones_are_sent_alone(batches):
+    few = batches.requests([send(LARGE)] * 3 + [receive()])
+    assert batches.coalesce(few) == (few, [])
+    huge = batches.requests([send("x" * 131_072)] * 9)
+    assert batches.coalesce(huge) == (huge, [])
 
 
 def test_calls_of_a_script_that_the_server_may_lack_are_sent_alone(batches):
@@ -109,10 +118,10 @@ def test_a_batch_has_a_bounded_number_of_calls_and_bytes(batches):
     many = batches.requests([send()] * (MAX_CALLS + 2))
     found, _ = batches.coalesce(many)
     assert [len(each.calls) for each in found] == [MAX_CALLS, 2]
-    large = batches.requests([send("x" * 400_000)] * 5)
+    large = batches.requests([send("x" * 131_000)] * 10)
     found, waiting = batches.coalesce(large)
-    assert [len(each.calls) for each in found] == [2]
-    assert waiting == large[2:]
+    assert [len(each.calls) for each in found] == [8]
+    assert waiting == large[8:]
 
 
 def test_a_missing_script_is_sent_again_as_text(batches):
@@ -139,6 +148,31 @@ def test_after_an_error_each_call_is_sent_alone(batches):
     assert batches.batch(send(qname="p"), send(qname="p"))
 
 
+def test_calls_are_sent_alone_for_twice_as_long_after_each_further_failure(batches, monkeypatch):
+    times = {"now": 0.0}
+    monkeypatch.setattr(batches.loop, "time", lambda: times["now"])
+
+    def are_alone():
+        requests = batches.requests([send(), send()])
+        return batches.coalesce(requests)[0] == requests
+
+    def fail_two():
+        """Fail two batches, the second one of which was sent before the first one had failed."""
+        for batch, _ in (batches.batch(send(), send()), batches.batch(send(), send())):
+            batch.add_reply(ResponseError("OOM command not allowed"))
+
+    for seconds in (10, 20, 40):
+        fail_two()
+        times["now"] += seconds - 1
+        assert are_alone()
+        times["now"] += 1
+        assert not are_alone()
+    batches.batch(send(), send())[0].add_reply([b"0" * 10, -1])
+    fail_two()
+    times["now"] += 10
+    assert not are_alone()
+
+
 def test_receives_without_room_are_sent_again(batches):
     batch, requests = batches.batch(receive(), receive(), receive())
     batch.add_reply([b"5", 1, [1], [b"i" * 32, b"m"], []])
@@ -150,43 +184,58 @@ def test_receives_without_room_are_sent_again(batches):
     assert batches.coalesce(requests[1:]) == (requests[1:], [])
 
 
+def test_receives_are_sent_alone_if_a_batch_has_room_for_few(batches):
+    batch, requests = batches.batch(*[receive()] * 5)
+    batch.add_reply([b"5", 1, [1], [b"i" * 32, b"m"], []])
+    assert batches.coalesce(batch.unfinished) == (requests[1:], [])
+
+
+def test_a_cancelled_pop_without_room_is_not_sent_again(batches):
+    pop = messages.pop_message(NS, "q", codec=TEXT, losses=LostReplies())
+    batch, requests = batches.batch(pop, pop, pop)
+    requests[1].future.cancel()
+    batch.add_reply([b"5", 1, [b"i" * 32, b"m"], []])
+    assert batch.unfinished == requests[2:]
+    assert requests[1].is_done
+
+
 def test_a_first_step_that_breaks_has_sent_nothing_and_a_second_one_may_have(batches):
     broken = RedisConnectionError("broken")
-    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    batch, requests = batches.batch(*[send(LARGE)] * 4)
     batch.fail(broken)
-    assert [type(each.replies[0]) for each in requests] == [NotSent] * 2
+    assert [type(each.replies[0]) for each in requests] == [NotSent] * 4
 
     batches.coalescer = Coalescer()
-    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    batch, requests = batches.batch(*[send(LARGE)] * 4)
     for reply in (b"OK", b"QUEUED", [[b"0" * 10, -1]]):
         batch.add_reply(reply)
     assert not batch.is_first_step
     batch.fail(broken)
-    assert [each.replies for each in requests] == [[broken]] * 2
+    assert [each.replies for each in requests] == [[broken]] * 4
 
 
 def test_bodies_that_are_too_long_are_left_out_of_both_steps(batches):
-    batch, requests = batches.batch(send(LARGE), send(LARGE + "x"), send(LARGE))
+    batch, requests = batches.batch(send(LARGE), send(LARGE + "x"), send(LARGE), send(LARGE))
     for reply in (b"OK", b"QUEUED", [[b"0" * 10, 8192]]):
         batch.add_reply(reply)
     (_, hset, *_) = batch.commands
-    assert hset[3::2] == (LARGE.encode(),) * 2
+    assert hset[3::2] == (LARGE.encode(),) * 3
     for reply in (b"OK", b"QUEUED", b"QUEUED", [2, 1]):
         batch.add_reply(reply)
     assert str(requests[1].replies[0]) == "MESSAGETOOLONG 8193 8192"
-    assert [len(each.replies[0]) for each in (requests[0], requests[2])] == [32, 32]
+    assert [len(each.replies[0]) for each in (requests[0], *requests[2:])] == [32] * 3
 
 
 @pytest.mark.parametrize("has_run", [True, False])
 def test_a_second_step_without_multi_is_never_sent_again_if_it_has_run(batches, has_run):
-    batch, requests = batches.batch(send(LARGE), send(LARGE))
+    batch, requests = batches.batch(*[send(LARGE)] * 4)
     for reply in (b"OK", b"QUEUED", [[b"0" * 10, -1]]):
         batch.add_reply(reply)
     refused = NoPermissionError("no right to multi")
     for reply in (refused, *([2, 1] if has_run else [refused] * 2), refused):
         batch.add_reply(reply)
     if has_run:
-        assert [each.replies for each in requests] == [[refused]] * 2
+        assert [each.replies for each in requests] == [[refused]] * 4
         assert not batch.unfinished
     else:
         assert batch.unfinished == requests

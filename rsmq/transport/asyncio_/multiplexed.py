@@ -90,6 +90,9 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._waiting: list[Request] = []  # those of this iteration of the loop, not packed yet
         self.loaded: set[str] = set()
         self._held_by: Request | None = None  # those that wait are sent after its reply
+        self._unfinished = (
+            0  # the number of those that wait, at their beginning, for a further step
+        )
         self._buffer = bytearray(_READ_BYTES)
         self._buffer_view = memoryview(self._buffer)
         self._is_reading = False  # whether data may be in the buffer that was not processed
@@ -285,6 +288,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
             if not self._is_sequential:
                 requests, rest = self._coalescer.coalesce(self._loop, requests, self.loaded)
             self._held_by = requests[-1] if requests[-1].is_first_step else None
+            self._unfinished = max(0, self._unfinished + len(rest) - len(self._waiting))
         unsent += [
             piece
             for request in requests
@@ -321,8 +325,13 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
             self._pending.popleft()
 
     def _send_after(self, request: Request) -> None:
-        """Send what is left of a request first, then the requests that had to wait for it."""
-        self._waiting[:0] = request.unfinished
+        """
+        Send what is left of a request first, then the requests that had to wait for it.
+
+        What is left of an earlier request comes before it.
+        """
+        self._waiting[self._unfinished : self._unfinished] = request.unfinished
+        self._unfinished += len(request.unfinished)
         if request is self._held_by:
             self._held_by = None
         if not self._is_flush_scheduled:

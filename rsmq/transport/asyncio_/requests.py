@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -15,17 +15,24 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from rsmq.operations.coalescing import (
     MAX_BYTES,
     MAX_CALLS,
+    MIN_CALLS_OF_TWO_STEPS,
     NOT_RUN,
     CallKind,
     body_bytes,
     group_of,
+    has_two_steps,
 )
 from rsmq.operations.operation import Command, Operation, RetryClass, Steps
 from rsmq.operations.sending import Refusal
 from rsmq.transport.commands import call_commands, reply_of
 
-#: The seconds for which calls are sent alone after a batch of them has failed.
+#: The seconds for which calls are sent alone after a batch of them has failed; twice as long after
+#: each further failure.
 _PAUSE_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 3600.0
+#: If a batch had room for a smaller share of its calls, the others are sent alone: they would need
+#: many batches, one after another.
+_MIN_SERVED_SHARE = 0.25
 
 
 class NotSent(RedisConnectionError):
@@ -92,6 +99,17 @@ class Request:
             self.future.set_result(None)
         return self.is_done
 
+    def send_alone(self) -> None:
+        """Take no further part in batches."""
+        self.operation = None
+        self.sent_at = self._loop.time()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its call was cancelled, and a reply would change nothing."""
+        operation = self.operation
+        return self.future.cancelled() and operation is not None and operation.undo is None
+
     def fail(self, error: Exception) -> None:
         """Add an error for each reply that has not arrived: none will."""
         self.replies += [error] * (len(self.commands) - len(self.replies))
@@ -111,7 +129,7 @@ class BatchRequest(Request):
         calls: the requests of the calls.
     """
 
-    __slots__ = ("_loaded", "_note_failure", "_step", "_steps", "calls")
+    __slots__ = ("_loaded", "_note_end", "_step", "_steps", "calls")
 
     def __init__(
         self,
@@ -119,7 +137,7 @@ class BatchRequest(Request):
         calls: Sequence[Request],
         steps: Steps[list[Any]],
         loaded: set[str],
-        note_failure: Callable[[], None],
+        note_end: Callable[..., None],
     ) -> None:
         """
         Prepare the first step.
@@ -127,13 +145,14 @@ class BatchRequest(Request):
         Args:
             steps: the steps of the batch, which return a reply for each call, or NOT_RUN.
             loaded: as that of the connection; other scripts are sent as text.
-            note_failure: called if the calls should not be sent in a batch for some time.
+            note_end: called at the end, with whether the batch has failed: then such calls should
+                be sent alone for some time.
         """
         self.calls = calls
         self._steps = steps
         self._step: Operation[Any] = next(steps)
         self._loaded = loaded
-        self._note_failure = note_failure
+        self._note_end = note_end
         super().__init__(loop, self._commands())
 
     @property
@@ -148,10 +167,11 @@ class BatchRequest(Request):
         return True
 
     def fail(self, error: Exception) -> None:
-        self._note_failure()  # the connection may have been closed because of a large reply
-        if self.is_first_step:
-            error = NotSent(str(error))
-        self._fail_calls(error)
+        self._note_end(
+            has_failed=True
+        )  # the connection may have been closed because of a large reply
+        for call in self.calls:
+            call.fail(NotSent(str(error)) if self.is_first_step else error)
 
     def _finish_step(self) -> Sequence[Request]:
         """Return the requests to send next."""
@@ -162,13 +182,16 @@ class BatchRequest(Request):
         try:
             result = self._step.parse(reply_of(self._step, replies))
         except RedisError as error:
-            self._note_failure()
+            self._note_end(has_failed=True)
             if not self.is_first_step and _has_run_without_multi(replies):
-                return self._fail_calls(error)
-            return self._alone()
+                for call in self.calls:
+                    call.fail(error)
+                return ()
+            return _alone(self.calls)
         try:
             self._step = self._steps.send(result)
         except StopIteration as end:
+            self._note_end(has_failed=False)
             return self._divide(end.value)
         return self._send_step()
 
@@ -187,26 +210,17 @@ class BatchRequest(Request):
         """Give each call its reply, and return the calls that have none."""
         rest = []
         for call, reply in zip(self.calls, replies, strict=True):
-            if reply is NOT_RUN:
+            if reply is NOT_RUN and call.is_abandoned:
+                call.is_done = True
+            elif reply is NOT_RUN:
                 rest.append(call)
             elif isinstance(reply, Refusal):
                 call.add_reply(ResponseError(reply.text))
             else:
                 call.add_reply(reply)
-        if len(rest) == len(self.calls):  # as a batch they may never be run
-            return self._alone()
+        if len(self.calls) - len(rest) < _MIN_SERVED_SHARE * len(self.calls):
+            return _alone(rest)
         return rest
-
-    def _fail_calls(self, error: Exception) -> Sequence[Request]:
-        for call in self.calls:
-            call.fail(error)
-        return ()
-
-    def _alone(self) -> Sequence[Request]:
-        for call in self.calls:
-            call.operation = None
-            call.sent_at = self._loop.time()
-        return self.calls
 
 
 class Coalescer:
@@ -218,7 +232,7 @@ class Coalescer:
     """
 
     def __init__(self) -> None:
-        self._alone_until: dict[Hashable, float] = {}
+        self._pauses: dict[Hashable, _Pause] = {}
 
     def coalesce(
         self, loop: asyncio.AbstractEventLoop, requests: Sequence[Request], loaded: set[str]
@@ -232,23 +246,18 @@ class Coalescer:
         coalesced: list[Request] = []
         passed = 0
         for group, calls in groupby(requests, _group_of):
-            if (
+            is_alone = (
                 group is None
                 or group[0].script not in loaded
                 or self._is_paused(group, loop.time())
-            ):
-                alone = list(calls)
-                coalesced += alone
-                passed += len(alone)
-                continue
-            for part in _limited(list(calls)):
+            )
+            for part in ([each] for each in calls) if is_alone else _limited(list(calls)):
                 passed += len(part)
-                if len(part) == 1:
+                if group is None or len(part) < _min_calls(part):
                     coalesced += part
-                    continue
-                batch = self._batch(loop, group, part, loaded)
-                coalesced.append(batch)
-                if batch.is_first_step:
+                else:
+                    coalesced.append(self._batch(loop, group, part, loaded))
+                if coalesced[-1].is_first_step:
                     return coalesced, list(requests[passed:])
         return coalesced, []
 
@@ -259,17 +268,47 @@ class Coalescer:
         calls: list[Request],
         loaded: set[str],
     ) -> BatchRequest:
-        def note_failure() -> None:
-            self._alone_until[group] = loop.time() + _PAUSE_SECONDS
+        def note_end(*, has_failed: bool) -> None:
+            if has_failed:
+                self._pause(group, loop.time())
+            elif self._pauses:
+                self._pauses.pop(group, None)
 
         operations = [each.operation for each in calls if each.operation is not None]
-        return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_failure)
+        return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_end)
+
+    def _pause(self, group: Hashable, now: float) -> None:
+        before = self._pauses.get(group)
+        if before is not None and before.until > now:  # of a batch that was sent before the pause
+            return
+        seconds = _PAUSE_SECONDS if before is None else 2 * before.seconds
+        seconds = min(seconds, _LONGEST_PAUSE_SECONDS)
+        self._pauses = {
+            each: pause for each, pause in self._pauses.items() if pause.until + pause.seconds > now
+        }
+        self._pauses[group] = _Pause(now + seconds, seconds)
 
     def _is_paused(self, group: Hashable, now: float) -> bool:
-        if not self._alone_until:
-            return False
-        self._alone_until = {each: end for each, end in self._alone_until.items() if end > now}
-        return group in self._alone_until
+        pause = self._pauses.get(group)
+        return pause is not None and pause.until > now
+
+
+class _Pause(NamedTuple):
+    until: float
+    seconds: float
+
+
+def _alone(calls: Sequence[Request]) -> Sequence[Request]:
+    """Return calls to send alone."""
+    for call in calls:
+        call.send_alone()
+    return calls
+
+
+def _min_calls(part: Sequence[Request]) -> int:
+    """Return the number of calls from which on a part becomes a batch."""
+    operation = part[0].operation
+    return MIN_CALLS_OF_TWO_STEPS if operation is not None and has_two_steps(operation) else 2
 
 
 def _group_of(request: Request) -> tuple[CallKind, Hashable] | None:
