@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.printable import escape_unprintable, format_count
-from rsmq.trash.deletion import DeletionKind
+from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
 from rsmq.worker.registry import WorkerInfo
 
 _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
@@ -87,15 +87,19 @@ def _dead_lettered(facts: ObservedMessage) -> str:
     return f"{since}: {dead.reason.text.rstrip('.')}.{exception}"
 
 
+def _by(deletion: Deletion) -> str:
+    """Return who has deleted, for a sentence; nothing if that is not known."""
+    return f" by {deletion.by}" if deletion.by not in ("", UNKNOWN_CALLER) else ""
+
+
 def _deleted(facts: ObservedMessage) -> str:
     deletion, now = facts.deletion, facts.queue.now_ms
     if deletion is None:
         return _gone(facts)
     how = "a purge" if deletion.kind is DeletionKind.PURGE else "a deletion"
-    by = f" by {deletion.by}" if deletion.by else ""
     return (
-        f"It was removed by {how}{by} at {_at(deletion.deleted_ms, now)}, which can be undone "
-        f"until {format_moment(deletion.until_ms, now)}."
+        f"It was removed by {how}{_by(deletion)} at {_at(deletion.deleted_ms, now)}, which can be "
+        f"undone until {format_moment(deletion.until_ms, now)}."
     )
 
 
@@ -366,9 +370,8 @@ def _purge(facts: ObservedQueue) -> str:
     if purge is None:
         return ""
     verb = "was" if purge.messages == 1 else "were"
-    by = f" by {purge.by}" if purge.by else ""
     return (
-        f" {format_count(purge.messages)} {verb} purged{by} at "
+        f" {format_count(purge.messages)} {verb} purged{_by(purge)} at "
         f"{_at(purge.deleted_ms, facts.now_ms)}, which can be undone until "
         f"{format_moment(purge.until_ms, facts.now_ms)}."
     )

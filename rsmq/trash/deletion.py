@@ -16,6 +16,8 @@ from rsmq.wire.names import is_encodable
 #: For how long a deletion can be undone; the scripts have the same number.
 UNDO_MS = 600_000
 _MAX_BY = 160
+#: In ``by``: a caller over HTTP, on a server that does not know its callers.
+UNKNOWN_CALLER = "everyone"
 
 
 class DeletionKind(StrEnum):

@@ -21,6 +21,7 @@ from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.trash import Deletion, DeletionKind
+from rsmq.trash.deletion import UNKNOWN_CALLER
 from rsmq.worker import WorkerInfo
 
 NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
@@ -241,6 +242,14 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             [Cause.EMPTY, Cause.PAUSED],
             ("Queue q has no messages, and it is paused. 300 messages were purged by ann at "
             "12:01:30 UTC (60 s ago), which can be undone until 12:11:30 UTC."),
+        ),
+        (
+            replace(
+                queue(messages=0, visible_messages=0), purge=replace(PURGE, by=UNKNOWN_CALLER)
+            ),
+            [Cause.EMPTY],
+            ("Queue q has no messages. 300 messages were purged at 12:01:30 UTC (60 s ago), which "
+            "can be undone until 12:11:30 UTC."),
         ),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
         (

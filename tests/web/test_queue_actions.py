@@ -111,11 +111,19 @@ def test_the_page_of_a_purged_queue_says_so_and_has_the_undo(run):
         await queues.send_messages("q", ["a", "b"])
         await _post(http, "purge", queue="q", undo="true", **{"typed-name": "q"})
         page = (await http("GET", "/queues/q")).content.decode()
-        assert "Queue q has no messages. 2 messages were purged by everyone at " in page
+        assert "Queue q has no messages. 2 messages were purged at " in page
         id = (
             page.partition("Undo the purge")[0].rpartition('name="id" value="')[2].partition('"')[0]
         )
-        assert (await _post(http, "undo", id=id)).status == 303
+        assert 'value="q"><button>Undo the purge' in page
+        asked = (await http("GET", f"/actions/undo?id={id}&queue=q")).content.decode()
+        assert "Restores 2 messages of q, which a purge has removed." in asked
+        await queues.create_queue("other")
+        assert (await http("GET", f"/actions/undo?id={id}&queue=other")).status == 404
+        assert (await _post(http, "undo", id=id, queue="other")).status == 404
+        assert (await http("GET", "/actions/undo?id=none&queue=q")).status == 404
+        done = await _post(http, "undo", id=id, queue="q")
+        assert (done.status, done.headers["location"]) == (303, "/queues/q")
         assert (await queues.get_queue_attributes("q")).messages == 2
         assert "purged" not in (await http("GET", "/queues/q")).content.decode()
 

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from rsmq.search.json_path import JsonPath
 from rsmq.search.redaction import Redaction
+from rsmq.trash.deletion import UNKNOWN_CALLER
 from rsmq.web.fields import Refused
 from rsmq.web.table import READING, Scope
 
@@ -94,7 +95,7 @@ def read_only_error() -> Refused:
 
 
 #: The caller of a server without authentication, and of one with a single key.
-EVERYONE = Principal("everyone", frozenset(Scope))
+EVERYONE = Principal(UNKNOWN_CALLER, frozenset(Scope))
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:

@@ -346,8 +346,7 @@ def _find_purges(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert(
                 AlertKind.PURGED, "note", each.queue,
                 f"{format_count(each.messages, 'message')} of {each.queue} were purged.",
-                f"It can be undone for another {_span((each.until_ms - facts.now_ms) / 1000)}; the "
-                "page of the queue says by whom.",
+                f"It can be undone for another {_span((each.until_ms - facts.now_ms) / 1000)}.",
                 each.deleted_ms, each.queue,
             )  # fmt: skip
 

@@ -7,12 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.trash.deletion import DeletionKind
+from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 _OPERATION = "/operations/{operation}"
+#: What an undo does, by the kind of the deletion.
+_RESTORES = {
+    DeletionKind.PURGE: "Restores {messages} of {queue}, which a purge has removed.",
+    DeletionKind.DELETE_QUEUE: "Restores the queue {queue} with {messages}.",
+    DeletionKind.DELETE_MESSAGES: "Restores {messages} of {queue}, which a deletion has removed.",
+}
 
 
 def _back(links: Links, _: Fields) -> str:
@@ -31,6 +39,27 @@ def _restored(_: Fields, answer: Mapping[str, Any]) -> Done:
     return Done(f"{text}{more}.")
 
 
+async def _effect_of_undo(call: PageCall, fields: Fields) -> Effect:
+    deletions = (await call.read("/undo"))["deletions"]
+    found = next((each for each in deletions if each["id"] == one(fields, "id")), None)
+    if found is None:
+        raise Refused(
+            "deletionNotFound", "There is no such deletion", status=404,
+            hint="It can be undone for ten minutes.",
+        )  # fmt: skip
+    queue = one(fields, "queue")
+    if queue and queue != found["queue"]:
+        raise Refused(
+            "deletionNotFound", "The deletion is of another queue", status=404,
+            value=show_name(queue), hint="Undo it on the page of activity.",
+        )  # fmt: skip
+    return Effect(
+        _RESTORES[found["kind"]].format(
+            messages=plural(found["messages"], "message"), queue=show_name(found["queue"])
+        )
+    )
+
+
 async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     found = await call.read(_OPERATION, {"operation": one(fields, "operation")})
     return Effect(
@@ -46,7 +75,7 @@ _QUEUE = frozenset({"queue"})
 ACTIONS = (
     PageAction(
         "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _to_restored,
-        command=lambda f: ["undo", one(f, "id")], address=_QUEUE,
+        _effect_of_undo, lambda f: ["undo", one(f, "id")], address=_QUEUE,
     ),
     PageAction(
         "pause-operation", "POST", f"{_OPERATION}:pause", lambda _: "Pause the operation", "Pause",

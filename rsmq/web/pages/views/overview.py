@@ -17,7 +17,7 @@ from rsmq.web.table import Scope
 
 _LIMIT = 10
 #: Where an alert is repaired: the page of its queue unless it is here.
-_PAGES = {"webhook-stopped": "webhooks"}
+_PAGES = {"webhook-stopped": "webhooks", "purged": "activity"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:

@@ -56,8 +56,11 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "is_calm": is_calm,
         "sources": sources or [],
         "is_dead_letter_queue": sources is not None,
-        # A dead-letter queue needs no worker; one that has workers is explained as others are.
-        "explains": sources is None or any(each["is_alive"] for each in listeners),
+        # A dead-letter queue needs no worker; one that has workers is explained as others are, and
+        # one that was purged has the undo.
+        "explains": sources is None
+        or why["purge"] is not None
+        or any(each["is_alive"] for each in listeners),
         "spans": SPANS,
         "span": span,
         "figures": _figures(queue, hidden, history, span),
