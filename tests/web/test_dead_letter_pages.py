@@ -291,3 +291,36 @@ def test_pages_of_a_queue_are_shown_if_the_other_queues_cannot_be_read(run, monk
             await read_page(http, path)
 
     run(test)
+
+
+def test_a_purged_dead_letter_queue_says_so_and_has_the_undo(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await queues.send_messages("dead", ["a", "b"])
+        await queues.trash.purge_queue("dead")
+        page = await read_page(open_pages(http), "/queues/dead")
+        assert "<p>It is empty.</p>" in page
+        assert "2 messages were purged at " in page
+        assert "<button>Undo the purge" in page
+
+    run(test)
+
+
+@pytest.mark.parametrize(("has_reason", "listens"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_message_of_a_dead_letter_queue_says_why_it_does_not_move(run, has_reason, listens):
+    async def test(http, queues):
+        await _make_queues(queues)
+        if has_reason:
+            [id] = await _bury(queues, "KeyError", 1)
+        else:
+            [id] = await queues.send_messages("dead", ["a"])
+        if listens:
+            await queues.receive_message("dead", vt=600)
+        page = await read_page(open_pages(http), f"/queues/dead/messages/{id}")
+        assert ("It is a dead letter" in page) == (has_reason or not listens)
+        assert ("It stays here until somebody" in page) == (not listens)
+        assert ("It was received at" in page or "in flight" in page) == listens
+        assert ("No live worker listens to queue dead" in page) == (not listens)
+        assert f"/actions/redrive-messages?queue=dead&amp;ids={id}" in page
+
+    run(test)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.errors import JobNotFound
+from rsmq.explain.causes import Cause
 from rsmq.web.fields import Refused
 from rsmq.web.pages.body_forms import BodyForm, forms_of
 from rsmq.web.pages.links import with_query
@@ -18,6 +19,7 @@ from rsmq.web.table import Scope
 
 #: Bytes of a body that are shown.
 _SHOWN_BYTES = 65_536
+_NO_WORKER = Cause.NO_WORKER.value
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -40,10 +42,13 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     raw = None if message is None else raw_of(message)
     forms = [] if raw is None else forms_of(raw)
     reason = None if message is None else message["reason"]
-    is_dead = message is not None and (reason is not None or sources is not None)
+    may_be_dead = message is not None and (reason is not None or sources is not None)
+    # A dead-letter queue may have workers of its own, and messages that were sent to it.
+    stays = any(each["cause"] == _NO_WORKER for each in why["causes"])
     return {
         "queue": names["queue"],
-        "is_dead": is_dead,
+        "is_dead": may_be_dead and (reason is not None or stays),
+        "stays": stays,
         "sources": [reason["queue"]] if reason else sources or [],
         "id": names["id"],
         "message": message,
@@ -52,7 +57,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "forms": [(each, with_query({"view": each.name})) for each in forms],
         "form": _choose(forms, call.query.get("view")),
         "shown": len(raw or b""),
-        "actions": actions_on(call, names["queue"], is_dead=is_dead),
+        "actions": actions_on(call, names["queue"], is_dead=may_be_dead),
     }
 
 
