@@ -13,9 +13,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
-from rsmq.spark.stream.batch_parts import BatchParts
-from rsmq.spark.stream.heartbeat import LeaseHeartbeat
-from rsmq.spark.stream.successive_threads import SuccessiveThreads
+from rsmq.spark.stream.background import SuccessiveThreads, Timer
+from rsmq.spark.stream.parts import BatchParts
 
 GROUP = "movers"
 
@@ -67,14 +66,14 @@ def test_signal_does_not_interrupt_a_stop(env, queue, monkeypatch):
     query = env.query(consumerGroup=GROUP)
     env.rsmq.send_message("q", "m")
     query.poll()
-    background = query.reader._lease.background
+    background = query.reader.lease.background
     monkeypatch.setattr(background, "finish", send_signal(background.finish))
     assert GROUP.encode() in fields(env)
     query.reader.stop()
     assert GROUP.encode() not in fields(env)
 
 
-@pytest.mark.parametrize("target", [(LeaseHeartbeat, "start"), (SuccessiveThreads, "finish")])
+@pytest.mark.parametrize("target", [(Timer, "start"), (SuccessiveThreads, "finish")])
 def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     """An interrupted call may have acquired the lease, or have begun a thread that acquires it."""
     owner, name = target
@@ -83,7 +82,7 @@ def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     env.rsmq.send_message("q", "m")
     with pytest.raises(SystemExit):
         query.request_offset()
-    assert query.reader._lease.heartbeat.is_alive()
+    assert query.reader.lease.heartbeat.is_alive()
     assert GROUP.encode() in fields(env)
     query.reader.stop()
     assert GROUP.encode() not in fields(env)
@@ -112,7 +111,7 @@ def test_batch_ahead_whose_offset_spark_does_not_get_is_released(env, queue, mon
     ids = env.rsmq.send_messages("q", ["m"] * 6)
     query = env.query(limit=ReadMaxRows(2))
     query.run()
-    queues = query.reader._lease.queues
+    queues = query.reader.lease.queues
     monkeypatch.setattr(queues, "have_visible", send_signal(queues.have_visible))
     with pytest.raises(SystemExit):
         query.request_offset()

@@ -19,7 +19,7 @@ from rsmq.errors import LeaseTakenOver
 from rsmq.spark import AcknowledgeListener, BatchLost, CheckpointSetBack, InvalidOption, connections
 from rsmq.spark.operations import batches as operations
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
-from rsmq.spark.stream import acknowledgement, batch_parts, lease_holder, stream_queues
+from rsmq.spark.stream import acknowledgement, lease_holder, parts, stream_queues
 from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.reader import group_parts
 from tests.servers import Server, redis_7
@@ -328,7 +328,7 @@ def test_interrupted_receive_is_one_batch(env, queue, answered):
 
 
 def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, monkeypatch):
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
     query = env.query()
     send(env, 1)
     query.run()
@@ -342,7 +342,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying._lease._parts.receive(2, env.placed(), 1, BatchLimits(2))
+        dying.lease.parts.receive(2, env.placed(), 1, BatchLimits(2))
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -360,8 +360,8 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader._lease._parts.receive(1, env.placed(), part, BatchLimits(number))
-    name = query.reader._lease.name
+        query.reader.lease.parts.receive(1, env.placed(), part, BatchLimits(number))
+    name = query.reader.lease.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 
     assert ids(query.restart()) == sent
@@ -443,7 +443,7 @@ def test_heartbeat_extends_the_timeout_until_stop(env, queue):
         return list(env.scores().values())[:3]
 
     wait_until(lambda: min(read_scores()) > first + 1000)
-    heartbeat = query.reader._lease.heartbeat
+    heartbeat = query.reader.lease.heartbeat
     before = env.state()
     query.reader.stop()
     heartbeat.join(10)
@@ -471,7 +471,7 @@ def test_stop_releases_the_name_of_a_group(env, queue):
     query = env.query(queue="", subscribe="q,r", consumerGroup="nightly")
     query.poll()
     assert env.raw.hexists(env.keys("r").leases, "nightly")
-    assert query.reader._lease.heartbeat.is_alive()
+    assert query.reader.lease.heartbeat.is_alive()
     query.reader.stop()
     assert env.raw.hexists(env.keys("r").leases, "nightly") is False
     assert len(env.raw.hkeys(env.keys().leases)) == 2  # the batch stays
@@ -536,10 +536,10 @@ def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
     send(env, 1)
     silent = env.query(consumerGroup="nightly")
     silent.run()
-    silent.reader._lease.stop()  # as in a process that is suspended
+    silent.reader.lease.stop()  # as in a process that is suspended
     rival = env.query(consumerGroup="nightly")
     assert len(rival.run()) == 1
-    silent.reader._lease.holder.renew()
+    silent.reader.lease.holder.renew()
     with pytest.raises(LeaseTakenOver, match="lease nightly was taken over by another process"):
         silent.run()
     assert len(env.scores()) == 1
@@ -551,7 +551,7 @@ def test_group_has_one_running_query_after_its_queue_was_created_again(env, queu
     living = env.query(consumerGroup="nightly")
     living.run()
     assert not living.poll()
-    holder = living.reader._lease.holder
+    holder = living.reader.lease.holder
     env.rsmq.delete_queue("q")
     wait_until(lambda: holder._missing_queues)
     env.rsmq.create_queue("q")
@@ -742,8 +742,8 @@ def test_the_lease_of_an_idle_query_is_checked(env, queue, monkeypatch):
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     first = env.query(consumerGroup="g")
     assert poll_idle(first) is None
-    first.reader._lease.stop()
-    first.reader._lease.heartbeat.join()
+    first.reader.lease.stop()
+    first.reader.lease.heartbeat.join()
     second = env.query(consumerGroup="g")
     assert second.run() is None
     with pytest.raises(LeaseTakenOver):
@@ -974,7 +974,7 @@ def test_unacknowledged_batch_is_read_again_unchanged(env, queue):
 
 @pytest.mark.parametrize("calls", range(6))
 def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, calls, monkeypatch):
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
     options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}
@@ -1209,7 +1209,7 @@ def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monke
     env.rsmq.send_messages("q", ["a", "b"])
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()
-    lease = first.reader._lease
+    lease = first.reader.lease
     lease.heartbeat.stopped.set()  # the heartbeat, as in a process that is suspended
     lease.heartbeat.join()
     second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
@@ -1230,7 +1230,7 @@ def test_broken_queue_does_not_stop_the_heartbeat_of_others(env, queue):
     env.raw.set(env.keys("a").zset, "of another type")
     env.elapse(50)
     with suppress(ResponseError):
-        query.reader._lease.heartbeat.extend()
+        query.reader.lease.parts.extend()
 
     assert env.scores()[id] > env.now_ms() + 90_000
 

@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from rsmq.errors import LeaseTakenOver
 from rsmq.spark import AcknowledgeListener, task_process
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
-from rsmq.spark.stream import batch_parts, done_batches, lease_holder
+from rsmq.spark.stream import lease_holder, parts
 from rsmq.spark.stream.acknowledgement import find_offsets
 from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.batch_parts import BatchParts
-from rsmq.spark.stream.heartbeat import LeaseHeartbeat
+from rsmq.spark.stream.batches import BatchEvent, BatchState
+from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.stream_queues import StreamQueues
 from tests.spark.conftest import crash_at_call, json_round_trip
 
@@ -61,7 +61,7 @@ def test_a_batch_is_received_while_tasks_read_the_full_one_before_it(env, queue)
     query.poll()
     assert batches(env) == {1: 2}
     query.plan()
-    query.reader._lease.background.finish()
+    query.reader.lease.background.finish()
     assert batches(env) == {1: 2, 2: 2}
     assert hidden(env) == set(sent[:4])
 
@@ -82,20 +82,20 @@ def test_a_batch_is_planned_while_the_one_before_is_acknowledged(env, queue, mon
     query = env.query(limit=ReadMaxRows(2))
     query.run()
     may_continue = threading.Event()
-    acknowledge_parts = done_batches.acknowledge_parts
+    acknowledge_parts = parts.acknowledge_parts
 
     def acknowledge_late(*args, **options):
         assert may_continue.wait(20)
         return acknowledge_parts(*args, **options)
 
-    monkeypatch.setattr(done_batches, "acknowledge_parts", acknowledge_late)
+    monkeypatch.setattr(parts, "acknowledge_parts", acknowledge_late)
     end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
     query.reader.commit(query.offsets[0])
     partitions = query.reader.partitions(query.offsets[0], json_round_trip(end))
     assert [row["id"] for rows in query.tasks(partitions) for row in rows] == sent[2:4]
     assert set(sent) == set(env.scores())
     may_continue.set()
-    query.reader._lease.background.finish()
+    query.reader.lease.background.finish()
     assert set(sent[2:]) == set(env.scores())
     assert batches(env) == {2: 2, 3: 2}
 
@@ -110,13 +110,13 @@ def test_a_full_batch_behind_which_nothing_waits_reports_all_counts(
     query.run()
     if available_now:
         send(env, 1)
-    acknowledge_parts = done_batches.acknowledge_parts
+    acknowledge_parts = parts.acknowledge_parts
 
     def acknowledge_late(*args, **options):
         time.sleep(0.3)
         return acknowledge_parts(*args, **options)
 
-    monkeypatch.setattr(done_batches, "acknowledge_parts", acknowledge_late)
+    monkeypatch.setattr(parts, "acknowledge_parts", acknowledge_late)
     end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
     assert query.reader.reportLatestOffset()["acknowledged"] == 2
     assert list(end["queues"].values()) == [2]
@@ -127,7 +127,7 @@ def test_nothing_is_received_ahead_of_a_batch_that_was_not_full(env, queue):
     send(env, 3)
     query.run()
     send(env, 2)
-    assert query.reader._lease.background._last is None
+    assert query.reader.lease.batches.get(2).state is BatchState.UNKNOWN
     assert batches(env) == {1: 3}
     assert len(hidden(env)) == 3
 
@@ -209,7 +209,7 @@ def test_a_batch_that_is_planned_again_keeps_the_batch_ahead(env, queue):
     query.poll()
     for _ in range(2):
         query.plan()
-        query.reader._lease.background.finish()
+        query.reader.lease.background.finish()
         assert batches(env) == {1: 2, 2: 2}
     query.crash(is_stopped=True)
     assert hidden(env) == set(sent[:2])
@@ -227,7 +227,7 @@ def test_a_stop_releases_nothing_after_a_takeover(env, queue):
     assert hidden(env) == set(sent[2:])
     assert ids(query.finish()) == sent[2:]
     with pytest.raises(LeaseTakenOver, match="another process"):
-        stopped._lease._parts.release(2, env.placed(), 0)
+        stopped.lease.parts.release(2, env.placed(), 0)
 
 
 def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
@@ -251,7 +251,7 @@ def test_a_kill_with_a_batch_ahead_loses_and_doubles_nothing(env, queue, monkeyp
     query.poll()
     if point != "logged":
         query.plan()
-        query.reader._lease.background.finish()
+        query.reader.lease.background.finish()
         assert batches(env) == {2: 2, 3: 2}
     if point == "done":
         query.finish()
@@ -269,7 +269,7 @@ def test_an_acknowledgement_that_a_kill_interrupts_is_completed(
     env, queue, monkeypatch, is_done, answered, calls
 ):
     """The batch after it may be in the commit log: then only its own number is in the offset."""
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
     sent = send(env, 12)
     query = env.query(limit=ReadMaxRows(4))
     query.run()
@@ -324,7 +324,7 @@ def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
     sent = send(env, 6)
     query = env.query(limit=ReadMaxRows(2))
     query.run()
-    lease, server = query.reader._lease, env.server()
+    lease, server = query.reader.lease, env.server()
     run = server.rsmq.run
 
     def fail_in_threads(operation):
@@ -335,7 +335,7 @@ def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
     server.rsmq.run = fail_in_threads
     try:
         assert ids(query.run()) == sent[2:4]
-        assert lease.acknowledgement.pending.number == 1
+        assert lease.batches.get(1).state is BatchState.DONE
         assert batches(env) == {1: 2, 2: 2}
         assert ids(query.run()) == sent[4:]
     finally:
@@ -358,7 +358,7 @@ def test_a_batch_that_is_purged_before_it_is_logged_is_not_missed(env, queue, re
 
 
 def test_parts_of_several_queues_are_released(env, monkeypatch):
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
     for name in ("a", "b"):
         env.rsmq.create_queue(name)
         send(env, 10, name)
@@ -399,26 +399,29 @@ def test_a_task_process_excludes_modules_from_its_collections(monkeypatch):
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypatch, restarted):
     """Their timeouts may end while Redis or the process is suspended."""
+    extend, is_suspended = BatchParts.extend, threading.Event()
+    monkeypatch.setattr(BatchParts, "extend", lambda own: is_suspended.is_set() or extend(own))
     sent = send(env, 3)
     query = env.query(limit=ReadMaxRows(2), visibilityTimeout=1)
     query.poll()
     if restarted:
         query.crash()
         query.start()
-        query.reader._get_lease(query.offsets[0]["lease"])._next.expect(2, BatchLimits(2))
-    fill_ahead, may_continue = BatchParts.fill_ahead, threading.Event()
+        query.plan()
+        query.reader.lease.batches.change(2, BatchEvent.EXPECT, limits=BatchLimits(2))
+    receive, may_continue = BatchParts.receive, threading.Event()
 
-    def fill_late(*args):
+    def receive_late(*args):
         assert may_continue.wait(20)
-        return fill_ahead(*args)
+        return receive(*args)
 
-    monkeypatch.setattr(BatchParts, "fill_ahead", fill_late)
+    monkeypatch.setattr(BatchParts, "receive", receive_late)
     partitions = query.plan()
-    monkeypatch.setattr(LeaseHeartbeat, "extend", lambda _: None)
+    is_suspended.set()
     rows = [row for task in query.tasks(partitions) for row in task]
     wait_until(lambda: len(hidden(env)) == 0)
     may_continue.set()
-    query.reader._lease.background.finish()
+    query.reader.lease.background.finish()
     assert batches(env) == {1: 2, 2: 1}
     query.sink[1], query.done = rows, 1
     query.run_until_empty()
@@ -463,7 +466,7 @@ def test_threads_list_no_queues(env, queue, monkeypatch):
 
 
 def test_an_acknowledgement_that_fails_half_way_counts_what_it_deleted(env, queue, monkeypatch):
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
     send(env, 12)
     query = env.query(limit=ReadMaxRows(4))
     query.run()

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rsmq.spark import InvalidOption, NewerVersion
 from rsmq.spark.connection_options import parse_connection_options
-from rsmq.spark.stream import backlog, batch_delay, batch_parts
+from rsmq.spark.stream import lease, parts, stream_queues
 from rsmq.spark.stream.acknowledgement import acknowledge_offset
 from tests.spark.test_stream import ids, poll_idle, send
 
@@ -32,7 +32,7 @@ def test_batch_has_at_most_so_many_bytes(env, queue):
 
 
 def test_both_limits_hold_over_several_parts(env, queue, monkeypatch):
-    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 3)
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 3)
     env.rsmq.send_messages("q", ["x" * 100] * 25)
     query = env.query(maxBytesPerTrigger=1050, maxMessagesPerTrigger=8)
     assert [len(batch) for batch in sizes(query)] == [8, 8, 8, 1]
@@ -80,7 +80,7 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(batch_delay, "time", clock)
+    monkeypatch.setattr(lease, "time", clock)
     return clock
 
 
@@ -236,15 +236,15 @@ def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
     for name in ("a1", "a2"):
         env.rsmq.create_queue(name)
         env.rsmq.send_message(name, "m")
-    add_oldest = backlog._add_oldest
+    add_oldest = stream_queues._add_oldest
 
     def delete_before(read, queue):
         if queue.keys.name == "a2":
             env.rsmq.delete_queue("a2")
         add_oldest(read, queue)
 
-    monkeypatch.setattr(backlog, "_add_oldest", delete_before)
-    read = backlog.read_backlog([env.placed("a2"), env.placed("a1")])
+    monkeypatch.setattr(stream_queues, "_add_oldest", delete_before)
+    read = stream_queues.read_backlog([env.placed("a2"), env.placed("a1")])
     assert read.oldest_age < 20
     assert read.queues["a1"] == {"visible": 1, "hidden": 0}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -19,48 +19,15 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
-from rsmq.spark.connections import PlacedQueue, find_placed_queue
-from rsmq.spark.operations.batches import (
-    Batch,
-    acknowledge_leased,
-    parse_part_sizes,
-)
+from rsmq.spark.connections import find_placed_queue
+from rsmq.spark.operations.batches import Batch, parse_part_sizes
 from rsmq.spark.stream.offsets import check_version, describe_cells, is_of, is_offset
+from rsmq.spark.stream.records import acknowledge_parts
 
 log = logging.getLogger(__name__)
 
 #: How long the listener waits for the next batch, whose request acknowledges the one before.
 ACKNOWLEDGE_DELAY_SECONDS = 2.0
-
-
-def acknowledge_parts(
-    queue: PlacedQueue, batch: Batch, number: int, *, query: str
-) -> Iterator[tuple[int, int]]:
-    """
-    Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
-
-    Each part is one atomic step, when the result is iterated. A batch without parts is stored as
-    acknowledged, too.
-
-    Args:
-        queue: the queue.
-        batch: the batch.
-        number: the number of its parts.
-        query: the name of the query, under which the number of the batch is stored.
-
-    Yields:
-        Of each part, how many messages were deleted, and how many another consumer has received
-        since.
-
-    Raises:
-        CellFailed: the server of the cell can't be reached.
-    """
-    server, keys = queue.server, queue.keys
-    with server.naming_cell():
-        for part in range(max(1, number)):
-            operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
-            yield server.rsmq.run(operation)
-        server.call("HDEL", keys.leases, str(batch))
 
 
 def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """
-A batch of a stream while it is received, part by part, within its limits.
+A batch of a stream while it is received, part by part, within its limits. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rsmq.spark.connections import PlacedQueue
@@ -30,9 +30,10 @@ class BatchLimits(NamedTuple):
         """Return the rest of the limits."""
         return self._replace(messages=self.messages - messages, size=self.size - size)
 
-
-#: Receives a part of a batch: of a queue, with a number from 0, within limits.
-ReceivePart = Callable[[PlacedQueue, int, BatchLimits], LeasedPart]
+    def until(self, latest_ms: int) -> BatchLimits:
+        """Return the limits with an earlier ``latest_ms``."""
+        earlier = latest_ms if self.latest_ms is None else min(latest_ms, self.latest_ms)
+        return self._replace(latest_ms=earlier)
 
 
 class BatchFill:
@@ -41,8 +42,8 @@ class BatchFill:
 
     Attributes:
         number: the number of the batch.
-        is_full: whether the limits have ended the last call of ``fill``, so that more messages may
-            be visible.
+        is_full: whether the limits have ended the last receive, so that more messages may be
+            visible.
     """
 
     def __init__(self, number: int, limits: BatchLimits) -> None:
@@ -63,24 +64,26 @@ class BatchFill:
         """How many messages the batch has, by the label of the queue."""
         return {queue.label: count for queue, count in self._counts.items() if count}
 
-    def fill(
-        self,
-        queues: Sequence[PlacedQueue],
-        receive_part: ReceivePart,
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def adopt(self, sizes: dict[PlacedQueue, list[int]]) -> None:
+        """Note the sizes of the parts of a batch that was received before, which is complete."""
+        self._counts = {queue: sum(each) for queue, each in sizes.items()}
+        self.is_full = sum(self._counts.values()) >= self._limits.messages
+
+    def divide(
+        self, queues: Sequence[PlacedQueue], received: list[LeasedPart]
+    ) -> Iterator[tuple[PlacedQueue, int, BatchLimits]]:
         """
-        Receive parts until the limits are reached or the queues have no more messages.
+        Yield the next part until the limits are reached or the queues have no more messages.
 
         Each queue gets an equal share of the limits; the next round divides what a queue did not
         use. May be called again, if the batch is not full.
 
         Args:
-            is_stopped: ends the call before the next part if it returns true.
+            received: the caller appends the result of each part to it.
+
+        Yields:
+            The queue, the number of the part, and its limits.
         """
-        for queue in queues:
-            self._parts.setdefault(queue, 0)
-            self._counts.setdefault(queue, 0)
         may_have_more = dict.fromkeys(queues, True)
         remaining = list(queues)
         while remaining and self._limits.messages > 0 and self._limits.size > 0:
@@ -94,13 +97,12 @@ class BatchFill:
                     size=min(share.size, self._limits.size),
                 )
                 while wanted.messages > 0 and wanted.size > 0:
-                    if is_stopped():
-                        return
-                    part = receive_part(queue, self._parts[queue], wanted)
+                    yield queue, self._parts.get(queue, 0), wanted
+                    part = received.pop()
                     size = wanted.size if part.size is None else part.size
                     if part.messages:
-                        self._parts[queue] += 1
-                        self._counts[queue] += part.messages
+                        self._parts[queue] = self._parts.get(queue, 0) + 1
+                        self._counts[queue] = self._counts.get(queue, 0) + part.messages
                         self._limits = self._limits.without(part.messages, size)
                     may_have_more[queue] = part.may_have_more
                     # Without a message, its next body does not fit into this batch.

@@ -70,7 +70,7 @@ class OlderStreamReader(StreamReader):
         group = self._options.consumer_group
         assert group is not None  # noqa: S101 - the source has checked it
         lease = self._get_lease(group)
-        number, counts, is_done = lease.find_last()
+        number, counts, is_done = lease.records.find_last(lease.queues.get())
         return lease.make_offset(number, counts), is_done
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -95,7 +95,8 @@ class OlderStreamReader(StreamReader):
             )
         number = start["batch"] + 1
         if end["batch"] > number:
-            if self._get_lease(end["lease"]).is_in_flight(number):
+            lease = self._get_lease(end["lease"])
+            if lease.records.is_in_flight(number, lease.queues.get()):
                 raise NotPossible(
                     f"The checkpoint of lease {end['lease']} lacks batch {number}, which is in "
                     f"flight: the query has used another checkpoint, which ends with batch "

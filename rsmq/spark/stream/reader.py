@@ -23,13 +23,12 @@ from rsmq.spark.connections import find_placed_queue, get_servers
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
-from rsmq.spark.stream.backlog import Backlog, read_backlog
-from rsmq.spark.stream.batch_delay import BatchDelay
 from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.in_flight_batches import BatchLease
-from rsmq.spark.stream.leased_messages import read_leased_messages
+from rsmq.spark.stream.lease import StreamLease
 from rsmq.spark.stream.offsets import check_offset, make_offset
+from rsmq.spark.stream.records import read_leased_messages
 from rsmq.spark.stream.sigterm import SigtermHandler
+from rsmq.spark.stream.stream_queues import Backlog, read_backlog
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -86,13 +85,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reset()
 
     def _reset(self) -> None:
-        self._lease: BatchLease | None = None
+        self.lease: StreamLease | None = None
         self._new_name: str | None = None
         self._is_first_start: bool | None = None  # not known yet
         self._planned: int | None = None
         self._committed: int | None = None
         self._latest_ms: int | None = None
-        self._delay = BatchDelay(self._options.min_messages, self._options.max_trigger_delay)
         self._backlog: Backlog | None = None
         self._backlog_read_at = float("-inf")
         self._sigterm = SigtermHandler(self.stop)
@@ -104,21 +102,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source, self._options, self._schema = state
         self._reset()
 
-    def _get_lease(self, name: str) -> BatchLease:
-        if self._lease is None or self._lease.name != name:
+    def _get_lease(self, name: str) -> StreamLease:
+        if self.lease is None or self.lease.name != name:
             if self._options.dead_letters is not None:
                 self._require([self._options.dead_letters.queue])
-            if self._lease is not None:
-                self._lease.stop()
+            if self.lease is not None:
+                self.lease.stop()
             self._sigterm.install()
-            self._lease = BatchLease(name, self._source, self._options, self._sigterm)
+            self.lease = StreamLease(name, self._source, self._options, self._sigterm)
             try:
-                self._lease.start(is_new=name == self._new_name)
+                self.lease.start(is_new=name == self._new_name)
             except Exception:
-                self._lease.stop()
-                self._lease = None
+                self.lease.stop()
+                self.lease = None
                 raise
-        return self._lease
+        return self.lease
 
     def _require(self, queues: Iterable[str]) -> None:
         for server in get_servers(self._source.connection):
@@ -131,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Return the offset after which a query without a checkpoint starts.
 
-        With a consumer group, that is the result of ``BatchLease.find_start``; else batch 0 of a
+        With a consumer group, that is the result of ``BatchRecords.find_start``; else batch 0 of a
         new lease.
         """
         if self._is_first_start is None:
@@ -139,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.consumer_group
         if group is not None:
             lease = self._get_lease(group)
-            return lease.make_offset(*lease.find_start())
+            return lease.make_offset(*lease.records.find_start(lease.queues.get()))
         # Spark calls this again until there is data: the generated name must stay the same.
         self._new_name = self._new_name or secrets.token_hex(8)
         name = self._new_name
@@ -184,8 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._find_latest_offset(start, limit)
         except SystemExit:
-            if self._lease is not None:
-                self._lease.take_back(start["batch"] + 1)
+            if self.lease is not None:
+                self.lease.withdraw(start["batch"] + 1)
             raise
 
     @_delay_sigterm
@@ -196,10 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first_start = False
         lease = self._get_lease(start["lease"])
         number = start["batch"] + 1
-        if lease.has_ahead(number):
-            lease.acknowledge_soon(start["batch"], start["queues"])
-        else:
-            lease.acknowledge(start["batch"], start["queues"])
+        lease.commit(start["batch"], start["queues"])
         limits = BatchLimits(latest_ms=self._latest_ms)
         if isinstance(limit, ReadMaxRows):
             limits = limits._replace(messages=limit.max_rows)
@@ -210,13 +205,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limits = limits._replace(latest_ms=self._read_time_ms())
         if limits.latest_ms is not None:
             received = lease.receive(number, limits)
-        elif self._delay.must_wait(lease):
-            return start
         else:
             received = lease.receive_if_any(number, limits)
         if not received:
             return start
-        self._delay.note_received()
         self._backlog = None
         return lease.make_offset(number, received)
 
@@ -227,15 +219,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark shows it as ``latestOffset`` of the source. A source in Python can't report metrics.
         """
-        if self._lease is None:
+        if self.lease is None:
             return None
         age = time.monotonic() - self._backlog_read_at
         queues = len(self._backlog.queues if self._backlog else ())
         queues *= self._source.connection.cells or 1
         if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
-            self._backlog = read_backlog(self._lease.queues.get())
+            self._backlog = read_backlog(self.lease.queues.get())
             self._backlog_read_at = time.monotonic()
-        tally = self._lease.acknowledgement.tally
+        tally = self.lease.parts.tally
         return {
             **self._backlog.describe(),
             "acknowledged": tally.acknowledged,
@@ -268,11 +260,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         total = sum(map(sum, part_sizes.values()))
         share = max(1, -(-total // self._source.num_partitions))
         batch = Batch(lease.name, end["batch"])
-        if not lease.acknowledgement.has_begun(start["batch"]):
-            # Spark has logged ``end``, so it has committed ``start``. An earlier process has
-            # stopped before it had acknowledged this batch.
-            lease.acknowledge_soon(start["batch"], start["queues"])
-        lease.receive_soon(end["batch"] + 1)
+        # Spark has logged ``end``, so it has committed ``start``.
+        lease.work_ahead(start["batch"], start["queues"], end["batch"] + 1)
         return [
             StreamPartition(queue, batch, parts)
             for queue, sizes in part_sizes.items()
@@ -333,8 +322,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Release no other message: Spark calls this after a crash, too.
         """
         with self._sigterm.ignored():
-            if self._lease is not None:
-                self._lease.stop()
+            if self.lease is not None:
+                self.lease.stop()
 
 
 def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:

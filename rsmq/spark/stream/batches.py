@@ -1,0 +1,234 @@
+"""
+The states of a stream's batches, the transitions between them, and what is in flight. Pure.
+
+Three logs decide about a batch, and no process sees all of them. Spark's offset log names the batch
+before its tasks run; Spark's commit log names it when its rows are in the sink; Redis has its
+receipts from the first received part until the acknowledgement. The source learns of Spark's logs
+only by the calls of Spark, and each call proves what came before it:
+
+- ``latestOffset(start)``: ``start`` is in the commit log, because Spark requests a batch only when
+  the one before is done. So ``start`` is DONE.
+- ``partitions(start, end)``: ``end`` is in the offset log, so ``end`` is LOGGED.
+- ``stop``: proves nothing. Spark calls it after a crash, too.
+
+The usual way of a batch is EXPECTED, RECEIVING, RECEIVED, LOGGED, DONE, ACKNOWLEDGED. At most three
+batches are on this way at once: tasks process one that is LOGGED, a thread deletes the messages of
+the one before, which is DONE, and then receives the one after, as that is EXPECTED.
+
+The point of no return is the reply of ``latestOffset``. Before it, Spark can't know the batch: if
+the process ends, RECEIVING and RECEIVED are released, and nobody misses them. From the reply on,
+the batch is LOGGED, although Spark has not written it yet. It must stay in Redis as it is, because
+a restarted query plans it by its number and its counts. SIGTERM may end the process at the end of
+the call, just before the reply: WITHDRAW takes back the last step.
+
+UNKNOWN is not "not received". A process that is killed leaves its batches in Redis, so the number
+of an unknown batch is searched there first, and a batch that is found is RECEIVED without a
+receive. EMPTY is what is known after a search and a receive without result: a query that is idle
+does not search again. RECEIVING that has ended by an error, or that found a batch in a thread, is
+searched again as well.
+
+A batch may vanish, if its queue is purged or Redis loses data. If Spark does not know it, it is
+UNKNOWN again, and received anew. If Spark does, it is LOST: the query fails, or continues without
+it (``failOnDataLoss``). Spark commits it in either case, and what is left of it is acknowledged.
+
+Any state but ACKNOWLEDGED can become DONE: Spark is right. An event that has no transition in the
+present state changes nothing. Spark may plan a batch several times, and the second COMMIT of a
+batch must not delete anything; so repeated calls need no check of their own.
+
+Who sends events: the thread that Spark calls, and the thread of the work ahead, which receives one
+batch and acknowledges another. The heartbeat sends none; it reads which parts are in flight, and
+notes until when they are hidden. A lock protects the table, not a sequence of two calls: the caller
+waits for the work ahead before it looks at the batch of that work.
+
+Some of it is ugly. LOGGED is said too early, as above. ACKNOWLEDGED is remembered for the last
+batch only. And a successor in another process shares none of this: that it alone receives, extends
+and releases is ensured by the scripts in Redis, which compare the holder of the lease.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
+
+
+class BatchState(Enum):
+    """The state of a batch, as one process of the stream sees it."""
+
+    UNKNOWN = auto()  # Redis may have parts of it, from an earlier process
+    EXPECTED = auto()  # as UNKNOWN; the batch before was full, so more messages are visible
+    RECEIVING = auto()  # Redis may have parts of it, which Spark does not know
+    EMPTY = auto()  # Redis has no parts of it, and there were no messages for it
+    RECEIVED = auto()  # its messages are received, and Spark does not know it yet
+    LOGGED = auto()  # Spark has its offset
+    LOST = auto()  # as LOGGED, but messages of it are not in Redis any more
+    DONE = auto()  # Spark has committed it; its messages are to be deleted
+    ACKNOWLEDGED = auto()  # its messages are deleted
+
+
+class BatchEvent(Enum):
+    """An event in the life of a batch."""
+
+    EXPECT = auto()  # the batch before was full
+    RECEIVE = auto()  # its receive begins
+    COMPLETE = auto()  # its receive has ended, with messages
+    MISS = auto()  # its receive has ended, without a message
+    OFFER = auto()  # Spark gets its offset
+    WITHDRAW = auto()  # the process ends before Spark gets the offset
+    PLAN = auto()  # Spark plans its tasks
+    LOSE = auto()  # messages of it are not in Redis any more
+    COMMIT = auto()  # Spark has committed it
+    ACKNOWLEDGE = auto()  # its messages are deleted
+    RELEASE = auto()  # its messages are visible again
+
+
+_S, _E = BatchState, BatchEvent
+_TRANSITIONS: dict[tuple[BatchState, BatchEvent], BatchState] = {
+    (_S.UNKNOWN, _E.EXPECT): _S.EXPECTED,
+    (_S.UNKNOWN, _E.RECEIVE): _S.RECEIVING,
+    (_S.EXPECTED, _E.RECEIVE): _S.RECEIVING,
+    (_S.EMPTY, _E.RECEIVE): _S.RECEIVING,
+    (_S.RECEIVING, _E.COMPLETE): _S.RECEIVED,
+    (_S.RECEIVING, _E.MISS): _S.EMPTY,
+    (_S.RECEIVED, _E.OFFER): _S.LOGGED,
+    (_S.RECEIVED, _E.LOSE): _S.UNKNOWN,
+    (_S.LOGGED, _E.LOSE): _S.LOST,
+    (_S.LOGGED, _E.WITHDRAW): _S.RECEIVED,
+    (_S.RECEIVING, _E.RELEASE): _S.UNKNOWN,
+    (_S.RECEIVED, _E.RELEASE): _S.UNKNOWN,
+    (_S.DONE, _E.ACKNOWLEDGE): _S.ACKNOWLEDGED,
+}
+#: States in which Spark can't know the batch.
+UNLOGGED = (_S.UNKNOWN, _S.EXPECTED, _S.RECEIVING, _S.EMPTY, _S.RECEIVED)
+_TRANSITIONS |= {(state, _E.PLAN): _S.LOGGED for state in UNLOGGED}
+_TRANSITIONS |= {(state, _E.COMMIT): _S.DONE for state in (*UNLOGGED, _S.LOGGED, _S.LOST)}
+#: States in which no part of the batch is extended.
+NOT_IN_FLIGHT = (_S.UNKNOWN, _S.EXPECTED, _S.EMPTY, _S.ACKNOWLEDGED)
+
+
+def change_batch(state: BatchState, event: BatchEvent) -> BatchState:
+    """Return the state of a batch after an event, which may be the same."""
+    return _TRANSITIONS.get((state, event), state)
+
+
+Queue = TypeVar("Queue", bound=Hashable)
+
+
+@dataclass(slots=True)
+class BatchInFlight(Generic[Queue]):
+    """
+    A batch that a process of the stream knows.
+
+    Attributes:
+        number: the number of the batch.
+        state: its state, which ``BatchesInFlight.change`` changes.
+        parts: by queue and number of the part, the Unix time in ms until when its messages are
+            hidden at least; 0 if that is unknown.
+        limits: the limits of an EXPECTED batch.
+        fill: a batch that was received ahead.
+        queues: the queues of a DONE batch.
+        earlier_queues: queues in which an earlier process may have left the batch before this one.
+    """
+
+    number: int
+    state: BatchState = BatchState.UNKNOWN
+    parts: dict[tuple[Queue, int], int] = field(default_factory=dict)
+    limits: BatchLimits | None = None
+    fill: BatchFill | None = None
+    queues: tuple[Queue, ...] = ()
+    earlier_queues: tuple[Queue, ...] = ()
+
+
+class BatchesInFlight(Generic[Queue]):
+    """The batches that a process of the stream knows: the one owner of what is in flight."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches: dict[int, BatchInFlight[Queue]] = {}
+
+    def get(self, number: int) -> BatchInFlight[Queue]:
+        """Return a batch, which may be UNKNOWN. Only ``change`` and the heartbeat change it."""
+        return self._batches.get(number) or BatchInFlight(number)
+
+    def change(
+        self,
+        number: int,
+        event: BatchEvent,
+        *,
+        limits: BatchLimits | None = None,
+        fill: BatchFill | None = None,
+        queues: Iterable[Queue] = (),
+        earlier_queues: Iterable[Queue] = (),
+    ) -> bool:
+        """
+        Apply an event to a batch. Return whether its state has changed.
+
+        Args:
+            limits: those of an EXPECT.
+            fill: that of a COMPLETE.
+            queues: those of a COMMIT.
+            earlier_queues: those of a COMMIT.
+        """
+        with self._lock:
+            batch = self.get(number)
+            state = change_batch(batch.state, event)
+            if state is batch.state:
+                return False
+            batch.state, batch.limits, batch.fill = state, limits, fill
+            batch.queues, batch.earlier_queues = tuple(queues), tuple(earlier_queues)
+            if state in NOT_IN_FLIGHT:
+                batch.parts = {}
+            if state is BatchState.ACKNOWLEDGED:
+                for each in self._find(BatchState.ACKNOWLEDGED):
+                    del self._batches[each.number]
+            self._batches[number] = batch
+            return True
+
+    def find(self, *states: BatchState) -> list[BatchInFlight[Queue]]:
+        """Return the batches that are in one of some states, the lowest number first."""
+        with self._lock:
+            return self._find(*states)
+
+    def _find(self, *states: BatchState) -> list[BatchInFlight[Queue]]:
+        return [batch for _, batch in sorted(self._batches.items()) if batch.state in states]
+
+    def forget(self) -> None:
+        """Forget all batches."""
+        with self._lock:
+            self._batches.clear()
+
+    def track(self, number: int, queue: Queue, parts: Iterable[int]) -> None:
+        """Note that parts of a batch are in flight, or may be; not in states without parts."""
+        with self._lock:
+            batch = self.get(number)
+            if batch.state not in NOT_IN_FLIGHT:
+                for part in parts:
+                    batch.parts.setdefault((queue, part), 0)
+
+    def note_hidden(self, number: int, queue: Queue, part: int, until_ms: int) -> None:
+        """Note until which Unix time in ms the messages of a part are hidden at least."""
+        with self._lock:
+            parts = self.get(number).parts
+            if (queue, part) in parts:
+                parts[queue, part] = until_ms
+
+    def find_hidden_until(self, number: int, queue: Queue) -> int | None:
+        """
+        Return the Unix time in ms until when a batch's messages in a queue are hidden at least.
+
+        It is 0 if that is unknown, and None if the batch has no parts in the queue.
+        """
+        with self._lock:
+            parts = self.get(number).parts
+            return min((until for part, until in parts.items() if part[0] == queue), default=None)
+
+    def list_parts(self) -> list[tuple[int, Queue, int]]:
+        """Return the number, the queue and the part of each part in flight."""
+        with self._lock:
+            return [
+                (number, *part) for number, batch in self._batches.items() for part in batch.parts
+            ]

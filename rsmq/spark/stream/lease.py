@@ -1,0 +1,418 @@
+"""
+The lease of a stream: it receives, extends and acknowledges the batches of a query.
+
+Spark runs one process for each stream on the driver; the lease lives in it. Redis stores the
+batches by lease, batch and part, so the next process continues where this one stopped, and no
+message is received twice for one batch. A heartbeat extends the visibility timeouts while the
+process lives; when it dies, other consumers can receive the messages after that timeout.
+
+``batches.py`` explains the states of a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from rsmq.errors import BatchLost, LeaseTakenOver
+from rsmq.spark.connections import PlacedQueue, get_servers
+from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
+from rsmq.spark.read.source_options import SourceOptions, StreamOptions
+from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream.background import SuccessiveThreads, Timer
+from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
+from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState
+from rsmq.spark.stream.idle_wait import IdleWait
+from rsmq.spark.stream.lease_holder import LeaseHolder
+from rsmq.spark.stream.offsets import make_offset
+from rsmq.spark.stream.parts import BatchParts
+from rsmq.spark.stream.records import BatchRecords
+from rsmq.spark.stream.sigterm import SigtermHandler
+from rsmq.spark.stream.stream_queues import StreamQueues, read_backlog
+from rsmq.wire.refusals import make_batch_acknowledged
+
+log = logging.getLogger(__name__)
+
+
+class StreamLease:
+    """
+    The lease of a stream, in the process of its query.
+
+    Attributes:
+        name: the name of the lease.
+        batches: the states of the batches, and what is in flight.
+        parts: changes the parts of the batches in Redis.
+        records: the batches in Redis.
+        queues: the queues of the stream.
+        holder: this process as the holder of the lease.
+        heartbeat: extends the parts in flight, and renews a named lease.
+        idle_wait: the wait for messages between polls.
+        background: the threads of the work ahead.
+    """
+
+    def __init__(
+        self, name: str, source: SourceOptions, options: StreamOptions, sigterm: SigtermHandler
+    ) -> None:
+        self.name = name
+        self._query = name
+        self._is_named = options.consumer_group is not None
+        if self._is_named:  # queries of different queues may have the same name
+            self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
+        self._servers = get_servers(source.connection)
+        self._source = source
+        self._options = options
+        self._sigterm = sigterm
+        self._delay_ends_at: float | None = None
+        self.idle_wait = IdleWait(options.idle_wait)
+        self.background = SuccessiveThreads("rsmq-ahead")
+        self.heartbeat = Timer(
+            "rsmq-lease", f"The heartbeat of lease {name}", min(1.0, options.vt / 10)
+        )
+        self.holder = LeaseHolder(
+            self._servers,
+            name,
+            self._query,
+            options.lease_retention,
+            sigterm.sleep,
+            is_named=self._is_named,
+        )
+        dead_letters = options.dead_letters
+        self.queues = StreamQueues(
+            self._servers,
+            source,
+            None if dead_letters is None else dead_letters.queue,
+            self.holder.acquire,
+            may_lack=not options.fail_on_data_loss,
+        )
+        self.records = BatchRecords(self._servers, name, self._query)
+        self.batches: BatchesInFlight[PlacedQueue] = BatchesInFlight()
+        self.parts = BatchParts(
+            self.batches, self.records, self.queues, self.holder, source, options
+        )
+
+    def start(self, *, is_new: bool) -> None:
+        """
+        Take over the lease from processes that have had it before, and delete expired ones.
+
+        A consumer group is acquired first, which waits until no other query renews it. ``stop``
+        releases it, also if this call is interrupted.
+
+        Args:
+            is_new: whether this process has generated the name, so that no other one has had it.
+
+        Raises:
+            InvalidOption: another query that lives has acquired the lease.
+            QueueNotFound: a queue that the options name does not exist.
+        """
+        for queue in self.queues.get():
+            queue.server.run(delete_expired_leases(queue.keys))
+        periods = [
+            (self._options.lease_retention / 4, self._keep_acknowledged),
+            (self._options.vt / 3, self.parts.extend),
+        ]
+        if self._is_named:
+            periods.insert(0, (lease_holder.HOLDER_TIMEOUT_SECONDS / 3, self.holder.renew))
+        elif not is_new:
+            self.holder.take_over()
+        self.heartbeat.start(*periods)
+
+    def _keep_acknowledged(self) -> None:
+        for server in self._servers:
+            server.run(keep_acknowledged(server.namespace, self._query))
+
+    def make_offset(self, number: int, counts: dict[str, int]) -> dict[str, Any]:
+        """Return the offset of a batch; see ``offsets.make_offset``."""
+        return make_offset(self._source.connection, self.name, self._query, number, counts)
+
+    def receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
+        """
+        Return how many messages a batch has, by the label of the queue.
+
+        Receive them if that was not done yet. Waits for ``commit``, unless the batch was received
+        ahead and more messages are visible.
+
+        Args:
+            number: the number of the batch.
+
+        Raises:
+            CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
+            LeaseTakenOver: another process has taken over the lease.
+        """
+        fill = self.batches.get(number).fill
+        if fill is None:
+            self.background.finish()
+        self.holder.check()
+        if fill is not None and not self._is_in_redis(fill):
+            self.batches.change(number, BatchEvent.LOSE)
+            fill = None
+        is_ahead = fill is not None
+        if fill is None or not fill.is_full:
+            self.background.finish()
+            self.parts.acknowledge_done()  # else its messages might be received again
+            fill = self._receive(fill or BatchFill(number, limits))
+        if fill.is_full:
+            self.batches.change(number + 1, BatchEvent.EXPECT, limits=limits)
+            if is_ahead and not self.queues.have_visible(limits.latest_ms):
+                # No progress may follow that of this batch, which then has all counts.
+                self.background.finish()
+        if fill.counts:
+            self.batches.change(number, BatchEvent.OFFER)
+            if self._options.min_messages > 1:
+                self._delay_ends_at = time.monotonic() + self._options.max_trigger_delay
+        return fill.counts
+
+    def _is_in_redis(self, fill: BatchFill) -> bool:
+        """Return whether a batch that was received some time ago is complete in Redis."""
+        self._read_last_acknowledged()
+        return fill.counts == self.records.read_counts(fill.number, self.queues.get())
+
+    def _read_last_acknowledged(self) -> int:
+        number, holders = self.records.read_last_acknowledged()
+        if holders - {self.holder.id.encode()}:
+            raise LeaseTakenOver(self.name)
+        return number
+
+    def _receive(self, fill: BatchFill) -> BatchFill:
+        """Receive a batch, or what is left of it, unless an earlier process has received it."""
+        number, queues = fill.number, self.queues.get()
+        is_searched = self.batches.get(number).state in (BatchState.EMPTY, BatchState.RECEIVED)
+        self.batches.change(number, BatchEvent.RECEIVE)
+        if is_searched or not self._find_received(fill, queues):
+            self._fill(fill, queues)
+        self.batches.change(number, BatchEvent.COMPLETE if fill.counts else BatchEvent.MISS)
+        return fill
+
+    def _find_received(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> bool:
+        """Return whether Redis has parts of a batch, and extend them from now on."""
+        found = self.records.read_sizes(fill.number, queues)
+        if found:
+            self.parts.extend_found(fill.number, found)
+            fill.adopt(found)
+        elif fill.number <= self.holder.last_acknowledged:
+            # A cell that had no messages of the batch has not stored that it is acknowledged.
+            raise make_batch_acknowledged(self.name, fill.number, self.holder.last_acknowledged)
+        return bool(found)
+
+    def _fill(
+        self,
+        fill: BatchFill,
+        queues: Sequence[PlacedQueue],
+        hidden_until: Mapping[PlacedQueue, int | None] | None = None,
+    ) -> None:
+        """
+        Receive messages of queues for a batch, until it is full or there are no more.
+
+        Args:
+            hidden_until: by queue, the Unix time in ms before which messages must have become
+                visible; None is the present.
+        """
+        received: list[LeasedPart] = []
+        for queue, part, limits in fill.divide(queues, received):
+            if self.heartbeat.stopped.is_set() or self._sigterm.has_arrived():
+                break
+            until_ms = (hidden_until or {}).get(queue)
+            within = limits if until_ms is None else limits.until(until_ms - 1)
+            received.append(self.parts.receive(fill.number, queue, part, within))
+
+    def receive_if_any(self, number: int, limits: BatchLimits) -> dict[str, int]:
+        """
+        Receive messages unless nothing has changed since the last receive, which returned none.
+
+        Receives nothing either while fewer wait than ``minMessagesPerTrigger`` demands. Blocks for
+        0.05 seconds at most while nothing changes, and then sends no command. The arguments, the
+        result and the errors are those of ``receive``.
+        """
+        if self._is_delayed() or not self._may_have_messages():
+            return {}
+        received = self.receive(number, limits)
+        if received:
+            self.idle_wait.note_received()
+        else:
+            self.idle_wait.note_empty(self.queues.get())
+        return received
+
+    def _is_delayed(self) -> bool:
+        """
+        Return whether the next batch must wait for enough messages; block for 0.05 seconds at most.
+
+        The delay follows each batch until enough messages are visible or its longest time is over.
+        The first batch of a process is never delayed, as in Spark's source for Kafka: it may have
+        been received before a crash.
+        """
+        if self._delay_ends_at is None:
+            return False
+        has_changed = self._may_have_messages()
+        if time.monotonic() < self._delay_ends_at and not (
+            has_changed and self._count_visible() >= self._options.min_messages
+        ):
+            return True
+        self._delay_ends_at = None
+        self.idle_wait.end()
+        return False
+
+    def _may_have_messages(self) -> bool:
+        self.holder.check()
+        return self.idle_wait.may_have_messages(self.queues.get())
+
+    def _count_visible(self) -> int:
+        """Return how many messages are visible. Begin to wait for more, without receiving them."""
+        queues = self.queues.get()
+        number = read_backlog(queues).lag
+        self.idle_wait.note_empty(queues)
+        return number
+
+    def plan(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
+        """
+        Return the sizes of the parts of a batch, by label, and extend it from now on.
+
+        Parts that were received after Spark had logged the batch are released.
+
+        Args:
+            number: the number of the batch.
+            counts: how many messages the batch had, by the label of the queue.
+
+        Raises:
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            CheckpointSetBack: a part is not in Redis any more, because the batch was acknowledged.
+            LeaseTakenOver: that was done by another process, which has taken over the lease.
+        """
+        self.holder.check()
+        self.batches.change(number, BatchEvent.PLAN)
+        queues = self.queues.find(counts)
+        found = self.records.read_sizes(number, queues)
+        for queue in queues:
+            sizes = found.get(queue, [])
+            kept = _count_logged_parts(sizes, counts[queue.label])
+            if kept is None:
+                self.batches.change(number, BatchEvent.LOSE)
+                self._report_lost_batch(queue.label, number)
+                continue
+            while len(sizes) > kept:
+                self.parts.release(number, queue, len(sizes) - 1)
+                del sizes[-1]
+        if not self.batches.get(number).parts:
+            self.parts.extend_found(number, found)
+        return {queue.label: sizes for queue, sizes in found.items()}
+
+    def _report_lost_batch(self, label: str, number: int) -> None:
+        acknowledged = self._read_last_acknowledged()
+        if number <= acknowledged:
+            raise make_batch_acknowledged(self.name, number, acknowledged)
+        text = (
+            f"Batch {number} of lease {self.name} is no longer in Redis: queue {label} was "
+            "purged or deleted, Redis lost data, or the query was down for longer than "
+            "leaseRetention"
+        )
+        if self._options.fail_on_data_loss:
+            raise BatchLost(
+                text,
+                value=label,
+                hint="With failOnDataLoss=false the query continues without it. Messages that are "
+                "still in the queue become visible after their visibility timeout.",
+            )
+        log.warning("%s. The query continues without it.", text)
+
+    def commit(self, number: int, labels: Iterable[str]) -> None:
+        """
+        Delete the messages of a batch that Spark has committed, and its receipts.
+
+        A thread does it, if the next batch was received ahead. An interrupted acknowledgement is
+        completed by the next call. The first deletion also stores the number of the batch, so that
+        a checkpoint that is set back is detected.
+
+        Args:
+            number: the number of the batch.
+            labels: the labels of the queues of the batch.
+
+        Raises:
+            LeaseTakenOver: another query took over the lease.
+        """
+        self.background.finish()
+        if self.batches.get(number + 1).state is BatchState.RECEIVED:
+            self._commit_soon(number, labels)
+        else:
+            self.parts.acknowledge_done()
+            self._note_done(number, labels)
+            self.parts.acknowledge_done()
+
+    def _commit_soon(self, number: int, labels: Iterable[str]) -> None:
+        self._note_done(number, labels)
+        self.background.start(self.parts.acknowledge_done)
+
+    def _note_done(self, number: int, labels: Iterable[str]) -> None:
+        queues = self.queues.find(labels)
+        earlier: Iterable[PlacedQueue] = ()
+        if number > 1 and not self.batches.find(BatchState.ACKNOWLEDGED):
+            # An earlier process may have stopped while it acknowledged the batch before, which may
+            # be of any queues of the stream. New ones are listed in this thread.
+            earlier = dict.fromkeys([*queues, *self.queues.get()])
+        self.batches.change(number, BatchEvent.COMMIT, queues=queues, earlier_queues=earlier)
+
+    def work_ahead(self, number: int, labels: Iterable[str], ahead: int) -> None:
+        """
+        Work in a thread while tasks run: acknowledge a batch, and receive another one.
+
+        The acknowledgement is needed if an earlier process has stopped before it. The other batch
+        is received if the one before was full, but not if it may have to wait for more messages.
+        Spark's log does not name it yet, as if an earlier process had received it, and ``receive``
+        finds it under its number.
+
+        Args:
+            number: the number of the batch that Spark has committed.
+            labels: the labels of its queues.
+            ahead: the number of the batch to receive.
+        """
+        if self.batches.get(number).state not in (BatchState.DONE, BatchState.ACKNOWLEDGED):
+            self._commit_soon(number, labels)
+        limits = self.batches.get(ahead).limits
+        if limits is not None and self._options.min_messages <= 1:
+            self.batches.change(ahead, BatchEvent.RECEIVE)
+            # New queues are listed in this thread.
+            fill = BatchFill(ahead, limits)
+            self.background.start(self._receive_ahead, fill, self.queues.get())
+
+    def _receive_ahead(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> None:
+        # Without the earlier acknowledgement, a successor might find three batches in flight.
+        if self.batches.find(BatchState.DONE) or self.heartbeat.stopped.is_set():
+            return
+        if self._find_received(fill, queues):
+            return
+        # Tasks process the batch before, whose timeouts may end, if Redis or this process stops for
+        # a while: nothing of it is received again.
+        before = fill.number - 1
+        self._fill(
+            fill, queues, {each: self.batches.find_hidden_until(before, each) for each in queues}
+        )
+        event = BatchEvent.COMPLETE if fill.counts else BatchEvent.MISS
+        self.batches.change(fill.number, event, fill=fill)
+
+    def withdraw(self, number: int) -> None:
+        """Note that Spark does not get the offset of a batch, which ``stop`` releases then."""
+        self.batches.change(number, BatchEvent.WITHDRAW)
+
+    def stop(self) -> None:
+        """
+        Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
+
+        A batch that Spark does not know is released. Other messages in flight stay hidden until
+        their visibility timeout.
+        """
+        self.idle_wait.end()
+        self.heartbeat.stopped.set()
+        self.background.finish()
+        self.parts.release_unlogged()
+        if self._is_named:
+            # It must not acquire the lease again.
+            self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
+        self.holder.release()
+
+
+def _count_logged_parts(sizes: list[int], count: int) -> int | None:
+    """Return how many of the first parts have together ``count`` messages; None if none have."""
+    for kept, total in enumerate(accumulate(sizes, initial=0)):
+        if total == count:
+            return kept
+    return None
