@@ -264,11 +264,16 @@ class Query:
         if wake and self.reader.lease is not None:
             self.reader.lease.idle_wait.end()
         start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
-        limit = self._limit or self.reader.getDefaultReadLimit()
-        end = json_round_trip(self.reader.latestOffset(json_round_trip(start), limit))
+        end = json_round_trip(self.latest_offset(self.reader, start))
         self.reader.lease.background.finish()
         self.progress = json_round_trip(self.reader.reportLatestOffset())
         return None if json.dumps(start) == json.dumps(end) else end
+
+    def latest_offset(self, reader, start):
+        """Return the latest offset of a reader, in the call of this version of Spark."""
+        return reader.latestOffset(
+            json_round_trip(start), self._limit or reader.getDefaultReadLimit()
+        )
 
     def poll(self):
         """Request a batch and log it; return whether there is one."""
@@ -347,10 +352,13 @@ class OlderQuery(Query):
     def request_offset(self, *, wake=True):
         if wake and self.reader.lease is not None:
             self.reader.lease.idle_wait.end()
-        end = json_round_trip(self.reader.latestOffset())
+        end = json_round_trip(self.latest_offset(self.reader, None))
         self.reader.lease.background.finish()
         is_new = not self.offsets or json.dumps(self.offsets[-1]) != json.dumps(end)
         return end if is_new else None
+
+    def latest_offset(self, reader, start):
+        return reader.latestOffset()
 
 
 class Write:

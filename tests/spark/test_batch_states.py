@@ -112,6 +112,10 @@ class BatchMachine(RuleBasedStateMachine):
             self.in_spark.add(number)
         elif event is E.WITHDRAW and has_changed:
             self.in_spark.discard(number)
+        elif event is E.ACKNOWLEDGE and has_changed:  # the one before is forgotten
+            known = {each.number for each in self.batches.find(*S)}
+            self.in_spark &= known
+            self.done &= known
 
     @rule(number=st.integers(1, 4), queue=st.sampled_from("ab"), part=st.integers(0, 2))
     def a_part_is_received(self, number, queue, part):

@@ -664,7 +664,8 @@ def test_available_now_reads_only_messages_visible_at_its_start(env, queue):
     query = env.query(
         available_now=True, limit=ReadMaxRows(100), maxReceiveCount=5, deadLetterQueue="dead"
     )
-    wait_until(lambda: env.now_ms() > query.reader._latest_ms)
+    begin = env.now_ms()
+    wait_until(lambda: env.now_ms() > begin)
     late = []
     batches = []
     while query.poll() and len(batches) < 5:
@@ -675,7 +676,8 @@ def test_available_now_reads_only_messages_visible_at_its_start(env, queue):
     assert len(env.scores("dead")) == 1200
 
     query.restart()  # the next run reads the remaining messages
-    wait_until(lambda: env.now_ms() > query.reader._latest_ms)
+    begin = env.now_ms()
+    wait_until(lambda: env.now_ms() > begin)
     assert sorted(id for rows in query.run_until_empty() for id in ids(rows)) == sorted(late)
     assert env.scores() == {}
 

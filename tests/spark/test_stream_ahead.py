@@ -14,10 +14,11 @@ import redis
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rsmq.errors import LeaseTakenOver
-from rsmq.spark import AcknowledgeListener, task_process
+from rsmq.spark import task_process
+from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES
 from rsmq.spark.stream import lease_holder, parts
-from rsmq.spark.stream.acknowledgement import find_offsets
+from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.batches import BatchEvent, BatchState
 from rsmq.spark.stream.parts import BatchParts
@@ -152,11 +153,12 @@ def test_nothing_is_received_ahead_if_batches_wait_for_enough_messages(env, queu
 def test_available_now_receives_nothing_ahead_that_is_visible_later(env, queue):
     sent = send(env, 3)
     query = env.query(limit=ReadMaxRows(2), available_now=True)
+    begin = env.now_ms()
     env.elapse(1)
     query.poll()
     late = send(env, 2)
     for id in late:
-        env.raw.zadd(env.keys().zset, {id: query.reader._latest_ms + 1})
+        env.raw.zadd(env.keys().zset, {id: begin + 1})
     query.finish()
     assert batches(env) == {1: 2, 2: 1}
     assert [ids(rows) for rows in query.run_until_empty()] == [sent[2:]]
@@ -296,8 +298,7 @@ def test_the_listener_completes_an_interrupted_acknowledgement(env, queue):
         query.run()
     query.crash()
     assert batches(env) == {1: 2, 2: 2}
-    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
-    listener._acknowledge([query.offsets[-1]])
+    acknowledge_offset(parse_connection_options(env.options()), query.offsets[-1])
     assert env.scores() == {}
     assert env.raw.exists(env.keys().leases) == 0
 
@@ -314,9 +315,9 @@ def test_the_listener_completes_an_acknowledgement_in_other_queues(env):
     query.crash()
     start, end = query.offsets
     assert (start["queues"], end["queues"]) == ({"a": 1, "b": 1}, {"b": 2})
-    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
     progress = {"sources": [{"startOffset": start, "endOffset": json.dumps(end)}]}
-    listener._acknowledge(find_offsets(progress))
+    for offset in find_offsets(progress):
+        acknowledge_offset(parse_connection_options(env.options()), offset)
     assert env.scores("a") == env.scores("b") == {}
 
 
@@ -427,6 +428,27 @@ def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypa
     query.run_until_empty()
     assert sorted(query.ids()) == sorted(sent)
     assert query.progress["lost"] == 0
+
+
+def test_a_batch_whose_receive_failed_is_released_by_the_stop(env, queue, monkeypatch):
+    """Spark has not got its offset, so nobody continues it."""
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 2)
+    sent = send(env, 6)
+    query = env.query(limit=ReadMaxRows(6))
+    receive = BatchParts.receive
+
+    def fail_at_second(own, number, queue, part, limits):
+        if part == 1:
+            raise redis.exceptions.ConnectionError
+        return receive(own, number, queue, part, limits)
+
+    monkeypatch.setattr(BatchParts, "receive", fail_at_second)
+    with pytest.raises(redis.exceptions.ConnectionError):
+        query.request_offset()
+    assert hidden(env) == set(sent[:2])
+    query.reader.stop()
+    assert hidden(env) == set()
+    assert batches(env) == {}
 
 
 def test_a_batch_ahead_waits_for_an_acknowledgement_that_failed(env, queue):

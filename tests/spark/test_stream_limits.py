@@ -236,14 +236,15 @@ def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
     for name in ("a1", "a2"):
         env.rsmq.create_queue(name)
         env.rsmq.send_message(name, "m")
-    add_oldest = stream_queues._add_oldest
+    client = env.server().rsmq
+    peek = client.peek_messages
 
-    def delete_before(read, queue):
-        if queue.keys.name == "a2":
+    def delete_before(queue, *args):
+        if queue == "a2":
             env.rsmq.delete_queue("a2")
-        add_oldest(read, queue)
+        return peek(queue, *args)
 
-    monkeypatch.setattr(stream_queues, "_add_oldest", delete_before)
+    monkeypatch.setattr(client, "peek_messages", delete_before)
     read = stream_queues.read_backlog([env.placed("a2"), env.placed("a1")])
     assert read.oldest_age < 20
     assert read.queues["a1"] == {"visible": 1, "hidden": 0}

@@ -1,8 +1,10 @@
 """
 Random runs of a stream beside a producer and another consumer, with crashes at any point.
 
-In every run, each message that was sent is in the sink or in the queue, or was deleted by the other
-consumer. No message is in the sink twice, unless the other consumer received it in between.
+Checkpoints are set back, a second driver takes over, and SIGTERM ends a driver before its reply. In
+every run, each message that was sent is in the sink or in the queue, or was deleted by the other
+consumer. No message is in the sink twice, unless the other consumer received it in between. And
+Redis has no part of a batch that the process does not know as in flight.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from rsmq import Cells
+from rsmq.errors import CheckpointSetBack, LeaseTakenOver, NotPossible
 from rsmq.spark import source
 from rsmq.spark.stream import lease_holder
+from rsmq.wire.cells import name_of_cell
+from rsmq.wire.keys import Namespace
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, OlderQuery, Query, crash_at_call
 
@@ -52,8 +58,10 @@ class StreamMachine(RuleBasedStateMachine):
     def crash(self):
         self.query.restart()
 
-    @rule()
-    def stop(self):
+    @rule(polls=st.booleans())
+    def stop(self, polls):
+        if polls:
+            self.query.poll()  # its offset is in the log, and it is not planned
         self.query.crash(is_stopped=True)
         self.query.start()
         if self.query.done < len(self.query.offsets):
@@ -87,6 +95,55 @@ class StreamMachine(RuleBasedStateMachine):
             self.query.run()
         self.query.restart()
 
+    @rule()
+    def sigterm_before_the_reply(self):
+        end = self.query.request_offset()
+        if end is not None:
+            self.query.reader.lease.withdraw(end["batch"])
+        self.query.crash(is_stopped=True)
+        if end is not None and type(self.query) is Query:
+            lease = self.query.reader.lease
+            assert not lease.records.read_sizes(end["batch"], lease.queues.get())
+        self.query.start()
+
+    @rule(batches=st.integers(1, 2))
+    def the_checkpoint_is_set_back(self, batches):
+        """The operator puts the last checkpoint back, if this one is refused."""
+        query = self.query
+        logs, rows = (list(query.offsets), query.done), dict(query.sink)
+        if len(query.offsets) <= batches:
+            return
+        query.crash()
+        del query.offsets[-batches:]
+        query.done = len(query.offsets)
+        query.start()
+        try:
+            query.run()
+        except (CheckpointSetBack, NotPossible):
+            query.offsets, query.done = logs
+        query.sink.update(rows)  # it skips batches that it has
+        query.restart()
+
+    @rule()
+    def a_second_driver_takes_over(self):
+        """The first one is suspended, and continues while the second one runs."""
+        query, suspended = self.query, self.query.reader
+        lease, logs = suspended.lease, list(query.offsets)
+        if lease is None or not logs:
+            return
+        lease.heartbeat.stopped.set()
+        lease.heartbeat.join()
+        lease.heartbeat.stopped.clear()
+        lease.background.finish()
+        query.start()
+        if query.done < len(query.offsets):
+            query.finish()
+        query.poll()
+        with suppress(LeaseTakenOver, CheckpointSetBack):
+            query.latest_offset(suspended, logs[-1])
+        suspended.stop()
+        query.restart()  # it has lost its lease, if it was slower than the short timeout
+
     @rule(queue=QUEUES, number=st.integers(1, 4), vt=st.sampled_from([0, 200]))
     def another_consumer_receives(self, queue, number, vt):
         messages = self.env.rsmq.receive_messages(queue, number, vt=vt)
@@ -115,25 +172,68 @@ class StreamMachine(RuleBasedStateMachine):
         assert set(ids) <= self.sent
 
     @invariant()
+    def redis_has_no_part_beside_those_in_flight(self):
+        lease = self.query.reader.lease
+        if lease is None:
+            return
+        lease.background.finish()
+        tracked = {(*part[:2], str(part[2]).encode()) for part in lease.batches.list_parts()}
+        for number, queue in {part[:2] for part in tracked}:
+            prefix = f"{lease.name}:{number}:".encode()
+            fields = self.env.raw.hkeys(queue.keys.leases)
+            stored = {each.removeprefix(prefix) for each in fields if each.startswith(prefix)}
+            assert {(number, queue, part) for part in stored} <= tracked
+
+    @invariant()
     def each_batch_is_within_the_limit(self):
         assert all(len(rows) <= 5 for rows in self.query.sink.values())
 
 
+class CellsEnv(Env):
+    """A set of two cells, whose messages and scores are those of both."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.rsmq.close()
+        self.rsmq = Cells.from_url([server.url] * 2, cells=2, ns=self.ns)
+
+    def options(self, **options):
+        return super().options(**{"cells": 2, **options})
+
+    def cells(self, queue):
+        return [Namespace(name_of_cell(self.ns, cell)).queue(queue) for cell in range(2)]
+
+    def scores(self, queue="q"):
+        return {
+            f"{cell}-{id.decode()}": score
+            for cell, keys in enumerate(self.cells(queue))
+            for id, score in self.raw.zrange(keys.zset, 0, -1, withscores=True)
+        }
+
+    def elapse(self, seconds, queue="q"):
+        for keys in self.cells(queue):
+            for id, score in self.raw.zrange(keys.zset, 0, -1, withscores=True):
+                self.raw.zadd(keys.zset, {id: score - seconds * 1000})
+
+
 @pytest.mark.parametrize(
-    ("kind", "group"),
+    ("kind", "group", "make_env"),
     [
-        (Query, {}),
-        (Query, {"consumerGroup": "nightly"}),
-        (OlderQuery, {"consumerGroup": "nightly"}),
+        (Query, {}, Env),
+        (Query, {"consumerGroup": "nightly"}, Env),
+        (Query, {"consumerGroup": "nightly"}, CellsEnv),
+        (OlderQuery, {"consumerGroup": "nightly"}, Env),
     ],
 )
-def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, kind, group):
+def test_no_message_is_lost_or_duplicated_in_random_runs(
+    server, monkeypatch, kind, group, make_env
+):
     monkeypatch.setattr(source, "HAS_START", kind is Query)
     # A fifteenth of it must be longer than the millisecond to which Redis rounds times.
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.03)
 
     def make(machine):
-        env = Env(server)
+        env = make_env(server)
         for name in ("a", "b"):
             env.rsmq.create_queue(name)
         options = {"subscribe": "a,b", "queue": "", "visibilityTimeout": 100, **group}
@@ -143,7 +243,7 @@ def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, ki
     run_state_machine_as_test(
         type("Machine", (StreamMachine,), {"make": make}),
         settings=settings(
-            max_examples=scaled(25, 1000),
+            max_examples=scaled(20, 1000),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -16,33 +16,34 @@ batches are on this way at once: tasks process one that is LOGGED, a thread dele
 the one before, which is DONE, and then receives the one after, as that is EXPECTED.
 
 The point of no return is the reply of ``latestOffset``. Before it, Spark can't know the batch: if
-the process ends, RECEIVING and RECEIVED are released, and nobody misses them. From the reply on,
-the batch is LOGGED, although Spark has not written it yet. It must stay in Redis as it is, because
-a restarted query plans it by its number and its counts. SIGTERM may end the process at the end of
-the call, just before the reply: WITHDRAW takes back the last step.
+the process ends, RECEIVING and RECEIVED are released. From the reply on, the batch is LOGGED,
+although Spark has not written it yet. It must stay in Redis as it is, because a restarted query
+plans it by its number and its counts. SIGTERM may end the process at the end of the call, just
+before the reply: WITHDRAW takes back the last step.
 
-UNKNOWN is not "not received". A process that is killed leaves its batches in Redis, so the number
-of an unknown batch is searched there first, and a batch that is found is RECEIVED without a
-receive. EMPTY is what is known after a search and a receive without result: a query that is idle
-does not search again. RECEIVING that has ended by an error, or that found a batch in a thread, is
-searched again as well.
+UNKNOWN is not "not received". A process that is killed leaves its batches in Redis, so an unknown
+batch is searched there first, by its number. One that is found is RECEIVED without a receive. EMPTY
+is the result of a search and a receive without messages: an idle query does not search again. A
+receive that has failed stays RECEIVING, and so does a batch that a thread has found; they are
+searched again.
 
 A batch may vanish, if its queue is purged or Redis loses data. If Spark does not know it, it is
-UNKNOWN again, and received anew. If Spark does, it is LOST: the query fails, or continues without
-it (``failOnDataLoss``). Spark commits it in either case, and what is left of it is acknowledged.
+UNKNOWN again, and another one is received in its place. If Spark does, it is LOST: the query fails,
+or continues without it (``failOnDataLoss``). Then Spark commits it, and the rest of its messages is
+deleted.
 
 Any state but ACKNOWLEDGED can become DONE: Spark is right. An event that has no transition in the
 present state changes nothing. Spark may plan a batch several times, and the second COMMIT of a
 batch must not delete anything; so repeated calls need no check of their own.
 
-Who sends events: the thread that Spark calls, and the thread of the work ahead, which receives one
-batch and acknowledges another. The heartbeat sends none; it reads which parts are in flight, and
-notes until when they are hidden. A lock protects the table, not a sequence of two calls: the caller
-waits for the work ahead before it looks at the batch of that work.
+Two threads send events: the one that Spark calls, and that of the work ahead, which acknowledges
+one batch and receives another. The heartbeat sends none. It reads which parts are in flight, and
+notes until when they are hidden. A lock protects the table, not a sequence of two calls: the first
+thread waits for the work ahead before it looks at the batch of that work.
 
-Some of it is ugly. LOGGED is said too early, as above. ACKNOWLEDGED is remembered for the last
-batch only. And a successor in another process shares none of this: that it alone receives, extends
-and releases is ensured by the scripts in Redis, which compare the holder of the lease.
+Some of it is ugly. LOGGED comes too early, as above. ACKNOWLEDGED is remembered for the last batch
+only. And a successor in another process shares none of this: that it alone receives and releases is
+ensured by the scripts in Redis, which compare the holder of the lease.
 """
 
 from __future__ import annotations
