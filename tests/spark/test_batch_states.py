@@ -19,16 +19,19 @@ S, E = BatchState, BatchEvent
     ("events", "states"),
     [
         (
-            [E.EXPECT, E.RECEIVE, E.COMPLETE, E.OFFER, E.PLAN, E.COMMIT, E.ACKNOWLEDGE],
+            [E.EXPECT, E.RECEIVE, E.COMPLETE, E.REPLY, E.PLAN, E.COMMIT, E.ACKNOWLEDGE],
             [S.EXPECTED, S.RECEIVING, S.RECEIVED, S.LOGGED, S.LOGGED, S.DONE, S.ACKNOWLEDGED],
         ),
-        ([E.RECEIVE, E.MISS, E.RECEIVE, E.MISS], [S.RECEIVING, S.EMPTY, S.RECEIVING, S.EMPTY]),
+        (
+            [E.RECEIVE, E.FIND_NONE, E.RECEIVE, E.FIND_NONE],
+            [S.RECEIVING, S.EMPTY, S.RECEIVING, S.EMPTY],
+        ),
         ([E.RECEIVE, E.COMPLETE, E.RELEASE], [S.RECEIVING, S.RECEIVED, S.UNKNOWN]),
         ([E.RECEIVE, E.RELEASE], [S.RECEIVING, S.UNKNOWN]),
         ([E.RECEIVE, E.COMPLETE, E.LOSE], [S.RECEIVING, S.RECEIVED, S.UNKNOWN]),
         ([E.PLAN, E.RELEASE, E.LOSE, E.COMMIT], [S.LOGGED, S.LOGGED, S.LOST, S.DONE]),
         (
-            [E.RECEIVE, E.COMPLETE, E.OFFER, E.WITHDRAW, E.RELEASE],
+            [E.RECEIVE, E.COMPLETE, E.REPLY, E.WITHDRAW, E.RELEASE],
             [S.RECEIVING, S.RECEIVED, S.LOGGED, S.RECEIVED, S.UNKNOWN],
         ),
     ],
@@ -76,6 +79,24 @@ def test_a_batch_keeps_what_belongs_to_its_state():
     assert batches.get(2).queues == ("a", "b")
 
 
+def test_a_found_batch_is_of_an_earlier_process_unless_this_one_has_tracked_parts_of_it():
+    batches = BatchesInFlight()
+    for number in (1, 2):
+        batches.change(number, E.RECEIVE)
+    batches.track(1, "a", [0])
+    for _ in range(2):  # a search is repeated if it has failed
+        for number in (1, 2):
+            batches.note_found(number)
+            batches.track(number, "a", [0])
+        assert not batches.get(1).is_earlier
+        assert batches.get(2).is_earlier
+    for event in (E.COMPLETE, E.REPLY, E.WITHDRAW):
+        batches.change(2, event)
+        assert batches.get(2).is_earlier
+    batches.change(2, E.LOSE)
+    assert not batches.get(2).is_earlier
+
+
 def test_messages_of_a_queue_are_hidden_until_the_first_of_its_parts_ends():
     batches = BatchesInFlight()
     batches.track(1, "a", [0])
@@ -108,7 +129,7 @@ class BatchMachine(RuleBasedStateMachine):
         assert has_changed == (self.batches.get(number).state is not before)
         if event is E.COMMIT:
             self.done.add(number)
-        if event is E.PLAN or (event is E.OFFER and has_changed):
+        if event is E.PLAN or (event is E.REPLY and has_changed):
             self.in_spark.add(number)
         elif event is E.WITHDRAW and has_changed:
             self.in_spark.discard(number)

@@ -451,6 +451,64 @@ def test_a_batch_whose_receive_failed_is_released_by_the_stop(env, queue, monkey
     assert batches(env) == {}
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_stop_does_not_release_the_batch_of_a_driver_that_has_replied(
+    env, queue, monkeypatch, fails
+):
+    """The first driver logs the batch, when the second one has found it and not replied yet."""
+    query = env.query(limit=ReadMaxRows(5))
+    send(env, 1)
+    query.run()
+    sent = send(env, 3)
+    end = query.request_offset()
+    first = query.reader
+    query.start()
+
+    def fail(own):
+        raise redis.exceptions.ConnectionError
+
+    if fails:
+        with monkeypatch.context() as patch:
+            patch.setattr(BatchParts, "extend", fail)
+            with pytest.raises(redis.exceptions.ConnectionError):
+                query.request_offset()
+    else:
+        assert query.request_offset() == end
+        query.reader.lease.withdraw(2)
+    query.offsets.append(end)
+    first.commit(query.offsets[0])
+    tasks = first.partitions(*json_round_trip(query.offsets))
+    query.reader.stop()
+    assert hidden(env) == set(sent)
+    assert batches(env) == {2: 3}
+    assert [row["id"] for rows in query.tasks(tasks) for row in rows] == sent
+    first.stop()
+
+
+def test_a_batch_whose_reply_was_taken_back_is_found_again(env, queue, monkeypatch):
+    monkeypatch.setattr(parts, "MAX_PART_MESSAGES", 1)
+    sent = send(env, 2)
+    query = env.query(limit=ReadMaxRows(5))
+    query.request_offset()
+    query.reader.lease.withdraw(1)
+    send(env, 2)
+    assert list(query.request_offset()["queues"].values()) == [2]
+    assert batches(env) == {1: 2}
+    assert hidden(env) == set(sent)
+
+
+def test_an_offset_has_the_queues_in_their_order_when_a_later_one_had_messages_first(env):
+    for name in ("a", "b"):
+        env.rsmq.create_queue(name)
+    query = env.query(queue="", subscribe="a,b", limit=ReadMaxRows(2))
+    send(env, 3, "b")
+    query.run()
+    send(env, 1, "a")
+    query.run()
+    labels = [env.placed(name).label for name in ("a", "b")]
+    assert json.dumps(query.offsets[1]["queues"]) == json.dumps(dict.fromkeys(labels, 1))
+
+
 def test_a_batch_ahead_waits_for_an_acknowledgement_that_failed(env, queue):
     sent = send(env, 3)
     query = env.query(limit=ReadMaxRows(2), visibilityTimeout=30)

@@ -20,6 +20,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from rsmq import Cells
 from rsmq.errors import CheckpointSetBack, LeaseTakenOver, NotPossible
 from rsmq.spark import source
+from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.connections import get_servers
 from rsmq.spark.stream import lease_holder
 from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
@@ -97,14 +99,25 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def sigterm_before_the_reply(self):
+        """Another driver may have replied with a batch that this one has found."""
+        is_new, earlier = self.query.reader.lease is None, self.find_in_flight()
         end = self.query.request_offset()
         if end is not None:
             self.query.reader.lease.withdraw(end["batch"])
         self.query.crash(is_stopped=True)
         if end is not None and type(self.query) is Query:
-            lease = self.query.reader.lease
-            assert not lease.records.read_sizes(end["batch"], lease.queues.get())
+            is_found = self.query.reader.lease.batches.get(end["batch"]).is_earlier
+            batch = f"{end['lease']}:{end['batch']}".encode()
+            assert not is_new or is_found == (batch in earlier)
+            assert (batch in self.find_in_flight()) == is_found
         self.query.start()
+
+    def find_in_flight(self):
+        """Return the batches of all leases that Redis has, as it stores them."""
+        servers = get_servers(parse_connection_options(self.env.options()))
+        keys = [each.namespace.queue(name).leases for each in servers for name in ("a", "b")]
+        fields = {field for key in keys for field in self.env.raw.hkeys(key)}
+        return {field for field in fields if field.count(b":") == 1}
 
     @rule(batches=st.integers(1, 2))
     def the_checkpoint_is_set_back(self, batches):

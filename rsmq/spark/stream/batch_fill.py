@@ -5,10 +5,11 @@ A batch of a stream while it is received, part by part, within its limits. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from rsmq.spark.connections import PlacedQueue
-from rsmq.spark.operations.batches import LeasedPart
+if TYPE_CHECKING:
+    from rsmq.spark.connections import PlacedQueue
+    from rsmq.spark.operations.batches import LeasedPart
 
 
 class BatchLimits(NamedTuple):
@@ -84,6 +85,9 @@ class BatchFill:
         Yields:
             The queue, the number of the part, and its limits.
         """
+        for queue in queues:  # also the order of the queues in the offset
+            self._parts.setdefault(queue, 0)
+            self._counts.setdefault(queue, 0)
         may_have_more = dict.fromkeys(queues, True)
         remaining = list(queues)
         while remaining and self._limits.messages > 0 and self._limits.size > 0:
@@ -97,12 +101,12 @@ class BatchFill:
                     size=min(share.size, self._limits.size),
                 )
                 while wanted.messages > 0 and wanted.size > 0:
-                    yield queue, self._parts.get(queue, 0), wanted
+                    yield queue, self._parts[queue], wanted
                     part = received.pop()
                     size = wanted.size if part.size is None else part.size
                     if part.messages:
-                        self._parts[queue] = self._parts.get(queue, 0) + 1
-                        self._counts[queue] = self._counts.get(queue, 0) + part.messages
+                        self._parts[queue] += 1
+                        self._counts[queue] += part.messages
                         self._limits = self._limits.without(part.messages, size)
                     may_have_more[queue] = part.may_have_more
                     # Without a message, its next body does not fit into this batch.

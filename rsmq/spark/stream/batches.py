@@ -15,17 +15,19 @@ The usual way of a batch is EXPECTED, RECEIVING, RECEIVED, LOGGED, DONE, ACKNOWL
 batches are on this way at once: tasks process one that is LOGGED, a thread deletes the messages of
 the one before, which is DONE, and then receives the one after, as that is EXPECTED.
 
-The point of no return is the reply of ``latestOffset``. Before it, Spark can't know the batch: if
-the process ends, RECEIVING and RECEIVED are released. From the reply on, the batch is LOGGED,
-although Spark has not written it yet. It must stay in Redis as it is, because a restarted query
-plans it by its number and its counts. SIGTERM may end the process at the end of the call, just
-before the reply: WITHDRAW takes back the last step.
+The point of no return is the reply of ``latestOffset``. Before it, Spark can't know a batch that
+this process receives: if the process ends, RECEIVING and RECEIVED are released. With the reply the
+batch becomes LOGGED, although Spark has not written it yet. It must stay in Redis as it is, because
+a restarted query plans it by its number and its counts. REPLY comes a moment too early: SIGTERM may
+end the process between it and the reply. Then WITHDRAW takes it back. With PySpark 4.0 and 4.1, the
+first reply of a process is the last batch in Redis, which stays UNKNOWN until PLAN.
 
 UNKNOWN is not "not received". A process that is killed leaves its batches in Redis, so an unknown
 batch is searched there first, by its number. One that is found is RECEIVED without a receive. EMPTY
 is the result of a search and a receive without messages: an idle query does not search again. A
 receive that has failed stays RECEIVING, and so does a batch that a thread has found; they are
-searched again.
+searched again. A batch that an earlier process has received is not released: that process may live,
+and Spark may have logged the batch there. A successor finds it, or its timeout ends.
 
 A batch may vanish, if its queue is purged or Redis loses data. If Spark does not know it, it is
 UNKNOWN again, and another one is received in its place. If Spark does, it is LOST: the query fails,
@@ -34,16 +36,18 @@ deleted.
 
 Any state but ACKNOWLEDGED can become DONE: Spark is right. An event that has no transition in the
 present state changes nothing. Spark may plan a batch several times, and the second COMMIT of a
-batch must not delete anything; so repeated calls need no check of their own.
+batch must not delete anything; so repeated calls need no check of their own. ACKNOWLEDGED is
+remembered for the last batch only, as Spark repeats no call of an earlier one.
 
 Two threads send events: the one that Spark calls, and that of the work ahead, which acknowledges
 one batch and receives another. The heartbeat sends none. It reads which parts are in flight, and
 notes until when they are hidden. A lock protects the table, not a sequence of two calls: the first
-thread waits for the work ahead before it looks at the batch of that work.
+thread waits for the work ahead before it looks at the batch of that work. Only the limits of an
+EXPECTED batch are read without waiting: RECEIVE removes them before its thread is started.
 
-Some of it is ugly. LOGGED comes too early, as above. ACKNOWLEDGED is remembered for the last batch
-only. And a successor in another process shares none of this: that it alone receives and releases is
-ensured by the scripts in Redis, which compare the holder of the lease.
+Some of it is ugly. LOGGED comes too early, as above. And a successor in another process shares none
+of this: that it alone receives and releases is ensured by the scripts in Redis, which compare the
+holder of the lease.
 """
 
 from __future__ import annotations
@@ -52,9 +56,10 @@ import threading
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
+if TYPE_CHECKING:
+    from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 
 
 class BatchState(Enum):
@@ -77,8 +82,8 @@ class BatchEvent(Enum):
     EXPECT = auto()  # the batch before was full
     RECEIVE = auto()  # its receive begins
     COMPLETE = auto()  # its receive has ended, with messages
-    MISS = auto()  # its receive has ended, without a message
-    OFFER = auto()  # Spark gets its offset
+    FIND_NONE = auto()  # its receive has ended, without a message
+    REPLY = auto()  # Spark gets its offset
     WITHDRAW = auto()  # the process ends before Spark gets the offset
     PLAN = auto()  # Spark plans its tasks
     LOSE = auto()  # messages of it are not in Redis any more
@@ -94,8 +99,8 @@ _TRANSITIONS: dict[tuple[BatchState, BatchEvent], BatchState] = {
     (_S.EXPECTED, _E.RECEIVE): _S.RECEIVING,
     (_S.EMPTY, _E.RECEIVE): _S.RECEIVING,
     (_S.RECEIVING, _E.COMPLETE): _S.RECEIVED,
-    (_S.RECEIVING, _E.MISS): _S.EMPTY,
-    (_S.RECEIVED, _E.OFFER): _S.LOGGED,
+    (_S.RECEIVING, _E.FIND_NONE): _S.EMPTY,
+    (_S.RECEIVED, _E.REPLY): _S.LOGGED,
     (_S.RECEIVED, _E.LOSE): _S.UNKNOWN,
     (_S.LOGGED, _E.LOSE): _S.LOST,
     (_S.LOGGED, _E.WITHDRAW): _S.RECEIVED,
@@ -131,6 +136,7 @@ class BatchInFlight(Generic[Queue]):
             hidden at least; 0 if that is unknown.
         limits: the limits of an EXPECTED batch.
         fill: a batch that was received ahead.
+        is_earlier: whether an earlier process has received it, or a part of it.
         queues: the queues of a DONE batch.
         earlier_queues: queues in which an earlier process may have left the batch before this one.
     """
@@ -140,6 +146,7 @@ class BatchInFlight(Generic[Queue]):
     parts: dict[tuple[Queue, int], int] = field(default_factory=dict)
     limits: BatchLimits | None = None
     fill: BatchFill | None = None
+    is_earlier: bool = False
     queues: tuple[Queue, ...] = ()
     earlier_queues: tuple[Queue, ...] = ()
 
@@ -152,7 +159,7 @@ class BatchesInFlight(Generic[Queue]):
         self._batches: dict[int, BatchInFlight[Queue]] = {}
 
     def get(self, number: int) -> BatchInFlight[Queue]:
-        """Return a batch, which may be UNKNOWN. Only ``change`` and the heartbeat change it."""
+        """Return a batch, which may be UNKNOWN. Only methods of this class change it."""
         return self._batches.get(number) or BatchInFlight(number)
 
     def change(
@@ -182,7 +189,7 @@ class BatchesInFlight(Generic[Queue]):
             batch.state, batch.limits, batch.fill = state, limits, fill
             batch.queues, batch.earlier_queues = tuple(queues), tuple(earlier_queues)
             if state in NOT_IN_FLIGHT:
-                batch.parts = {}
+                batch.parts, batch.is_earlier = {}, False
             if state is BatchState.ACKNOWLEDGED:
                 for each in self._find(BatchState.ACKNOWLEDGED):
                     del self._batches[each.number]
@@ -201,6 +208,12 @@ class BatchesInFlight(Generic[Queue]):
         """Forget all batches."""
         with self._lock:
             self._batches.clear()
+
+    def note_found(self, number: int) -> None:
+        """Note that Redis has parts of a batch: of an earlier process, if this one has none."""
+        with self._lock:
+            batch = self.get(number)
+            batch.is_earlier = batch.is_earlier or not batch.parts
 
     def track(self, number: int, queue: Queue, parts: Iterable[int]) -> None:
         """Note that parts of a batch are in flight, or may be; not in states without parts."""

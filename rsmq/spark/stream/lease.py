@@ -159,7 +159,7 @@ class StreamLease:
                 # No progress may follow that of this batch, which then has all counts.
                 self.background.finish()
         if fill.counts:
-            self.batches.change(number, BatchEvent.OFFER)
+            self.batches.change(number, BatchEvent.REPLY)
             if self._options.min_messages > 1:
                 self._delay_ends_at = time.monotonic() + self._options.max_trigger_delay
         return fill.counts
@@ -178,11 +178,11 @@ class StreamLease:
     def _receive(self, fill: BatchFill) -> BatchFill:
         """Receive a batch, or what is left of it, unless an earlier process has received it."""
         number, queues = fill.number, self.queues.get()
-        is_searched = self.batches.get(number).state in (BatchState.EMPTY, BatchState.RECEIVED)
+        is_searched = self.batches.get(number).state is BatchState.EMPTY or bool(fill.counts)
         self.batches.change(number, BatchEvent.RECEIVE)
         if is_searched or not self._find_received(fill, queues):
             self._fill(fill, queues)
-        self.batches.change(number, BatchEvent.COMPLETE if fill.counts else BatchEvent.MISS)
+        self.batches.change(number, BatchEvent.COMPLETE if fill.counts else BatchEvent.FIND_NONE)
         return fill
 
     def _find_received(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> bool:
@@ -386,19 +386,19 @@ class StreamLease:
         self._fill(
             fill, queues, {each: self.batches.find_hidden_until(before, each) for each in queues}
         )
-        event = BatchEvent.COMPLETE if fill.counts else BatchEvent.MISS
+        event = BatchEvent.COMPLETE if fill.counts else BatchEvent.FIND_NONE
         self.batches.change(fill.number, event, fill=fill)
 
     def withdraw(self, number: int) -> None:
-        """Note that Spark does not get the offset of a batch, which ``stop`` releases then."""
+        """Note that Spark does not get the offset of a batch, which ``stop`` may release then."""
         self.batches.change(number, BatchEvent.WITHDRAW)
 
     def stop(self) -> None:
         """
         Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
 
-        A batch that Spark does not know is released. Other messages in flight stay hidden until
-        their visibility timeout.
+        A batch that this process has received, and Spark does not know, is released. Other
+        messages in flight stay hidden until their visibility timeout.
         """
         self.idle_wait.end()
         self.heartbeat.stopped.set()

@@ -114,6 +114,7 @@ class BatchParts:
             number: the number of the batch.
             found: the sizes of its parts.
         """
+        self.batches.note_found(number)
         for queue, sizes in found.items():
             self.batches.track(number, queue, range(len(sizes)))
         self.extend()
@@ -158,8 +159,14 @@ class BatchParts:
         queue.server.run(operation)
 
     def release_unlogged(self) -> None:
-        """Release the batches that Spark does not know, unless a successor has the lease."""
+        """
+        Release the batches that Spark does not know, unless a successor has the lease.
+
+        Those that an earlier process has received stay: it may have replied to Spark.
+        """
         for batch in self.batches.find(BatchState.RECEIVING, BatchState.RECEIVED):
+            if batch.is_earlier:
+                continue
             try:
                 for queue, part in reversed(batch.parts):
                     self.release(batch.number, queue, part)

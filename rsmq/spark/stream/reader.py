@@ -317,9 +317,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """
-        Stop the heartbeat, and release a named lease and the batch that was received ahead.
+        Stop the heartbeat, and release a named lease.
 
-        Release no other message: Spark calls this after a crash, too.
+        Release also a batch that this process has received, wholly or in part, before Spark got its
+        offset: one that was received ahead, or whose receive failed. Release no other message:
+        Spark calls this after a crash, too.
         """
         with self._sigterm.ignored():
             if self.lease is not None:
