@@ -137,12 +137,14 @@ async def _make_older(queues, undo, seconds):
     await queues.run(plain_command("HSET", trash, undo, b" ".join(stored)))
 
 
-async def _begin_delete(http, queues, number):
+async def _begin_delete(http, queues, *numbers):
     """Begin to delete all messages of a new queue; return the path and the record."""
     await queues.create_queue("q")
-    await queues.send_messages("q", ["a"] * number)
+    for number in numbers:
+        await queues.send_messages("q", ["a"] * number)
     reply = await http("POST", "/queues/q/messages:delete", {"filter": "", "undo": True})
-    return reply.headers["location"], await read_operation(queues, reply.json["operation"])
+    home = await queues.engine.client(0)
+    return reply.headers["location"], await read_operation(home, reply.json["operation"])
 
 
 async def _undoable(http):
@@ -172,6 +174,22 @@ def test_a_delete_that_takes_longer_than_its_undo_succeeds_and_its_parts_end_in_
         assert (await queues.get_queue_attributes("q")).messages == 200
 
     run(test)
+
+
+def test_a_delete_goes_on_in_the_next_cell_with_the_part_that_it_has_reached(server, ns):
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
+            http = Http(create_app(queues, auth=False))
+            _, record = await _begin_delete(http, queues, 100, 100)
+            undo = record.arguments["undo"]
+            first = await run_step(queues, record, 60)
+            await _make_older(queues.cells[0], undo, 601)
+            second = await run_step(queues, replace(record, cursor=first.cursor), 200)
+            await run_step(queues, replace(record, cursor=second.cursor), 200)
+            assert await _undoable(http) == {f"{undo}-1": 140}
+            assert (await http("POST", f"/undo/{undo}-1")).json["messages"] == 140
+
+    asyncio.run(test())
 
 
 def test_a_delete_that_is_undone_while_it_runs_fails_and_deletes_no_more(run):

@@ -42,12 +42,14 @@ class BulkStep:
         done: messages that were changed.
         scanned: messages that were looked at.
         left: dead letters that stay because the queue that they came from is gone.
+        part: the number of the deletion that the step has added to; the next cell begins with it.
     """
 
     cursor: Any
     done: int
     scanned: int
     left: int = 0
+    part: int = 0
 
 
 async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkStep:
@@ -72,8 +74,9 @@ async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkSt
         step = await _change_found(queues, cell, record, place, most)
     if step.cursor is not None:
         return replace(step, cursor=[cell, *step.cursor])
-    is_last = cell + 1 >= queues.engine.number
-    return replace(step, cursor=None if is_last else [cell + 1])
+    if cell + 1 >= queues.engine.number:
+        return step
+    return replace(step, cursor=[cell + 1, "", "", step.part] if step.part else [cell + 1])
 
 
 async def _redrive(client: Any, record: OperationRecord, place: list[int], most: int) -> BulkStep:
@@ -124,13 +127,13 @@ async def _change_found(
     client: Any = await queues.engine.client(cell)
     text = record.arguments.get("filter")
     filter = SearchFilter() if text is None else parse_filter(text)
+    score, id, part = [*place, *["", "", 0][len(place) :]]
     terms = terms_of_cell(queues, filter, cell)
     if terms is None:
-        return BulkStep(None, 0, 0)
+        return BulkStep(None, 0, 0, part=part)
     is_redrive = record.kind is OperationKind.REDRIVE
     state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
-    score, id, *parts = place or ["", ""]
     fields = {term.field for term in terms}
     found = await client.run(
         search_step(
@@ -159,12 +162,11 @@ async def _change_found(
         receipts = [(each.message.id, each.message.receive_count) for each in chosen]
         _, done, left = await client.run_steps(_redrive_some(client, record, receipts=receipts))
     elif chosen and "undo" in record.arguments:
-        done, part = await _delete_to_trash(client, record, chosen, *parts)
-        parts = [part]
+        done, part = await _delete_to_trash(client, record, chosen, part)
     elif chosen:
         done = await _change(client, record, chosen)
-    cursor = None if behind is None else [behind.score, behind.id, *parts]
-    return BulkStep(cursor, done, scanned, left)
+    cursor = None if behind is None else [behind.score, behind.id, part]
+    return BulkStep(cursor, done, scanned, left, part)
 
 
 def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
@@ -199,7 +201,7 @@ def _rows_of(chosen: list[SearchCandidate]) -> list[MessageRow]:
 
 
 async def _delete_to_trash(
-    client: Any, record: OperationRecord, chosen: list[SearchCandidate], part: int = 0
+    client: Any, record: OperationRecord, chosen: list[SearchCandidate], part: int
 ) -> tuple[int, int]:
     """
     Delete messages so that they can be undone.
