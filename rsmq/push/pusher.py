@@ -32,6 +32,7 @@ from rsmq.wire.cells import cell_of_key
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals
 from rsmq.worker.middleware import Middleware, MiddlewareOfOneWorker
+from rsmq.worker.registry import list_workers
 from rsmq.worker.worker import Worker
 
 _log = get_logger("rsmq.push")
@@ -378,19 +379,25 @@ class SubscriberPusher(Middleware):
             if self._failures.get(subscriber) != str(error):
                 self._failures[subscriber] = str(error)
                 _log.error("nothing is pushed to %s: %s", name, error)
-                if isinstance(error, InvalidFormat):  # it stays so until somebody repairs it
-                    self._note_refusal(subscriber, str(error))
+            if isinstance(error, InvalidFormat):  # it stays so until somebody repairs it
+                self._note_refusal(subscriber, str(error))
             return
         self._failures.pop(subscriber, None)
         self._workers[subscriber] = worker
         _log.info("%s is pushed to %s", name, subscriber.shown_url)
 
     def _note_refusal(self, subscriber: Subscriber, reason: str) -> None:
-        """Store why nothing is pushed; without the right to it, only the log says so."""
+        """
+        Store why nothing is pushed, unless another process pushes.
+
+        Without the right to it, only the log says so.
+        """
         cells: tuple[Any, ...] = self.rsmq.cells
         queue = subscriber.own_queue
         with suppress(RedisError, RSMQError, OSError):
-            note_refusal(cells[cell_of_key(queue, len(cells))], queue, subscriber.url, reason)
+            workers = (each for cell in cells for each in list_workers(cell))
+            if not any(each.alive and queue in each.queues for each in workers):
+                note_refusal(cells[cell_of_key(queue, len(cells))], queue, subscriber.url, reason)
 
     def _end(self, worker: Worker[Any]) -> None:
         """Stop a worker, without waiting for its pushes."""

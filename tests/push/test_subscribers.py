@@ -337,6 +337,25 @@ def test_why_a_process_does_not_push_is_stored_until_one_pushes(
     wait_until(lambda: refusals() == [None])
 
 
+def test_why_a_process_does_not_push_is_stored_again_after_another_process_has_removed_it(
+    raw, ns, rsmq, subscribers, monkeypatch
+):
+    monkeypatch.delenv("A_SECRET", raising=False)
+    subscriber = subscribers.add("q", "a", URL, secret_env="A_SECRET")
+    without_secret = SubscriberPusher(rsmq, **LOCAL)
+    without_secret._begin(subscriber)
+    raw.delete(f"{ns}:x:push")
+    pushing = Worker(rsmq)
+    pushing.listener(subscriber.own_queue)(print)
+    pushing.start()
+    without_secret._begin(subscriber)
+    assert not raw.exists(f"{ns}:x:push")
+    pushing.stop()
+    without_secret._begin(subscriber)
+    [(_, target)] = list_targets(rsmq)
+    assert "A_SECRET" in target.refusal
+
+
 def test_each_message_is_pushed_to_each_subscriber(
     raw, ns, rsmq, subscribers, make_receiver, make_pusher, monkeypatch
 ):
