@@ -152,6 +152,8 @@ class Metrics(Middleware):
                 _RECEIVED, _HANDLED, _RETRIED, _DEFERRED, _DROPPED, _RELEASED, _LEASES_LOST,
             ):  # fmt: skip
                 self._tally.add(series, (queue,), 0)
+        for labels in worker.dead_letter_targets:
+            self._tally.add(_DEAD_LETTERED, labels, 0)
         self._tally.add(_INFO, _describe_worker(worker))
         if self._queues is not None:
             self._queues.add(worker, worker.rsmq, worker.queues)

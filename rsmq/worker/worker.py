@@ -182,6 +182,7 @@ class Worker(Configuration[B_co]):
             InvalidValue: concurrency or grace is out of range.
         """
         self._worker_loop: WorkerLoop | None = None
+        self._lanes: list[Lane] = []
         super().__init__(rsmq, name, middleware)
         self.concurrency = concurrency
         self.grace = grace
@@ -222,6 +223,16 @@ class Worker(Configuration[B_co]):
     def numbers(self) -> Numbers:
         """The counters since the last start, at this moment."""
         return self._worker_loop.numbers if self._worker_loop is not None else Numbers()
+
+    @property
+    def dead_letter_targets(self) -> list[tuple[str, str]]:
+        """The queues of its listeners, with those that their dead letters are moved to."""
+        return [
+            (lane.listener.queue, target)
+            for lane in self._lanes
+            for target in (*lane.listener.target_queues, lane.policy.dead_letter_queue)
+            if target is not None
+        ]
 
     @property
     def aio(self) -> AsyncRSMQ[B_co] | AsyncCells:
@@ -423,6 +434,7 @@ class Worker(Configuration[B_co]):
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
         for webhook in self._webhooks:
             webhook.hooks = hooks
+        self._lanes = lanes
         worker_loop = self._worker_loop = WorkerLoop(
             access,
             opener,

@@ -230,6 +230,26 @@ def test_wait_of_a_message_is_measured_at_its_first_attempt(env, rsmq, registry)
     assert sample_value(registry, "handler_seconds_count", queue="q") == 2
 
 
+def test_dead_letters_have_a_series_before_the_first_one(env, rsmq, registry):
+    """An increase from 0 is seen by ``increase()``; a series that begins with 1 has none."""
+    env.create_queues("q", "other", "none", "dead", "of-policy")
+    rsmq.set_dead_letter_policy("other", "of-policy", 3)
+    worker = env.create_worker(middleware=[Metrics(registry)])
+    worker.listener("q", dead_letter_queue="dead")(print)
+    worker.listener("other")(print)
+    worker.listener("none", drop=True)(print)
+    worker.start()
+    worker.stop()
+
+    targets = {
+        (sample.labels["queue"], sample.labels["target"]): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "rsmq_messages_dead_lettered_total"
+    }
+    assert targets == {("q", "dead"): 0, ("other", "of-policy"): 0}
+
+
 def test_running_workers_have_an_info_metric(env, registry):
     env.create_queues("q")
     worker = env.create_worker(middleware=[Metrics(registry)], name="w")
