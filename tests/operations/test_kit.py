@@ -85,6 +85,13 @@ def test_programs_in_containers_listen_beyond_loopback():
             assert hosts_of(run) == {"0.0.0.0"}
 
 
+def test_the_dashboard_allows_the_names_under_which_compose_publishes_it():
+    web = SERVICES["web"]
+    (port,) = web["ports"]
+
+    assert {port.partition(":")[0], "localhost"} <= set(Run("", web["command"]).parse()["allow_host"])
+
+
 @pytest.mark.parametrize("name", read_pods())
 def test_probes_and_ports_of_a_pod_are_those_of_its_command(name):
     (container,) = read_pods()[name]["containers"]
