@@ -89,7 +89,9 @@ def test_the_dashboard_allows_the_names_under_which_compose_publishes_it():
     web = SERVICES["web"]
     (port,) = web["ports"]
 
-    assert {port.partition(":")[0], "localhost"} <= set(Run("", web["command"]).parse()["allow_host"])
+    assert {port.partition(":")[0], "localhost"} <= set(
+        Run("", web["command"]).parse()["allow_host"]
+    )
 
 
 @pytest.mark.parametrize("name", read_pods())
