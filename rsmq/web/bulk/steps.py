@@ -127,7 +127,8 @@ async def _change_found(
     client: Any = await queues.engine.client(cell)
     text = record.arguments.get("filter")
     filter = SearchFilter() if text is None else parse_filter(text)
-    score, id, part = [*place, *["", "", 0][len(place) :]]
+    score, id, *parts = place or ["", ""]
+    part = parts[0] if parts else 0
     terms = terms_of_cell(queues, filter, cell)
     if terms is None:
         return BulkStep(None, 0, 0, part=part)
