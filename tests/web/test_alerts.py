@@ -306,3 +306,16 @@ def test_rates_are_those_of_the_last_minute_and_of_the_time_since(run):
         assert of_other["waiting_seconds"] is None
 
     run(test)
+
+
+def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", ["a"] * 101)
+        await queues.trash.purge_queue("q", by="ann")
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        page = (await http("GET", "/")).content.decode()
+        assert '<span class="act"><a href="/activity">Activity</a></span>' in page
+        assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()
+
+    run(test)
