@@ -324,3 +324,17 @@ def test_a_message_of_a_dead_letter_queue_says_why_it_does_not_move(run, has_rea
         assert f"/actions/redrive-messages?queue=dead&amp;ids={id}" in page
 
     run(test)
+
+
+def test_a_message_beside_dead_letters_is_not_one_if_no_policy_names_the_queue(run):
+    async def test(http, queues):
+        await queues.create_queue("dead")
+        [dead] = await _bury(queues, "KeyError", 1)
+        [other] = await queues.send_messages("dead", ["a"])
+        open_pages(http)
+        assert "It is a dead letter" in await read_page(http, f"/queues/dead/messages/{dead}")
+        page = await read_page(http, f"/queues/dead/messages/{other}")
+        assert "Why is it not moving?" in page
+        assert "It failed too often" not in page
+
+    run(test)

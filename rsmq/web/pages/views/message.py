@@ -47,7 +47,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     stays = any(each["cause"] == _NO_WORKER for each in why["causes"])
     return {
         "queue": names["queue"],
-        "is_dead": may_be_dead and (reason is not None or stays),
+        # Without a reason, only a policy can have moved it here.
+        "is_dead": may_be_dead and (reason is not None or bool(sources and stays)),
         "stays": stays,
         "sources": [reason["queue"]] if reason else sources or [],
         "id": names["id"],
