@@ -4,7 +4,7 @@ What is read of a queue and of a message to say what they wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from rsmq.figures import HiddenCounts
@@ -38,10 +38,12 @@ class QueueRates:
 @dataclass(frozen=True, slots=True)
 class RepeatedReceives:
     """
-    Receives that ended without a delete, a retry or a release, of the next ten hidden messages.
+    Receives that ended without a delete or a recorded retry, of the next ten hidden messages.
+
+    A release by a consumer that is not a worker counts too: nothing records it.
 
     Attributes:
-        id: the stored id of a message in flight that had at least two of them; None without one.
+        id: of a message in flight that had at least two of them; None without one.
         count: how often it was received.
         repeated: messages that had at least one.
         received: messages that were received.
@@ -56,6 +58,15 @@ class RepeatedReceives:
     def are_many(self) -> bool:
         """Whether so many messages are received again that it is not the fault of one of them."""
         return self.repeated >= _MIN_REPEATED and 2 * self.repeated >= self.received
+
+    @classmethod
+    def worst_of(cls, of_cells: Iterable[RepeatedReceives]) -> RepeatedReceives:
+        """Return those of the cell in which most is wrong."""
+        return max(of_cells, key=lambda each: (each.are_many, each.id is not None, each.repeated))
+
+    def with_shown_id(self, show: Callable[[str], str]) -> RepeatedReceives:
+        """Return the same with the id as callers know it; show returns it from the stored id."""
+        return self if self.id is None else replace(self, id=show(self.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +197,7 @@ class ObservedMessage:
 
     @property
     def lost_receives(self) -> int:
-        """At least how many of its last receives ended without a delete, a retry or a release."""
+        """How many of its last receives ended without a delete or a recorded retry."""
         if self.last_error is not None:
             return 0
         ended = self.receive_count - self.is_in_flight

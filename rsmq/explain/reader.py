@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -15,7 +16,7 @@ from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.cells.totals import add_attributes
 from rsmq.explain.causes import has_no_trace
-from rsmq.explain.observed import ObservedMessage, ObservedQueue, QueueRates
+from rsmq.explain.observed import ObservedMessage, ObservedQueue, QueueRates, RepeatedReceives
 from rsmq.explain.operations import (
     find_in_trash,
     read_holders,
@@ -176,7 +177,12 @@ def observe_queue(rsmq: RSMQ[Any] | Cells, qname: str) -> ObservedQueue:
         return _add_rates(client, facts)
 
     by_cell: Mapping[int, ObservedQueue] = engine.by_cell(read)
-    return _add_queues(list(by_cell.values()))
+    return _add_queues(
+        [
+            replace(each, repeated=each.repeated.with_shown_id(partial(engine.show_id, cell)))
+            for cell, each in by_cell.items()
+        ]
+    )
 
 
 def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
@@ -194,7 +200,7 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         rates=_sum_rates(rates) if len(rates) == len(of_cells) else None,
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
         purge=last and join_deletions(each for each in purges if each.id == last.id),
-        repeated=max((each.repeated for each in of_cells), key=lambda each: each.repeated),
+        repeated=RepeatedReceives.worst_of(each.repeated for each in of_cells),
     )
 
 

@@ -207,8 +207,9 @@ def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
     if has_workers:
         return "If its handler crashes the worker, delete it or move it to a dead-letter queue."
     return (
-        f"The handler may take longer than the visibility timeout of {format_span(vt)}. Raise vt "
-        "above its slowest run, or delete sooner."
+        "A consumer may have released what it received, which is not recorded. Otherwise the "
+        f"handler may take longer than the visibility timeout of {format_span(vt)}: raise vt above "
+        "its slowest run, or delete sooner."
     )
 
 

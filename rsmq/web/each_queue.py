@@ -39,6 +39,7 @@ async def read_each(
     read: Callable[[Namespace, Sequence[str]], Operation[Any]],
     *,
     step: int,
+    of_cell: Callable[[int, Any], Any] | None = None,
 ) -> dict[str, list[Any]]:
     """
     Return by queue what was read of it in each cell that has it.
@@ -49,6 +50,7 @@ async def read_each(
         read: returns the operation that reads some queues, by their names; it leaves out those that
             are not there, or has None for them.
         step: queues that one operation reads: so many that it takes about half a ms.
+        of_cell: returns what to keep, from the number of the cell and what was read.
     """
     found: dict[str, list[Any]] = {}
     readable: list[str] | None = None
@@ -61,7 +63,8 @@ async def read_each(
             of_step = await client.run(read(namespace, readable[start : start + step]))
             for name, value in of_step.items():
                 if value is not None:
-                    found.setdefault(name, []).append(value)
+                    kept = value if of_cell is None else of_cell(cell, value)
+                    found.setdefault(name, []).append(kept)
     return found
 
 

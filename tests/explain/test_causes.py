@@ -152,8 +152,9 @@ def job(state, **options):
         (
             message(queue(rates=(10, 10), vt=5), receive_count=3),
             [Cause.RECEIVED_AGAIN, Cause.WAITING],
-            ("It was received 3 times; each receive ended without a delete. The handler may take "
-            "longer than the visibility timeout of 5 s. Raise vt above its slowest run, or delete "
+            ("It was received 3 times; each receive ended without a delete. A consumer may have "
+            "released what it received, which is not recorded. Otherwise the handler may take "
+            "longer than the visibility timeout of 5 s: raise vt above its slowest run, or delete "
             "sooner."),
         ),
         (
@@ -256,7 +257,8 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             replace(queue(rates=(20, 80), vt=5), repeated=RepeatedReceives(None, 0, 5, 8)),
             [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
             ("Messages of queue q are received again before they are deleted, 5 of the next 8 in "
-            "flight. The handler may take longer than the visibility timeout of 5 s. Raise vt "
+            "flight. A consumer may have released what it received, which is not recorded. "
+            "Otherwise the handler may take longer than the visibility timeout of 5 s: raise vt "
             "above its slowest run, or delete sooner."),
         ),
         (

@@ -1,11 +1,13 @@
 """What is wrong: the rules without a server, and the facts that are read for them."""
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from rsmq import AsyncCells
 from rsmq.explain.observed import RepeatedReceives
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
@@ -13,10 +15,13 @@ from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
+from rsmq.web import create_app
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import AlertKind, find_alerts
+from rsmq.wire.cells import join_id
 from rsmq.worker.registry import WorkerInfo
+from tests.web.asgi import Http
 
 _MINUTE = 30_000_000
 _NOW = _MINUTE * 60_000
@@ -139,19 +144,24 @@ def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_
         assert alert.evidence.endswith("crashes the worker, delete it or move it to a "
         "dead-letter queue.")  # fmt: skip
     [alert] = find_alerts(_facts(again))
-    assert "longer than the visibility timeout of 5 s. Raise vt" in alert.evidence
+    assert alert.evidence.startswith(
+        "Its receives ended without a delete or a recorded retry. A consumer may have released"
+    )
+    assert "longer than the visibility timeout of 5 s: raise vt" in alert.evidence
     assert find_alerts(_facts(again, _state("p", dead_letter_queue="q"))) == []
 
 
 def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility_timeout():
-    def find(repeated, received, workers=()):
-        repeats = RepeatedReceives(None, 0, repeated, received)
+    def find(repeated, received, workers=(), id=None):
+        repeats = RepeatedReceives(id, 4 if id else 0, repeated, received)
         return find_alerts(_facts(_state(vt=5, repeated=repeats), workers=workers))
 
     [alert] = find(5, 10)
     assert (alert.kind, alert.message) == (AlertKind.RECEIVED_AGAIN, None)
+    # Two receives are no proof: a consumer may have released the messages.
+    assert (alert.level, find(5, 10, id="m1")[0].level) == ("warn", "bad")
     assert alert.text == "Messages of q are received again before they are deleted."
-    assert alert.evidence.startswith("5 of the next 10 in flight were received before. The ")
+    assert alert.evidence.startswith("5 of the next 10 in flight were received before. A ")
     assert find(4, 10) == find(2, 2) == find(5, 10, [_worker(queues={"q": 5})]) == []
 
 
@@ -319,3 +329,27 @@ def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(run):
         assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()
 
     run(test)
+
+
+def test_a_message_of_one_cell_that_is_received_again_is_found_beside_other_repeats(server, ns):
+    async def receive(cell, messages, times):
+        for left in reversed(range(times)):
+            found = await cell.receive_messages("q", messages)
+            if left:
+                await cell.release_messages(found)
+        return found[0].id
+
+    async def test():
+        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
+            await queues.create_queue("q", vt=600)
+            for _ in range(2):
+                await queues.send_messages("q", ["a", "b"])
+            id = join_id(0, await receive(queues.cells[0], 1, 5))
+            await receive(queues.cells[1], 2, 2)
+            http = Http(create_app(queues, auth=False))
+            found = (await http("GET", "/alerts")).json["alerts"]
+            again = [each for each in found if each["kind"] == "received-again"]
+            assert [each["message"] for each in again] == [id]
+            assert f"Message {id} of" in (await http("GET", "/queues/q/why")).json["sentence"]
+
+    asyncio.run(test())

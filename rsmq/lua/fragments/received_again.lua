@@ -3,8 +3,9 @@
 -- @include retrying.lua
 
 -- Looks at the next ten messages that become visible. Returns id and receive count of the one that was received most
--- often, of those whose last receives before the present one, at least two, ended without a delete, a retry or a
--- release, else nil and 0; how many had at least one such receive; and how many were received.
+-- often, of those whose last receives before the present one, at least two, ended without a delete or a recorded
+-- retry, else nil and 0; how many had at least one such receive; and how many were received. A consumer may have
+-- released them: only workers record that.
 local function received_again(hash, zset, now)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
   local fields, ids, counts, received = {}, {}, {}, 0

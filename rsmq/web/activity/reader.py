@@ -5,11 +5,13 @@ Reads what happens in many queues, in batches, and in all cells.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from redis.exceptions import ResponseError
 
+from rsmq.explain.observed import RepeatedReceives
 from rsmq.history.records import add_histories
 from rsmq.operations.operation import Operation
 from rsmq.transport.retry import is_limited_to_keys
@@ -38,9 +40,15 @@ async def read_states(
     Args:
         fresh_seconds: messages that became visible so many seconds ago or later are counted.
     """
+
+    def of_cell(cell: int, found: QueueBacklog) -> QueueBacklog:
+        shown = found.repeated.with_shown_id(partial(queues.engine.show_id, cell))
+        return replace(found, repeated=shown)
+
     of_cells = await read_each(
-        queues, names, partial(queue_states, fresh_seconds=fresh_seconds), step=_STEP
-    )
+        queues, names, partial(queue_states, fresh_seconds=fresh_seconds),
+        step=_STEP, of_cell=of_cell,
+    )  # fmt: skip
     return {name: _add_states(found) for name, found in of_cells.items()}
 
 
@@ -58,7 +66,7 @@ def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
         first.dead_letter_queue,
         _earliest(each.paused_ms for each in of_cells),
         first.vt,
-        max((each.repeated for each in of_cells), key=lambda each: each.repeated),
+        RepeatedReceives.worst_of(each.repeated for each in of_cells),
         any(each.has_reasons for each in of_cells),
     )
 

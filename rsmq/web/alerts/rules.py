@@ -229,7 +229,7 @@ def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
         remedy = remedy_of_lost_receives(state.vt, has_workers=has_workers)
         if repeated.are_many and not has_workers:
             yield Alert(
-                AlertKind.RECEIVED_AGAIN, "bad", state.name,
+                AlertKind.RECEIVED_AGAIN, "warn" if repeated.id is None else "bad", state.name,
                 f"Messages of {state.name} are received again before they are deleted.",
                 f"{repeated.repeated} of the next {repeated.received} in flight were received "
                 f"before. {remedy}",
@@ -242,7 +242,7 @@ def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
             AlertKind.RECEIVED_AGAIN, "bad", state.name,
             f"Message {repeated.id} of {state.name} was received "
             f"{format_count(repeated.count, 'time')} and not deleted.",
-            f"Its receives ended without a delete, a retry or a release. {remedy}",
+            f"Its receives ended without a delete or a recorded retry. {remedy}",
             None, state.name, repeated.id,
         )  # fmt: skip
 
