@@ -28,7 +28,7 @@ from rsmq.wire.keys import Namespace
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, OlderQuery, Query, crash_at_call
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(scaled(60, 3600))]
 
 QUEUES = st.sampled_from(["a", "b"])
 
