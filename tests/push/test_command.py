@@ -75,7 +75,7 @@ def test_410_ends_it_with_exit_code_1_until_it_is_resumed(raw, ns, rsmq, receive
     assert len(receiver.requests) == 1
     assert cli("push", "--list", "--json").json == [
         {"queue": "q", "url": receiver.url, "state": "gone", "failures": 0, "until_ms": None,
-         "answer": "410 Gone"}
+         "answer": "410 Gone", "refusal": None}
     ]  # fmt: skip
     receiver.answer = lambda _: OK
 

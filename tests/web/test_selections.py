@@ -222,6 +222,16 @@ def test_a_selection_is_of_one_queue_ends_and_can_not_be_made_up(run):
     run(test)
 
 
+def test_an_id_that_can_not_be_stored_is_refused_by_a_preview(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        answer = await http("POST", "/queues/q/messages:preview", {"ids": ["i" * 32, "\ud800"]})
+        assert (answer.status, answer.json["code"]) == (422, "invalidFormat")
+        assert "lone surrogate" in answer.json["hint"]
+
+    run(test)
+
+
 def test_a_selection_that_is_too_large_is_for_a_stored_operation(run):
     async def test(http, queues):
         await _fill(queues)

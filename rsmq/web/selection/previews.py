@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from rsmq.errors import InvalidFormat
 from rsmq.model import State
 from rsmq.operations.arguments import check_batch
 from rsmq.search.message_filter import SearchFilter, parse_filter
@@ -30,6 +31,7 @@ from rsmq.web.selection.selection import (
     make_selection,
 )
 from rsmq.web.table import Client
+from rsmq.wire.names import NOT_ENCODABLE, is_encodable
 
 #: Messages of a selection.
 MAX_MESSAGES = 10_000
@@ -88,10 +90,13 @@ async def preview_ids(queues: Client, queue: str, ids: Iterable[str], *, by: str
 
     Raises:
         InvalidValue: there are more than 10,000.
+        InvalidFormat: an id has a lone surrogate.
         QueueNotFound: the queue does not exist.
     """
     by_cell: dict[int, list[str]] = {}
     for each in dict.fromkeys(check_batch("ids", ids)):
+        if not is_encodable(each):
+            raise InvalidFormat("ids", value=each, hint=NOT_ENCODABLE)
         cell, id = queues.engine.split_id(each)
         for one in range(queues.engine.number) if cell is None else (cell,):
             by_cell.setdefault(one, []).append(id)
