@@ -9,9 +9,13 @@ import sys
 
 import pytest
 
+from tests.scale import SOAK
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not SOAK, reason="two minutes; RSMQ_SOAK=1"),
+]
 
 
 def test_quick_run_measures_the_named_cases(tmp_path):
