@@ -3,7 +3,7 @@ Calls that are sent as a batch: which ones, by which script, and the reply for e
 
 The script of the batch is that of the calls of many. Its reply becomes a reply for each call, as if
 the call had been sent alone, so nothing above the connection knows of it. An error of the batch
-says that nothing was changed; each call is then sent alone, and gets its own reply or error.
+says that no message was changed; each call is then sent alone, and gets its own reply or error.
 """
 
 from __future__ import annotations

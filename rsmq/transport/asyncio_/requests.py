@@ -122,8 +122,8 @@ class BatchRequest(Request):
     """
     Calls that are sent as a batch; each gets its reply as if it had been sent alone.
 
-    Its commands are those of the present step of the batch. An error of a step says that nothing
-    was changed: the calls are then unfinished, and each is sent alone.
+    Its commands are those of the present step of the batch. An error of a step says that no
+    message was changed: the calls are then unfinished, and each is sent alone.
 
     Attributes:
         calls: the requests of the calls.
@@ -167,9 +167,8 @@ class BatchRequest(Request):
         return True
 
     def fail(self, error: Exception) -> None:
-        self._note_end(
-            has_failed=True
-        )  # the connection may have been closed because of a large reply
+        # The connection may have been closed because of a large reply.
+        self._note_end(has_failed=True)
         for call in self.calls:
             call.fail(NotSent(str(error)) if self.is_first_step else error)
 
@@ -278,14 +277,14 @@ class Coalescer:
         return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_end)
 
     def _pause(self, group: Hashable, now: float) -> None:
+        self._pauses = {
+            each: pause for each, pause in self._pauses.items() if pause.until + pause.seconds > now
+        }
         before = self._pauses.get(group)
         if before is not None and before.until > now:  # of a batch that was sent before the pause
             return
         seconds = _PAUSE_SECONDS if before is None else 2 * before.seconds
         seconds = min(seconds, _LONGEST_PAUSE_SECONDS)
-        self._pauses = {
-            each: pause for each, pause in self._pauses.items() if pause.until + pause.seconds > now
-        }
         self._pauses[group] = _Pause(now + seconds, seconds)
 
     def _is_paused(self, group: Hashable, now: float) -> bool:
