@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scripts.benchmark import depth, machine, pushes
+from scripts.benchmark.compare import NotComparable, compare, read_results
 from scripts.benchmark.contender import FOLDER, Contender, ContenderFailed
 from scripts.benchmark.figures import Track
 from scripts.benchmark.report import report
@@ -181,7 +182,17 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, default=Path(), metavar="FOLDER", help="for bench.json and bench.md"
     )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="FILE",
+        help="a saved bench.json: also say what got better or worse beyond the noise",
+    )
     arguments = parser.parse_args()
+    try:
+        saved = arguments.compare and read_results(arguments.compare)
+    except NotComparable as error:
+        parser.error(str(error))
     method = QUICK if arguments.quick else FULL
     results = {
         "command": shlex.join(["scripts/bench", *sys.argv[1:]]),
@@ -207,6 +218,8 @@ def main() -> int:
     if not arguments.only_workers:
         results["targets"] = [target.compare(results) for target in TARGETS]
     text = report(results)
+    if saved:
+        text += f"\n## Compared with {arguments.compare}\n\n{compare(saved, results)}"
     (arguments.output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
     (arguments.output / "bench.md").write_text(text)
     print(text, end="")

@@ -1,4 +1,4 @@
-"""Readings: iteration with progress, and their statistics."""
+"""Readings: iteration with progress, their statistics, and tables of them."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def summary(readings: Sequence[float]) -> dict[str, Any]:
 def percentile(readings: Sequence[float], percent: int) -> float:
     """Return the reading that ``percent`` % of the readings do not exceed."""
     return statistics.quantiles(readings, n=100, method="inclusive")[percent - 1]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

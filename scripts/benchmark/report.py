@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
+from scripts.benchmark.figures import table
 from scripts.benchmark.pushes import WEBHOOK
 from scripts.benchmark.worker_cases import DIFFERENCES, LOOP, LOOP_CONCURRENCY, SLEEPS_MS
 
@@ -62,7 +62,7 @@ def _method(results: Results) -> str:
 
 
 def _targets(results: Results) -> str:
-    return _table(
+    return table(
         ["case", "target", "reached", "met"],
         [
             [
@@ -98,7 +98,7 @@ def _throughput(results: Results, action: Action) -> str:
     notes = "CPU: µs a message, client / server.\n"
     if action == "receive":
         notes += "\\* receives only: redis-benchmark can't delete messages.\n"
-    return _table(["", *headings], rows) + "\n" + notes
+    return table(["", *headings], rows) + "\n" + notes
 
 
 def _footnote(action: Action, label: str) -> str:
@@ -134,7 +134,7 @@ def _workers(results: Results) -> str:
     ]
     headings = ["at a time", "jobs a second", *AGAINST, "CPU", "on all processors", *AGAINST]
     return (
-        _table(["", *headings], rows)
+        table(["", *headings], rows)
         + "\nBodies are 100 B long, and the handler does nothing. The time runs from before the "
         "worker starts until the last job is acknowledged.\n"
         f"Medians of {method['worker_rounds']} slices of about "
@@ -171,7 +171,7 @@ def _handler_times(results: Results) -> str:
     sleeps = [f"{sleep_ms} ms" for sleep_ms in SLEEPS_MS]
     headings = [*sleeps, *(f"{heading}, {' / '.join(sleeps)}" for heading in AGAINST)]
     return (
-        _table(["", "at a time", *headings], rows)
+        table(["", "at a time", *headings], rows)
         + "\nJobs a second of workers whose handlers sleep for 0, 5 or 50 ms, on all processors.\n"
         f"Medians of {method['handler_time_rounds']} slices of about "
         f"{method['handler_time_slice_seconds']:g} s.\n"
@@ -180,7 +180,7 @@ def _handler_times(results: Results) -> str:
 
 def _differences() -> str:
     return (
-        _table(
+        table(
             ["", "handlers run in", "jobs that a call receives", "jobs that a call acknowledges"],
             [[each.label, each.handlers, each.receives, each.acknowledges] for each in DIFFERENCES],
         )
@@ -196,7 +196,7 @@ def _pushes(results: Results) -> str:
         for name, rate in pushes["rates"].items()
     ]
     return (
-        _table(["", "pushes a second", f"`{WEBHOOK}` against it"], rows)
+        table(["", "pushes a second", f"`{WEBHOOK}` against it"], rows)
         + f"\nPOSTs of 100 B to a local server, {pushes['at_a_time']} at a time, on all "
         "processors. The webhook\nalso receives and deletes each message; the plain loop sends the "
         "same signed requests.\nThe median of the rounds' ratios is "
@@ -218,7 +218,7 @@ def _wake_up(results: Results) -> str:
         )
     count = next(iter(results["wake_up"].values()))["messages"]
     return (
-        _table(
+        table(
             ["", "p50 ms", "p90 ms", "p99 ms", "Node's own call, p50 ms", "receives a message"],
             rows,
         )
@@ -248,11 +248,6 @@ def _depth(results: Results) -> str:
         if size == LARGE
     )
     return (
-        _table(["waiting", "send µs", "receive µs", "delete µs", "bytes a message"], rows)
+        table(["waiting", "send µs", "receive µs", "delete µs", "bytes a message"], rows)
         + f"\nOne call at a time, 100 B. {large}"
     )
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
