@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -188,7 +189,8 @@ class Node(Foreign):
     """npm rsmq, the reference."""
 
     name = "Node 0.12.4"
-    package = "rsmq"
+    #: ``scripts/track-node`` has a newer one in a folder.
+    package = os.environ.get("RSMQ_NODE_PACKAGE", "rsmq")
 
     def command(self, port: int) -> list[str]:
         return ["node", str(FOLDER / "node" / "peer.js"), self.package, str(port)]
