@@ -415,6 +415,30 @@ def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):
     assert part_of(env, keys, part=0) is None
 
 
+def test_counts_of_an_acknowledged_batch_stay_until_the_next_one(env, keys):
+    namespace = Namespace(env.ns)
+
+    def acknowledge_with(counts, number=1, part=0):
+        env.rsmq.run(
+            acknowledge_leased(
+                namespace, keys, Batch("lease", number), part, query="lease", counts=counts
+            )
+        )
+        return acknowledged(env)["lease"][:2]
+
+    assert acknowledge_with(b'{"q": 2}') == [1, b'{"q": 2}']
+    assert acknowledge_with(b"", part=1) == [1, b'{"q": 2}']
+    for operation in (
+        keep_acknowledged(namespace, "lease"),
+        take_over_lease(namespace, "lease", "successor"),
+    ):
+        env.rsmq.run(operation)
+        assert acknowledged(env)["lease"][:2] == [1, b'{"q": 2}']
+    assert acknowledge_with(b'{"q": 9}', number=0) == [1, b'{"q": 2}']
+    assert acknowledge_with(b'{"q": 3}', number=2) == [2, b'{"q": 3}']
+    assert acknowledge_with(b"", number=3) == [3, b""]
+
+
 def test_the_number_of_the_last_batch_is_kept_for_a_year(env, keys, monkeypatch):
     keep = keep_acknowledged(Namespace(env.ns), "lease")
     assert env.rsmq.run(keep) is None

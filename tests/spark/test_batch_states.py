@@ -73,10 +73,10 @@ def test_a_batch_keeps_what_belongs_to_its_state():
     batches.change(2, E.RECEIVE)
     batches.change(2, E.COMPLETE, fill=fill)
     assert (batches.get(2).limits, batches.get(2).fill) == (None, fill)
-    batches.change(2, E.COMMIT, queues="ab", earlier_queues="a")
-    assert (batches.get(2).fill, batches.get(2).queues) == (None, ("a", "b"))
-    assert not batches.change(2, E.COMMIT, queues="c")
-    assert batches.get(2).queues == ("a", "b")
+    batches.change(2, E.COMMIT, queues={"a": 1, "b": 2}, earlier_queues="a")
+    assert (batches.get(2).fill, batches.get(2).queues) == (None, {"a": 1, "b": 2})
+    assert not batches.change(2, E.COMMIT, queues={"c": 3})
+    assert batches.get(2).queues == {"a": 1, "b": 2}
 
 
 def test_a_found_batch_is_of_an_earlier_process_unless_this_one_has_tracked_parts_of_it():

@@ -11,7 +11,9 @@ import pytest
 from rsmq import NotPossible, QueueNotFound
 from rsmq.errors import NewerVersion
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, source
+from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream.acknowledgement import acknowledge_offset
 from tests.spark.conftest import OlderQuery
 
 
@@ -52,6 +54,25 @@ def test_a_new_process_does_not_repeat_the_batch_that_is_done(env, query):
     assert query.run() is None
     assert [row["message"] for row in query.run()] == ["c"]
     assert in_flight(env) == [b"g:2"]
+
+
+@pytest.mark.parametrize("by_listener", [False, True])
+def test_a_new_process_offers_the_offset_of_the_batch_that_was_acknowledged(
+    env, query, by_listener
+):
+    """Another offset of it would be a batch of Spark without a number, which can't be missed."""
+    assert len(query.run()) == 1
+    if by_listener:
+        acknowledge_offset(parse_connection_options(env.options()), query.offsets[-1])
+    else:
+        assert query.run() is None
+    assert in_flight(env) == []
+    query.restart()
+    assert query.run() is None
+    assert [offset["batch"] for offset in query.offsets] == [1, 2]
+    env.rsmq.send_message("q", "d")
+    assert [row["message"] for row in query.run()] == ["d"]
+    assert sorted(query.sink) == [1, 2, 3]
 
 
 def test_a_new_process_repeats_the_batch_that_is_not_done(env, query):

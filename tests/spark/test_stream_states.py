@@ -10,6 +10,7 @@ Redis has no part of a batch that the process does not know as in flight.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -196,6 +197,12 @@ class StreamMachine(RuleBasedStateMachine):
             fields = self.env.raw.hkeys(queue.keys.leases)
             stored = {each.removeprefix(prefix) for each in fields if each.startswith(prefix)}
             assert {(number, queue, part) for part in stored} <= tracked
+
+    @invariant()
+    def each_batch_of_spark_has_a_number(self):
+        """So a checkpoint that lacks one of them is recognised."""
+        numbers = [offset["batch"] for offset in self.query.offsets]
+        assert all(later == number + 1 for number, later in pairwise(numbers))
 
     @invariant()
     def each_batch_is_within_the_limit(self):

@@ -203,6 +203,7 @@ def acknowledge_leased(
     part: int,
     *,
     query: str,
+    counts: bytes = b"",
 ) -> Operation[tuple[int, int]]:
     """
     Delete the messages of a part, and store the number of the batch as acknowledged.
@@ -210,6 +211,8 @@ def acknowledge_leased(
     Args:
         part: the number of the part; if it does not exist, only the number of the batch is stored.
         query: the name under which it is stored, for all queues of the query.
+        counts: JSON of what the offset of the batch counts in each queue, which is stored, too. If
+            it is empty, what was stored with the same number stays.
 
     Returns:
         How many messages were deleted, and how many another consumer has received since.
@@ -223,6 +226,7 @@ def acknowledge_leased(
             digits(part),
             digits(round(ACKNOWLEDGED_SECONDS * 1000)),
             encode_name(query),
+            counts,
         ),
         tuple,
         RetryClass.ALWAYS,

@@ -1,15 +1,16 @@
 -- Deletes the messages of a part of a batch whose receipts are still valid, and the receipts of the part.
--- Stores the number of the batch as acknowledged, even if the part does not exist.
+-- Stores the number of the batch as acknowledged, with what its offset counts, even if the part does not exist.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- KEYS[3] leases    hash        receipts by lease, batch and part
--- KEYS[4] acked     hash        the last acknowledged batch of each query, as in fragments/highest.lua
+-- KEYS[4] acked     hash        the last acknowledged batch of each query, as in fragments/acknowledged.lua
 -- ARGV[1] lease     string      name of the lease
 -- ARGV[2] batch     integer     number of the batch
 -- ARGV[3] part      integer     number of the part
 -- ARGV[4] lifetime  integer     ms until the number of the batch is deleted
 -- ARGV[5] query     string      the query's name in `acked`
+-- ARGV[6] counts    string      JSON of what the offset of the batch counts in each queue; empty = as stored
 --
 -- returns {number of deleted messages, number of messages that another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to delete
@@ -18,13 +19,13 @@
 -- @include full.lua
 -- @include variadic.lua
 -- @include leases.lua
--- @include highest.lua
+-- @include acknowledged.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, batch, part, lifetime, query = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lease, batch, part, lifetime, query, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 allow_removal(zset, hash)
-raise_to(acked, query, tonumber(batch), lifetime)
+note_acknowledged(acked, query, tonumber(batch), lifetime, nil, counts)
 part = lease .. ':' .. batch .. ':' .. part
 local ids, counts = receipts_of(leases, part)
 if not ids then

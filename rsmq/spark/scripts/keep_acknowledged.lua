@@ -1,6 +1,6 @@
 -- Stores the number of the last batch that a query acknowledged for longer.
 --
--- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/highest.lua
+-- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/acknowledged.lua
 -- ARGV[1] query     string   the query's name in `acked`
 -- ARGV[2] lifetime  integer  ms until it is deleted
 --
@@ -8,6 +8,7 @@
 -- errors  none
 -- source  none in Node
 -- @include highest.lua
+-- @include acknowledged.lua
 
 local acked = KEYS[1]
 local query, lifetime = ARGV[1], ARGV[2]
@@ -16,5 +17,5 @@ local last = highest_of(acked, query)
 if not last then
   return false
 end
-raise_to(acked, query, last, lifetime)
+note_acknowledged(acked, query, last, lifetime)
 return last

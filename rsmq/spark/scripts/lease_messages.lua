@@ -7,7 +7,7 @@
 -- KEYS[2] zset        sorted set  the queue's message ids
 -- KEYS[3] leases      hash        receipts by lease, batch and part; for a batch the ms when it is
 --                                 deleted, and the sizes of its parts
--- KEYS[4] acked       hash        the last acknowledged batch of each query, as in fragments/highest.lua
+-- KEYS[4] acked       hash        the last acknowledged batch of each query, as in fragments/acknowledged.lua
 -- ARGV[1] lease       string      name of the lease
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
@@ -35,6 +35,7 @@
 -- @include dead_letters.lua
 -- @include lifetime.lua
 -- @include highest.lua
+-- @include acknowledged.lua
 -- @include due_many.lua
 -- @include expired.lua
 
@@ -77,7 +78,7 @@ local size = due.size -- also `room`, if the next body does not fit
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
   if not stored_holder then
-    raise_to(acked, query, last or 0, lifetime, holder)
+    note_acknowledged(acked, query, last or 0, lifetime, holder)
   end
   deliver(hash, zset, due, digits(now), digits(now + vt))
   local ids = {}

@@ -1,6 +1,6 @@
 -- Takes over the lease of a query, so that lease_messages.lua refuses every other process.
 --
--- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/highest.lua
+-- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/acknowledged.lua
 -- ARGV[1] query     string   the query's name in `acked`
 -- ARGV[2] holder    string   id of the process
 -- ARGV[3] lifetime  integer  ms until it is deleted
@@ -9,10 +9,11 @@
 -- errors  none
 -- source  none in Node
 -- @include highest.lua
+-- @include acknowledged.lua
 
 local acked = KEYS[1]
 local query, holder, lifetime = ARGV[1], ARGV[2], ARGV[3]
 
 local last = highest_of(acked, query) or 0
-raise_to(acked, query, last, lifetime, holder)
+note_acknowledged(acked, query, last, lifetime, holder)
 return last

@@ -53,6 +53,8 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     last = Batch(offset["lease"], offset["batch"])
     # The query acknowledges a batch while it processes the next one, and may have been killed.
     batches = last._replace(number=last.number - 1), last
+    # A lease without a name of its own always gets its offset from Spark.
+    counts = offset["queues"] if "query" in offset else None
     for label in offset["queues"]:
         queue = find_placed_queue(connection, label)
         with queue.server.naming_cell():
@@ -62,8 +64,9 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
                 continue
             query = offset.get("query", batch.lease)
             parts = len(parse_part_sizes(packed))
-            for counts in acknowledge_parts(queue, batch, parts, query=query):
-                deleted, lost = deleted + counts[0], lost + counts[1]
+            of_batch = counts if batch == last else None
+            for each in acknowledge_parts(queue, batch, parts, query=query, counts=of_batch):
+                deleted, lost = deleted + each[0], lost + each[1]
     return deleted, lost
 
 

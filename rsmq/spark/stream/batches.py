@@ -53,7 +53,7 @@ holder of the lease.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -137,7 +137,7 @@ class BatchInFlight(Generic[Queue]):
         limits: the limits of an EXPECTED batch.
         fill: a batch that was received ahead.
         is_earlier: whether an earlier process has received it, or a part of it.
-        queues: the queues of a DONE batch.
+        queues: the queues of a DONE batch, with the messages that its offset counts in each.
         earlier_queues: queues in which an earlier process may have left the batch before this one.
     """
 
@@ -147,7 +147,7 @@ class BatchInFlight(Generic[Queue]):
     limits: BatchLimits | None = None
     fill: BatchFill | None = None
     is_earlier: bool = False
-    queues: tuple[Queue, ...] = ()
+    queues: dict[Queue, int] = field(default_factory=dict)
     earlier_queues: tuple[Queue, ...] = ()
 
 
@@ -169,7 +169,7 @@ class BatchesInFlight(Generic[Queue]):
         *,
         limits: BatchLimits | None = None,
         fill: BatchFill | None = None,
-        queues: Iterable[Queue] = (),
+        queues: Mapping[Queue, int] | None = None,
         earlier_queues: Iterable[Queue] = (),
     ) -> bool:
         """
@@ -187,7 +187,7 @@ class BatchesInFlight(Generic[Queue]):
             if state is batch.state:
                 return False
             batch.state, batch.limits, batch.fill = state, limits, fill
-            batch.queues, batch.earlier_queues = tuple(queues), tuple(earlier_queues)
+            batch.queues, batch.earlier_queues = dict(queues or {}), tuple(earlier_queues)
             if state in NOT_IN_FLIGHT:
                 batch.parts, batch.is_earlier = {}, False
             if state is BatchState.ACKNOWLEDGED:

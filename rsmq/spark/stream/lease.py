@@ -315,7 +315,7 @@ class StreamLease:
             )
         log.warning("%s. The query continues without it.", text)
 
-    def commit(self, number: int, labels: Iterable[str]) -> None:
+    def commit(self, number: int, counts: Mapping[str, int]) -> None:
         """
         Delete the messages of a batch that Spark has committed, and its receipts.
 
@@ -325,25 +325,25 @@ class StreamLease:
 
         Args:
             number: the number of the batch.
-            labels: the labels of the queues of the batch.
+            counts: how many messages the offset counts, by the label of the queue.
 
         Raises:
             LeaseTakenOver: another query took over the lease.
         """
         self.background.finish()
         if self.batches.get(number + 1).state is BatchState.RECEIVED:
-            self._commit_soon(number, labels)
+            self._commit_soon(number, counts)
         else:
             self.parts.acknowledge_done()
-            self._note_done(number, labels)
+            self._note_done(number, counts)
             self.parts.acknowledge_done()
 
-    def _commit_soon(self, number: int, labels: Iterable[str]) -> None:
-        self._note_done(number, labels)
+    def _commit_soon(self, number: int, counts: Mapping[str, int]) -> None:
+        self._note_done(number, counts)
         self.background.start(self.parts.acknowledge_done)
 
-    def _note_done(self, number: int, labels: Iterable[str]) -> None:
-        queues = self.queues.find(labels)
+    def _note_done(self, number: int, counts: Mapping[str, int]) -> None:
+        queues = dict(zip(self.queues.find(counts), counts.values(), strict=True))
         earlier: Iterable[PlacedQueue] = ()
         if number > 1 and not self.batches.find(BatchState.ACKNOWLEDGED):
             # An earlier process may have stopped while it acknowledged the batch before, which may
@@ -351,7 +351,7 @@ class StreamLease:
             earlier = dict.fromkeys([*queues, *self.queues.get()])
         self.batches.change(number, BatchEvent.COMMIT, queues=queues, earlier_queues=earlier)
 
-    def work_ahead(self, number: int, labels: Iterable[str], ahead: int) -> None:
+    def work_ahead(self, number: int, counts: Mapping[str, int], ahead: int) -> None:
         """
         Work in a thread while tasks run: acknowledge a batch, and receive another one.
 
@@ -362,11 +362,11 @@ class StreamLease:
 
         Args:
             number: the number of the batch that Spark has committed.
-            labels: the labels of its queues.
+            counts: how many messages its offset counts, by the label of the queue.
             ahead: the number of the batch to receive.
         """
         if self.batches.get(number).state not in (BatchState.DONE, BatchState.ACKNOWLEDGED):
-            self._commit_soon(number, labels)
+            self._commit_soon(number, counts)
         limits = self.batches.get(ahead).limits
         if limits is not None and self._options.min_messages <= 1:
             self.batches.change(ahead, BatchEvent.RECEIVE)

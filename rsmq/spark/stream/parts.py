@@ -192,19 +192,33 @@ class BatchParts:
         number = batch.number
         earlier = self.records.read_sizes(number - 1, batch.earlier_queues)
         for queue, sizes in earlier.items():
-            self._acknowledge_parts(queue, number - 1, len(sizes))
+            self._acknowledge_parts(queue, number - 1, len(sizes), None)
         # A listener on the driver may have acknowledged the batch.
         servers = dict.fromkeys(queue.server for queue in batch.queues)
-        is_new = {server: self.records.read_acknowledged(server)[0] < number for server in servers}
+        is_new = {
+            server: self.records.read_acknowledged(server).number < number for server in servers
+        }
+        counts = self._describe(batch)
         for queue in batch.queues:
             sizes = self.records.read_sizes(number, [queue]).get(queue, [])
             if is_new[queue.server] and not sizes and batch.parts:
                 name = Batch(self.records.lease, number)
                 log.warning("Batch %s of queue %s is not in Redis any more.", name, queue.label)
-            self._acknowledge_parts(queue, number, len(sizes))
+            self._acknowledge_parts(queue, number, len(sizes), counts)
+            counts = None  # once is enough
 
-    def _acknowledge_parts(self, queue: PlacedQueue, number: int, parts: int) -> None:
+    def _describe(self, batch: BatchInFlight[PlacedQueue]) -> dict[str, int] | None:
+        """Return what the offset of a batch counts, which ``find_last`` needs of a named lease."""
+        if self.records.query == self.records.lease:
+            return None
+        return {queue.label: number for queue, number in batch.queues.items()}
+
+    def _acknowledge_parts(
+        self, queue: PlacedQueue, number: int, parts: int, counts: Mapping[str, int] | None
+    ) -> None:
         batch = Batch(self.records.lease, number)
-        for deleted, lost in acknowledge_parts(queue, batch, parts, query=self.records.query):
+        for deleted, lost in acknowledge_parts(
+            queue, batch, parts, query=self.records.query, counts=counts
+        ):
             self.tally.acknowledged += deleted
             self.tally.lost += lost

@@ -4,8 +4,9 @@ The batches of a lease in Redis: those in flight with their messages, and the la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -19,6 +20,22 @@ from rsmq.spark.operations.batches import (
 )
 from rsmq.spark.read.field_request import pack_fields
 from rsmq.wire.fields import RECEIVE_COUNT_SUFFIX
+
+
+class Acknowledged(NamedTuple):
+    """
+    The last acknowledged batch of a query, as a cell has stored it.
+
+    Attributes:
+        number: the number of the batch, or 0.
+        holder: the id of the process that may receive for the query; None if there is none.
+        counts: what the offset of the batch counts, by the label of each queue; None if that was
+            not stored.
+    """
+
+    number: int
+    holder: bytes | None
+    counts: dict[str, int] | None
 
 
 class BatchRecords:
@@ -42,18 +59,21 @@ class BatchRecords:
         self.query = query
         self._servers = servers
 
-    def read_acknowledged(self, server: SparkServer) -> tuple[int, bytes | None]:
-        """Return the number of the last batch that was acknowledged, or 0; and the holder."""
+    def read_acknowledged(self, server: SparkServer) -> Acknowledged:
+        """Return the last batch that was acknowledged in a cell."""
         with server.naming_cell():
             stored = server.call("HGET", server.namespace.acknowledged, self.query)
-        record: list[Any] = [0] if stored is None else msgpack.unpackb(stored, raw=True)
-        return int(record[0]), dict(enumerate(record)).get(3)  # without a holder it has three items
+        record: list[Any] = [0, b"", 0] if stored is None else msgpack.unpackb(stored, raw=True)
+        number, counts, _, *holders = record
+        return Acknowledged(
+            int(number), holders[0] if holders else None, json.loads(counts) if counts else None
+        )
 
     def read_last_acknowledged(self) -> tuple[int, set[bytes]]:
         """Return the number of the last batch acknowledged in any cell, or 0; and the holders."""
         records = [self.read_acknowledged(server) for server in self._servers]
-        holders = {holder for _, holder in records if holder is not None}
-        return max(number for number, _ in records), holders
+        holders = {each.holder for each in records if each.holder is not None}
+        return max(each.number for each in records), holders
 
     def read_sizes(
         self, number: int, queues: Iterable[PlacedQueue]
@@ -105,11 +125,16 @@ class BatchRecords:
         Return the batch that was received last, by any process.
 
         Returns:
-            The number of the batch, or 0. How many messages of it are in flight, by the label of
-            each queue. And whether its acknowledgement has begun: Spark has committed it.
+            The number of the batch, or 0. What its offset counts, by the label of each queue. And
+            whether its acknowledgement has begun: Spark has committed it.
         """
-        done, _ = self.read_last_acknowledged()
+        records = [self.read_acknowledged(server) for server in self._servers]
+        done = max(each.number for each in records)
         last = max(done, *self.read_in_flight(queues), 0)
+        if last == done:
+            for each in records:
+                if each.number == done and each.counts is not None:
+                    return done, each.counts, True
         return last, self.read_counts(last, queues), last == done
 
     def is_in_flight(self, number: int, queues: Sequence[PlacedQueue]) -> bool:
@@ -119,7 +144,7 @@ class BatchRecords:
 
 
 def acknowledge_parts(
-    queue: PlacedQueue, batch: Batch, number: int, *, query: str
+    queue: PlacedQueue, batch: Batch, number: int, *, query: str, counts: Mapping[str, int] | None
 ) -> Iterator[tuple[int, int]]:
     """
     Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
@@ -132,6 +157,8 @@ def acknowledge_parts(
         batch: the batch.
         number: the number of its parts.
         query: the name of the query, under which the number of the batch is stored.
+        counts: what the offset of the batch counts, by the label of each queue; None stores nothing
+            of it.
 
     Yields:
         Of each part, how many messages were deleted, and how many another consumer has received
@@ -141,9 +168,12 @@ def acknowledge_parts(
         CellFailed: the server of the cell can't be reached.
     """
     server, keys = queue.server, queue.keys
+    text = b"" if counts is None else json.dumps(counts).encode()
     with server.naming_cell():
         for part in range(max(1, number)):
-            operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
+            operation = acknowledge_leased(
+                server.namespace, keys, batch, part, query=query, counts=b"" if part else text
+            )
             yield server.rsmq.run(operation)
         server.call("HDEL", keys.leases, str(batch))
 
