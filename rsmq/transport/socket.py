@@ -11,7 +11,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from rsmq.operations.operation import Command
+from rsmq.transport.packing import pack
 from rsmq.transport.redis_py import make_reader, socket_of
 
 with suppress(ImportError):  # not on Windows
@@ -41,13 +41,6 @@ if hasattr(os, "register_at_fork"):
 _PLAIN_SOCKET_TYPE = socket.socket if socket.socket.__module__ == "socket" else None
 #: The size of the receive buffer, and of each write to a socket with TLS or gevent.
 _BUFFER_BYTES = 65536
-#: A command with at least this number of arguments and of bytes is packed in pieces.
-_MANY_ARGUMENTS = 32
-_LARGE_COMMAND_BYTES = 131_072
-#: The mean size from which on copying an argument takes longer than handling it.
-_LARGE_ARGUMENT_BYTES = 2048
-#: The size at which a piece ends.
-_PIECE_BYTES = 32_768
 #: Larger sends may take long on a slow link: their progress is checked until the peer has received
 #: them.
 LARGE_SEND_BYTES = 16_384
@@ -63,61 +56,6 @@ def unsent_bytes(open_socket: Any) -> int:
         # ValueError: it is closed; NameError: on Windows; AttributeError: there is no socket
         return 0
     return int.from_bytes(queued, sys.byteorder)
-
-
-def pack_all(commands: Iterable[Command]) -> Iterator[bytes | memoryview]:
-    """Return commands as they are sent together: small ones in one piece."""
-    parts: list[bytes | memoryview] = []
-    size = 0
-    for command in commands:
-        for piece in pack(command):
-            parts.append(piece)
-            size += len(piece)
-            if size > _PIECE_BYTES:
-                yield b"".join(parts) if len(parts) > 1 else piece
-                parts, size = [], 0
-    if parts:
-        yield b"".join(parts)
-
-
-def pack(command: Command) -> Iterable[bytes | memoryview]:
-    """Return a command as it is sent: in one piece, or as an iterator of pieces if it is large."""
-    if isinstance(command, list):
-        return command
-    if len(command) < _MANY_ARGUMENTS or sum(map(len, command)) < _LARGE_COMMAND_BYTES:
-        return (hiredis.pack_command(command),)  # type: ignore[arg-type]
-    return _pieces(command)
-
-
-def pack_for_joining(command: Command) -> Iterable[bytes | memoryview]:
-    """Return a command as ``pack`` does, but large arguments are not copied into larger pieces."""
-    if isinstance(command, tuple) and len(command) >= _MANY_ARGUMENTS:
-        size = sum(map(len, command))
-        if size >= _LARGE_COMMAND_BYTES and size >= _LARGE_ARGUMENT_BYTES * len(command):
-            return _parts(command)
-    return pack(command)
-
-
-def _parts(command: tuple[bytes, ...]) -> Iterator[bytes]:
-    end = b"*%d" % len(command)
-    for argument in command:
-        yield b"%b\r\n$%d\r\n" % (end, len(argument))
-        yield argument
-        end = b""
-    yield b"\r\n"
-
-
-def _pieces(command: tuple[bytes, ...]) -> Iterator[bytes]:
-    # Pieces are created one after another: they reuse the same small block of memory, and large
-    # blocks are slow to allocate.
-    parts, size = [b"*%d\r\n" % len(command)], 0
-    for argument in command:
-        parts += b"$%d\r\n" % len(argument), argument, b"\r\n"
-        size += len(argument)
-        if size > _PIECE_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join(parts)
 
 
 class ReplyTooLong(Exception):

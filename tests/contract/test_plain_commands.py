@@ -14,7 +14,7 @@ from rsmq.operations.plain import (
     plain_commands,
 )
 from rsmq.operations.queues import list_queues_in_steps
-from rsmq.transport.socket import pack
+from rsmq.transport.packing import pack
 from rsmq.wire.keys import Namespace
 
 

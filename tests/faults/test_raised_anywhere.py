@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Confirm, NotReplicated
-from rsmq.transport import commands
+from rsmq.transport import commands, packing
 from rsmq.transport.asyncio_ import (
     attempts,
     cancellation,
@@ -55,6 +55,10 @@ class Loop:
                 continue
         return [each.exception() or each.result() for each in tasks]
 
+    def run_in_order(self, *coroutines):
+        """Run coroutines one after another, and return their results and exceptions."""
+        return [self.run(each)[0] for each in coroutines]
+
     def close(self):
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
@@ -75,10 +79,14 @@ class Calls:
             client.create_queue("read")
             self._ids = [client.send_message("read", f"body {each}") for each in range(CALLS)]
 
-    def check(self, client, *others):
-        """Make calls at the same time; return whether each has returned, with its own result."""
+    def check(self, client, *others, run=None):
+        """
+        Make calls, and return whether each has returned, with its own result.
+
+        They are made at the same time, or as ``run`` runs them.
+        """
         bodies = [f"sent {next(self._numbers)}{self._padding}" for _ in range(CALLS)]
-        found = self._loop.run(
+        found = (run or self._loop.run)(
             *(client.get_message("read", id) for id in self._ids),
             *(client.send_message("written", body) for body in bodies),
             *others,
@@ -125,6 +133,21 @@ def test_each_call_gets_its_own_reply_or_an_error(connect, raw, ns, loop, kind, 
             break
     loop.run(client.close())
     assert number > 50  # else they were not counted
+
+
+@pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
+def test_each_of_the_calls_in_a_row_gets_its_own_reply_or_an_error(connect, raw, ns, loop, kind):
+    """Calls that are made one after another are written at once."""
+    calls = Calls(raw, ns, loop, 1)
+    client = connect()
+    for number in itertools.count(1):
+        assert any(calls.check(client, run=loop.run_in_order) for _ in range(10))
+        with raising(kind, number, *CONNECTION, packing.__file__) as raised:
+            calls.check(client, run=loop.run_in_order)
+        if not raised:
+            break
+    loop.run(client.close())
+    assert number > 50
 
 
 @pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
@@ -180,15 +203,17 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-def test_each_call_gets_its_own_reply_or_an_error_after_a_signal(connect, raw, ns, loop):
+@pytest.mark.parametrize("in_order", [False, True], ids=["together", "in order"])
+def test_each_call_gets_its_own_reply_or_an_error_after_a_signal(connect, raw, ns, loop, in_order):
     """Signal handlers also run inside asyncio: between reading data and handing it over, too."""
     calls = Calls(raw, ns, loop, 1)
     client = connect()
-    files = *CONNECTION, asyncio.selector_events.__file__
+    run = loop.run_in_order if in_order else loop.run
+    files = *CONNECTION, packing.__file__, asyncio.selector_events.__file__
     for number in itertools.count(1, scaled(17, 1)):
-        assert any(calls.check(client) for _ in range(10))
+        assert any(calls.check(client, run=run) for _ in range(10))
         with signal_at(number, *files, handler=interrupt) as raised:
-            calls.check(client)
+            calls.check(client, run=run)
         if not raised:
             break
     loop.run(client.close())

@@ -10,7 +10,7 @@ from rsmq.spark.read.field_request import pack_fields
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch, decode_lossy
 from rsmq.spark.read.scanned import SeenIds, parse_scores
 from rsmq.spark.read.schema import make_fields
-from rsmq.transport.socket import pack
+from rsmq.transport.packing import pack
 from rsmq.wire import ids as wire_ids
 from rsmq.wire.id_arrays import make_joined_suffixes, parse_sent_us_array
 from rsmq.wire.ids import make_id_suffixes, parse_sent_us

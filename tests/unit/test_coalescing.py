@@ -12,7 +12,7 @@ from rsmq import TEXT
 from rsmq.operations import messages
 from rsmq.operations.coalescing import KINDS, MAX_CALLS, group_of
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.transport.asyncio_.requests import BatchRequest, Coalescer, NotSent, Request
+from rsmq.transport.asyncio_.requests import BatchRequest, CallRequest, Coalescer, NotSent
 from rsmq.wire.keys import Namespace
 
 NS = Namespace()
@@ -28,7 +28,7 @@ class Batches:
         self.loaded = set(KINDS)
 
     def requests(self, operations):
-        return [Request(self.loop, ((b"EVALSHA",),), each) for each in operations]
+        return [CallRequest(self.loop, each) for each in operations]
 
     def coalesce(self, requests):
         return self.coalescer.coalesce(self.loop, requests, self.loaded)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rsmq.transport.socket import pack
+from rsmq.transport.packing import pack
 
 
 def pack_fields(

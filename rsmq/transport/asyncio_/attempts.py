@@ -10,13 +10,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import AskError, RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
+from rsmq.transport.asyncio_.multiplexed import ConnectionState, MultiplexedConnection
+from rsmq.transport.asyncio_.requests import CallRequest
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import (
     Attempt,
@@ -29,6 +31,22 @@ from rsmq.transport.retry import (
 from rsmq.transport.topology.address import Address
 
 T = TypeVar("T")
+
+
+class SentCall(NamedTuple):
+    """
+    A first attempt that was sent, and was cancelled or got an error.
+
+    Attributes:
+        connection: the connection on which it was sent.
+        began: monotonic seconds when the call began.
+        cancellation: None if it was not cancelled.
+    """
+
+    connection: MultiplexedConnection
+    request: CallRequest
+    began: float
+    cancellation: asyncio.CancelledError | None
 
 
 class RetryingCaller(ABC):
@@ -73,6 +91,7 @@ class RetryingCaller(ABC):
         *,
         check: bool,
         redirect: AskError | None = None,
+        sent: SentCall | None = None,
     ) -> Any:
         """
         Send an operation once, and return its reply.
@@ -81,21 +100,64 @@ class RetryingCaller(ABC):
             guard: the guard of the call.
             check: whether an idle connection must be checked.
             redirect: the error of the last attempt, if it names the server for this attempt.
+            sent: the attempt, if it was sent already.
 
         Raises:
             CancelledError: the call was cancelled; an operation with ``undo`` is undone.
         """
 
+    def open_connection(self, operation: Operation[Any]) -> MultiplexedConnection | None:  # noqa: ARG002
+        """
+        Return the connection of a first attempt, if it is open and the script only must be sent.
+
+        Otherwise return None; ``exchange`` does all that is needed.
+        """
+        return None
+
     async def run(self, operation: Operation[T]) -> T:
+        deadline = operation.retry_deadline or self._retry_deadline
+        connection = None
+        # As in _run: another deadline needs a timer.
+        if operation.limit is None and (deadline >= self.timeout or not deadline):
+            connection = self.open_connection(operation)
+        if connection is None:
+            return await self._run(operation)
+        # Nearly always: one coroutine, and no objects but the request and its future.
+        connection.calls += 1
+        try:
+            request = connection.send_call(operation)
+            began = request.sent_at
+            cancellation = None
+            try:
+                await request.future
+            except asyncio.CancelledError as error:
+                if operation.undo is None:
+                    raise
+                cancellation = error
+            else:
+                reply = request.replies[0]
+                if not isinstance(reply, Exception):
+                    connection.loaded.add(operation.script.name)
+                    return operation.parse(reply)
+            return await self._run(operation, SentCall(connection, request, began, cancellation))
+        finally:
+            connection.calls -= 1
+            if connection.state is not ConnectionState.OPEN:
+                connection.close_if_unused()
+
+    async def _run(self, operation: Operation[T], sent: SentCall | None = None) -> T:
         guard = CancellationGuard()
+        if sent is not None and sent.cancellation is not None:
+            guard.request = sent.request
+            guard.note_cancellation(sent.cancellation)
         check = needs_check(operation)
-        began = time.monotonic()
+        began = time.monotonic() if sent is None else sent.began
         # As choose_deadline_of; a time limit needs none. The only attempt has a bound too.
         deadline = operation.retry_deadline or self._retry_deadline
         try:
             # As _attempt does, without a coroutine more in each call.
             if operation.limit is None and (deadline >= self.timeout or not deadline):
-                reply = await self.exchange(operation, guard, check=check)
+                reply = await self.exchange(operation, guard, check=check, sent=sent)
             else:
                 until = end_of_attempts(operation, deadline, began)
                 reply = await _within(until, guard, self.exchange(operation, guard, check=check))

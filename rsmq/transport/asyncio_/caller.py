@@ -15,8 +15,9 @@ from redis.exceptions import AskError, RedisError
 
 from rsmq.errors import InvalidFormat, NotReplicated, show_type
 from rsmq.operations.operation import Operation
-from rsmq.transport.asyncio_.attempts import RetryingCaller
+from rsmq.transport.asyncio_.attempts import RetryingCaller, SentCall
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
+from rsmq.transport.asyncio_.multiplexed import MultiplexedConnection
 from rsmq.transport.asyncio_.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.asyncio_.router import AsyncServerRouter
 from rsmq.transport.commands import (
@@ -114,6 +115,7 @@ class AsyncRoutedCaller(RetryingCaller):
         *,
         check: bool,
         redirect: AskError | None = None,
+        sent: SentCall | None = None,  # noqa: ARG002 - there is no open_connection
     ) -> Any:
         if redirect is None:
             address, server = await self._router.server_of(routing_key(operation))
@@ -157,8 +159,14 @@ class AsyncSharedCaller(RetryingCaller):
         *,
         check: bool,
         redirect: AskError | None = None,
+        sent: SentCall | None = None,
     ) -> Any:
-        return await self._shared.exchange(operation, guard, check=check, redirect=redirect)
+        return await self._shared.exchange(
+            operation, guard, check=check, redirect=redirect, sent=sent
+        )
+
+    def open_connection(self, operation: Operation[Any]) -> MultiplexedConnection | None:
+        return self._shared.open_connection(operation)
 
 
 # The event loop refers to the connections that it watches, so they would stay open until it ends.

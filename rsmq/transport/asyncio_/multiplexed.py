@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
+from time import monotonic
 from typing import Any
 
 import hiredis
@@ -26,14 +28,13 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rsmq.errors import ClientClosed
 from rsmq.operations.operation import Command, Operation
 from rsmq.transport.asyncio_.lent import LentTransport
-from rsmq.transport.asyncio_.requests import Coalescer, NotSent, Request
+from rsmq.transport.asyncio_.requests import CallRequest, Coalescer, NotSent, Request
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import (
     CHECKS_PER_TIMEOUT,
     LARGE_SEND_BYTES,
-    pack_for_joining,
     unsent_bytes,
 )
 from rsmq.transport.topology.group import ServerPool
@@ -118,7 +119,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
     @property
     def is_broken(self) -> bool:
         """Whether the peer has closed the idle connection, or has sent unexpected data."""
-        return not self._pending and not self._waiting and self._has_data()
+        return not self._pending and not self._waiting and bool(self._has_data())
 
     @property
     def has_pending(self) -> bool:
@@ -130,35 +131,47 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         """The socket of the connection; None if the transport has none."""
         return self._transport.get_extra_info("socket")
 
-    def send(self, commands: Sequence[Command], operation: Operation[Any] | None = None) -> Request:
+    def send(self, commands: Sequence[Command]) -> Request:
         """
         Send commands, together with all others of this iteration of the event loop.
 
         If calls are made one after another, commands are sent at once. This saves an iteration.
 
-        Args:
-            operation: the operation of these commands, if it may be sent in a batch with others.
-
         Raises:
             NotSent: the connection is closed.
         """
+        request = Request(self._loop, commands)
+        self._send(request)
+        return request
+
+    def send_call(self, operation: Operation[Any]) -> CallRequest:
+        """Send the script of an operation as ``send`` does, perhaps in a batch with others."""
+        request = CallRequest(self._loop, operation)
+        self._send(request)
+        return request
+
+    def _send(self, request: Request) -> None:
         if self.state is ConnectionState.CLOSED:
             raise NotSent("Connection is closed.")
-        request = Request(self._loop, commands, operation)
         try:
-            is_alone = not self._pending and not self._waiting
-            self._waiting.append(request)
-            if is_alone and self._is_sequential:
+            if self._pending or self._waiting or not self._is_sequential:
+                self._waiting.append(request)
+                if not self._is_flush_scheduled:
+                    self._is_flush_scheduled = True
+                    self._loop.call_soon(self._flush)
+            elif not self._is_write_paused and (packed := request.pack_small()):
+                # As _write does, without what only many requests or bytes need.
+                self._pending.append(request)
+                self._written_bytes += len(packed)
+                self._transport.write(packed)
+            else:
+                self._waiting.append(request)
                 self._flush()
-            elif not self._is_flush_scheduled:
-                self._is_flush_scheduled = True
-                self._loop.call_soon(self._flush)
             if self._timeout and self._timeout_timer is None:
                 self._timeout_timer = self._loop.call_later(self._timeout, self._check_timeout)
         except BaseException as error:
             self._close_after(error)
             raise
-        return request
 
     def retire(self) -> None:
         """Accept no new calls; close when the calls that use the connection have ended."""
@@ -219,11 +232,12 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._progress_at = self._loop.time()
             self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]
             while (reply := self._reader.gets()) is not _INCOMPLETE:
                 if not isinstance(reply, hiredis.PushNotification):
                     self._handle_reply(reply)
+            if self._pending or self._waiting:  # for _check_timeout
+                self._progress_at = monotonic()
             self._is_reading = False
         except RedisError as error:  # the data is not a reply of Redis
             self.close(RedisConnectionError(str(error)))
@@ -246,7 +260,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self._progress_at = self._loop.time()
+        self._progress_at = monotonic()
         if self._unsent or self._waiting:
             self._flush()
 
@@ -289,12 +303,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
                 requests, rest = self._coalescer.coalesce(self._loop, requests, self.loaded)
             self._held_by = requests[-1] if requests[-1].is_first_step else None
             self._unfinished = max(0, self._unfinished + len(rest) - len(self._waiting))
-        unsent += [
-            piece
-            for request in requests
-            for command in request.commands
-            for piece in pack_for_joining(command)
-        ]
+        unsent += [piece for request in requests for piece in request.pack()]
         self._pending += requests
         self._waiting = rest
         self._unsent = []
@@ -313,7 +322,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def receive(self, reply: Any) -> None:
         """Handle a reply that a transport without a socket has read."""
-        self._progress_at = self._loop.time()
+        self._progress_at = monotonic()
         self._handle_reply(reply)
 
     def _handle_reply(self, reply: Any) -> None:
@@ -349,7 +358,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         unsent = self._transport.get_write_buffer_size() + unsent_bytes(self.socket)
         if self._written_bytes - unsent > self._confirmed_bytes:
             self._confirmed_bytes = self._written_bytes - unsent
-            self._progress_at = self._loop.time()
+            self._progress_at = monotonic()
         if unsent:
             self._schedule_send_check()
 
@@ -361,7 +370,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
                 return
             oldest = (self._pending or self._waiting)[0]
             quiet_since = max(oldest.sent_at, self._progress_at)
-            seconds_left = quiet_since + self._timeout - self._loop.time()
+            seconds_left = quiet_since + self._timeout - monotonic()
             if seconds_left <= 0:
                 self.close(RedisTimeoutError("Timeout reading from server."))
             else:
@@ -488,9 +497,9 @@ class ReconnectingConnection:
             await connection.wait_closed(2 * INTERRUPTION_GRACE_SECONDS)
 
 
-def make_data_check(socket: Any) -> Callable[[], bool]:
+def make_data_check(socket: Any) -> Callable[[], object]:
     """
-    Return a function that returns whether a socket has data to read or was closed by the peer.
+    Return a function whose result is true if a socket has data to read or the peer has closed it.
 
     For None it always returns False.
     """
@@ -500,7 +509,7 @@ def make_data_check(socket: Any) -> Callable[[], bool]:
         return lambda: bool(select.select([socket], [], [], 0)[0])
     poll = select.poll()
     poll.register(socket, select.POLLIN)
-    return lambda: bool(poll.poll(0))
+    return partial(poll.poll, 0)
 
 
 def retrieve_exception(task: asyncio.Task[Any]) -> None:

@@ -15,7 +15,7 @@ from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from rsmq.errors import ClientClosed, NotPossible, RSMQError
 from rsmq.operations.confirmation import Confirm, raise_unconfirmed
 from rsmq.operations.operation import Operation
-from rsmq.transport.asyncio_.attempts import RetryingCaller
+from rsmq.transport.asyncio_.attempts import RetryingCaller, SentCall
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo
 from rsmq.transport.asyncio_.group_commit import GroupCommit
 from rsmq.transport.asyncio_.multiplexed import (
@@ -23,7 +23,7 @@ from rsmq.transport.asyncio_.multiplexed import (
     MultiplexedConnection,
     ReconnectingConnection,
 )
-from rsmq.transport.asyncio_.requests import NotSent, Request
+from rsmq.transport.asyncio_.requests import CallRequest, NotSent, Request
 from rsmq.transport.body_limit import LIMIT_COMMAND, OwnConnections, body_limit
 from rsmq.transport.commands import (
     asking_commands,
@@ -40,6 +40,7 @@ from rsmq.transport.redis_py import timeout_of_connections
 from rsmq.transport.retry import (
     Failure,
     classify,
+    needs_check,
 )
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerPool
@@ -114,9 +115,12 @@ class AsyncMultiplexedCaller(RetryingCaller):
         *,
         check: bool,
         redirect: AskError | None = None,
+        sent: SentCall | None = None,
         own: Any = None,
     ) -> Any:
         """See RetryingCaller; ``own`` is the connection of a call that has one of its own."""
+        if sent is not None:
+            return await self._exchange_on(sent.connection, operation, guard, sent.request)
         if (operation.large_body or operation.reply_timeout) and own is None:
             return await self._exchange_alone(operation, guard, redirect)
         if operation.confirmation is not None:
@@ -127,9 +131,22 @@ class AsyncMultiplexedCaller(RetryingCaller):
             or self._create_loop_connection()
         )
         connection = reconnecting.get_open(check=check) or await reconnecting.get(check=check)
+        return await self._exchange_on(connection, operation, guard, redirect=redirect)
+
+    async def _exchange_on(
+        self,
+        connection: MultiplexedConnection,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        first: CallRequest | None = None,
+        redirect: AskError | None = None,
+    ) -> Any:
+        """Send an operation on a connection, unless it was sent with ``first``."""
         connection.calls += 1
         guard.is_sent = True
         try:
+            if first is not None:
+                return await self._finish(connection, operation, guard, first)
             if guard.is_first_attempt and operation.commands is None:
                 return await self._call_first(connection, operation, guard)
             call = _call_asking if needs_asking(redirect) else _call_multiplexed
@@ -155,11 +172,24 @@ class AsyncMultiplexedCaller(RetryingCaller):
             if connection.state is not ConnectionState.OPEN:
                 connection.close_if_unused()
 
+    def open_connection(self, operation: Operation[Any]) -> MultiplexedConnection | None:
+        if (
+            operation.commands is not None
+            or operation.confirmation is not None
+            or operation.large_body
+            or operation.reply_timeout is not None
+        ):
+            return None
+        reconnecting = self._loop_connections.get(asyncio.get_running_loop())
+        if reconnecting is None:
+            return None
+        return reconnecting.get_open(check=needs_check(operation))
+
     async def _call_first(
         self, connection: MultiplexedConnection, operation: Operation[Any], guard: CancellationGuard
     ) -> Any:
         """Make the first attempt of a call, which may be sent in a batch with others."""
-        first = connection.send((evalsha_command(operation),), operation)
+        first = connection.send_call(operation)
         try:
             await first.future
         except asyncio.CancelledError as cancellation:
@@ -171,6 +201,16 @@ class AsyncMultiplexedCaller(RetryingCaller):
             if not isinstance(first.replies[0], Exception):  # nearly always
                 connection.loaded.add(operation.script.name)
                 return first.replies[0]
+        return await self._finish(connection, operation, guard, first)
+
+    async def _finish(
+        self,
+        connection: MultiplexedConnection,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        first: CallRequest,
+    ) -> Any:
+        """Return the reply of a first attempt that was sent, or undo it after a cancellation."""
 
         def call(each: Operation[Any]) -> Awaitable[Any]:
             if each is operation:

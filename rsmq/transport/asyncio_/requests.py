@@ -5,8 +5,9 @@ Commands that were sent together, and their replies: of one call, or of several 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
+from time import monotonic
 from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -24,7 +25,9 @@ from rsmq.operations.coalescing import (
 )
 from rsmq.operations.operation import Command, Operation, RetryClass, Steps
 from rsmq.operations.sending import Refusal
-from rsmq.transport.commands import call_commands, reply_of
+from rsmq.transport.commands import call_commands, evalsha_command, reply_of
+from rsmq.transport.packing import pack_for_joining, pack_small_call
+from rsmq.transport.socket import LARGE_SEND_BYTES
 
 #: The seconds for which calls are sent alone after a batch of them has failed; twice as long after
 #: each further failure.
@@ -45,10 +48,9 @@ class Request:
 
     Attributes:
         commands: the commands, at least one, each of which has one reply.
-        operation: the operation of a call that may be sent in a batch with others; else None.
         future: becomes done when all replies have arrived, or none will.
         is_done: whether all replies have arrived, or none will.
-        sent_at: the time of the event loop when they were sent.
+        sent_at: monotonic seconds when they were sent.
         replies: the replies that have arrived, error replies as exceptions.
         unfinished: the requests to send now instead of this one, all of whose replies have arrived.
     """
@@ -56,31 +58,24 @@ class Request:
     #: Whether its present step changes nothing, and the next one must follow before other requests.
     is_first_step = False
 
-    __slots__ = (
-        "_loop",
-        "commands",
-        "future",
-        "is_done",
-        "operation",
-        "replies",
-        "sent_at",
-        "unfinished",
-    )
+    __slots__ = ("_loop", "commands", "future", "is_done", "replies", "sent_at", "unfinished")
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        commands: Sequence[Command],
-        operation: Operation[Any] | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
         self._loop = loop
         self.commands = commands
-        self.operation = operation
         self.future = loop.create_future()
         self.is_done = False
-        self.sent_at = loop.time()
+        self.sent_at = monotonic()
         self.replies: list[Any] = []
         self.unfinished: Sequence[Request] = ()
+
+    def pack_small(self) -> bytes | None:
+        """Return the commands as they are sent, if they are few bytes; else None."""
+        return None
+
+    def pack(self) -> Iterable[bytes | memoryview]:
+        """Return the commands as they are sent."""
+        return (piece for command in self.commands for piece in pack_for_joining(command))
 
     async def wait(self) -> list[Any]:
         """Wait for all replies, and return them. May be called again after a cancellation."""
@@ -99,23 +94,58 @@ class Request:
             self.future.set_result(None)
         return self.is_done
 
-    def send_alone(self) -> None:
-        """Take no further part in batches."""
-        self.operation = None
-        self.sent_at = self._loop.time()
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether its call was cancelled, and a reply would change nothing."""
-        operation = self.operation
-        return self.future.cancelled() and operation is not None and operation.undo is None
-
     def fail(self, error: Exception) -> None:
         """Add an error for each reply that has not arrived: none will."""
         self.replies += [error] * (len(self.commands) - len(self.replies))
         self.is_done = True
         if not self.future.done():
             self.future.set_result(None)
+
+
+class CallRequest(Request):
+    """
+    A single call of a script, which may be sent in a batch with others.
+
+    Attributes:
+        operation: the operation of the call.
+        is_alone: whether it takes no part in batches.
+    """
+
+    __slots__ = ("is_alone", "operation")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, operation: Operation[Any]) -> None:
+        super().__init__(loop, ())  # its command is made only if it is not sent in a batch
+        self.operation = operation
+        self.is_alone = False
+
+    def pack_small(self) -> bytes | None:
+        packed = pack_small_call(self.operation)
+        return packed[0] if packed and len(packed[0]) <= LARGE_SEND_BYTES else None
+
+    def pack(self) -> Iterable[bytes | memoryview]:
+        operation = self.operation
+        return pack_small_call(operation) or pack_for_joining(evalsha_command(operation))
+
+    def add_reply(self, reply: Any) -> bool:
+        self.replies = [reply]
+        self.is_done = True
+        if not self.future.done():
+            self.future.set_result(None)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        # Also after an exception in the middle of add_reply.
+        self.add_reply(self.replies[0] if self.replies else error)
+
+    def send_alone(self) -> None:
+        """Take no further part in batches."""
+        self.is_alone = True
+        self.sent_at = monotonic()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its call was cancelled, and a reply would change nothing."""
+        return self.future.cancelled() and self.operation.undo is None
 
 
 class BatchRequest(Request):
@@ -134,7 +164,7 @@ class BatchRequest(Request):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        calls: Sequence[Request],
+        calls: Sequence[CallRequest],
         steps: Steps[list[Any]],
         loaded: set[str],
         note_end: Callable[..., None],
@@ -202,7 +232,7 @@ class BatchRequest(Request):
 
     def _send_step(self) -> Sequence[Request]:
         self.commands = self._commands()
-        self.sent_at = self._loop.time()
+        self.sent_at = monotonic()
         return (self,)
 
     def _divide(self, replies: Sequence[Any]) -> Sequence[Request]:
@@ -250,7 +280,8 @@ class Coalescer:
                 or group[0].script not in loaded
                 or self._is_paused(group, loop.time())
             )
-            for part in ([each] for each in calls) if is_alone else _limited(list(calls)):
+            members: list[Any] = list(calls)
+            for part in ([each] for each in members) if is_alone else _limited(members):
                 passed += len(part)
                 if group is None or len(part) < _min_calls(part):
                     coalesced += part
@@ -264,7 +295,7 @@ class Coalescer:
         self,
         loop: asyncio.AbstractEventLoop,
         group: tuple[CallKind, Hashable],
-        calls: list[Request],
+        calls: list[CallRequest],
         loaded: set[str],
     ) -> BatchRequest:
         def note_end(*, has_failed: bool) -> None:
@@ -273,7 +304,7 @@ class Coalescer:
             elif self._pauses:
                 self._pauses.pop(group, None)
 
-        operations = [each.operation for each in calls if each.operation is not None]
+        operations = [each.operation for each in calls]
         return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_end)
 
     def _pause(self, group: Hashable, now: float) -> None:
@@ -297,29 +328,30 @@ class _Pause(NamedTuple):
     seconds: float
 
 
-def _alone(calls: Sequence[Request]) -> Sequence[Request]:
+def _alone(calls: Sequence[CallRequest]) -> Sequence[Request]:
     """Return calls to send alone."""
     for call in calls:
         call.send_alone()
     return calls
 
 
-def _min_calls(part: Sequence[Request]) -> int:
+def _min_calls(part: Sequence[CallRequest]) -> int:
     """Return the number of calls from which on a part becomes a batch."""
-    operation = part[0].operation
-    return MIN_CALLS_OF_TWO_STEPS if operation is not None and has_two_steps(operation) else 2
+    return MIN_CALLS_OF_TWO_STEPS if has_two_steps(part[0].operation) else 2
 
 
 def _group_of(request: Request) -> tuple[CallKind, Hashable] | None:
-    return None if request.operation is None else group_of(request.operation)
+    if not isinstance(request, CallRequest) or request.is_alone:
+        return None
+    return group_of(request.operation)
 
 
-def _limited(calls: list[Request]) -> Iterator[list[Request]]:
+def _limited(calls: list[CallRequest]) -> Iterator[list[CallRequest]]:
     """Return the calls in parts of at most MAX_CALLS, with bodies of at most MAX_BYTES."""
-    part: list[Request] = []
+    part: list[CallRequest] = []
     size = 0
     for call in calls:
-        bytes_more = 0 if call.operation is None else body_bytes(call.operation)
+        bytes_more = body_bytes(call.operation)
         if part and (len(part) == MAX_CALLS or size + bytes_more > MAX_BYTES):
             yield part
             part, size = [], 0

@@ -9,7 +9,7 @@ The package ``operations`` builds the commands. ``asyncio_/caller.py`` does the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +35,7 @@ from rsmq.transport.commands import (
 from rsmq.transport.confirmation import CONNECTION_BROKE, longest_wait
 from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.origin import Origin
+from rsmq.transport.packing import pack, pack_small_call
 from rsmq.transport.redis_py import is_client_of_group, set_timeout
 from rsmq.transport.retry import (
     INTERRUPTION_GRACE_SECONDS,
@@ -52,7 +53,6 @@ from rsmq.transport.retry import (
 from rsmq.transport.servers import owner_of_connections, servers_of_client, servers_of_url
 from rsmq.transport.sharing import Sharing
 from rsmq.transport.signals import DeferredSignals
-from rsmq.transport.socket import pack
 from rsmq.transport.threads.confirmed import call_confirmed, prepare, transact
 from rsmq.transport.threads.pending import PendingCall
 from rsmq.transport.threads.pools import ConnectionProvider, make_provider
@@ -496,19 +496,12 @@ def _call(connection: Any, operation: Operation[Any]) -> Any:
     # After an interruption the reply of a receive is still read, to undo the receive. So the
     # interruption must not close the connection.
     close_on_error = operation.undo is None
-    connection.send_packed_command(operation.packed or _pack_operation(operation))
+    connection.send_packed_command(pack_small_call(operation) or pack(evalsha_command(operation)))
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:
         connection.send_command(*eval_command(operation))
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
-
-
-def _pack_operation(operation: Operation[Any]) -> Iterable[bytes | memoryview]:
-    packed = pack(evalsha_command(operation))
-    if isinstance(packed, tuple):
-        operation.packed = packed
-    return packed
 
 
 def _undo_interrupted(connection: Any, operation: Operation[Any], reply: Any) -> bool:

@@ -26,7 +26,7 @@ from rsmq.operations.confirmation import (
 from rsmq.operations.operation import Command, Operation, RetryClass
 from rsmq.transport.commands import call_commands, script_reply
 from rsmq.transport.confirmation import CONNECTION_BROKE, demotion_error
-from rsmq.transport.socket import pack_all
+from rsmq.transport.packing import pack_all
 from rsmq.transport.threads.pools import ConnectionProvider
 
 

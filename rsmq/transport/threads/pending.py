@@ -12,7 +12,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.operations.operation import Operation
 from rsmq.transport.commands import many_commands, reply_of
-from rsmq.transport.socket import ReplyTooLong, pack_all
+from rsmq.transport.packing import pack_all
+from rsmq.transport.socket import ReplyTooLong
 from rsmq.transport.threads.confirmed import read_replies
 from rsmq.transport.threads.pools import ConnectionProvider
 
