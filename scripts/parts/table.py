@@ -133,7 +133,7 @@ def quick_parts() -> list[Part]:
                 *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
                 "tests/compat", "tests/tracing", "tests/schedules", "tests/tasks", "tests/asgi",
                 "tests/jobs", "tests/django", "tests/transactions", "tests/web", "tests/history",
-                "tests/trash", "tests/explain",
+                "tests/trash", "tests/explain", "tests/admission",
             ),
         ),
         Part("push", 30, _tests(*fast, "tests/push")),
@@ -238,8 +238,9 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             is_waiting=True, needs=[_LOWEST],
         ),
         measured(
-            "features: schedules, tasks, jobs, Django", 110, "tests/schedules", "tests/tasks",
-            "tests/asgi", "tests/jobs", "tests/django", workers=3, is_waiting=True,
+            "features: schedules, tasks, jobs, Django, admission", 110, "tests/schedules",
+            "tests/tasks", "tests/asgi", "tests/jobs", "tests/django", "tests/admission",
+            workers=3, is_waiting=True,
         ),
         measured(
             "transactions: SQLAlchemy, an outbox, kills", 30, "tests/transactions",
