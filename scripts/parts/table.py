@@ -202,6 +202,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
         measured("worker: in process, on every server", 110, "-m", "not slow", "tests/workers"),
         Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
+        Part("docs: the site, its links", 20, ["scripts/docs", "--strict"]),
         Part("packaging: the wheel, on each Python", 60, _tests("tests/packaging", workers=0)),
         Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
         Part(
