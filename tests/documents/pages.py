@@ -22,7 +22,8 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "unique", "expiry", "workers", "tasks", "jobs", "fastapi", "django",
+    "index", "start", "comparison",
+    "clients", "unique", "expiry", "workers", "tasks", "jobs", "fastapi", "django",
     "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
     "subscribers", "schedules", "http-api", "http-operations", "http-examples", "dashboard",
     "http-server", "why", "history", "undo", "guarantees", "waiting", "servers", "cells",

@@ -33,6 +33,17 @@ def test_the_navigation_has_each_page_once():
     assert sorted(listed) == sorted(found | written)
 
 
+def test_the_front_page_lists_the_pages_in_the_order_of_the_navigation():
+    linked = re.findall(r"^\| \[[^]]+\]\((\S+)\)", (DOCS / "index.md").read_text(), re.MULTILINE)
+
+    assert linked == [
+        each
+        for each in NAVIGATION
+        if not each.startswith(("repository/", "reference/", "contributing/"))
+        and each != "index.md"
+    ]
+
+
 def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, monkeypatch):
     docs = tmp_path / "docs"
     docs.mkdir()
