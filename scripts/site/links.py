@@ -1,4 +1,4 @@
-"""Looks in a built site for links that lead nowhere, and for parts that come from another host."""
+"""Finds links of a built site that lead nowhere, and parts that are from another host."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _IMPORT = re.compile(r"(?:@import\s+|url\()['\"]?(?:https?:)?//[^)'\"]+")
 
 class _Page(HTMLParser):
     """
-    The links of a page.
+    A parsed page.
 
     Attributes:
         anchors: the ids of its elements.
-        links: the targets of its links and of what it loads.
-        foreign: what a browser would load from another host.
+        links: the targets on this site of its links, images, scripts and style sheets.
+        foreign: the URLs of other hosts that a browser would load.
     """
 
     def __init__(self, text: str) -> None:
