@@ -25,3 +25,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def show_digits(number: float) -> str:
+    """Format a number with three significant digits."""
+    return f"{float(f'{number:.3g}'):,.0f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
-from scripts.benchmark.figures import table
+from scripts.benchmark.figures import show_digits, table
 from scripts.benchmark.pushes import WEBHOOK
 from scripts.benchmark.worker_cases import DIFFERENCES, LOOP, LOOP_CONCURRENCY, SLEEPS_MS
 
@@ -108,16 +108,11 @@ def _footnote(action: Action, label: str) -> str:
 def _rate(per_second: dict[str, Any]) -> str:
     low, high = per_second["middle_half"]
     percent = (high - low) / 2 / per_second["median"] * 100
-    return f"{_digits(per_second['median'])} ± {percent:.0f} %"
+    return f"{show_digits(per_second['median'])} ± {percent:.0f} %"
 
 
 def _cpu(client: float | None, server: float) -> str:
     return f"{'' if client is None else f'{client:.1f}'} / {server:.1f}"
-
-
-def _digits(number: float) -> str:
-    """Format a number with three significant digits."""
-    return f"{float(f'{number:.3g}'):,.0f}"
 
 
 def _workers(results: Results) -> str:

@@ -16,6 +16,7 @@ from rsmq.doctor.catalogue import FAULTS
 from rsmq.errors import RSMQError
 from rsmq.worker import Middleware
 from rsmq.worker.middleware import HOOKS
+from scripts.benchmark.plots import IMAGES, PLOTS
 from scripts.parts import table
 from scripts.parts.table import SPARK_VERSIONS
 from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
@@ -257,3 +258,8 @@ def test_the_figures_of_the_readme_are_the_measured_ones():
     assert figures == [row[2] for name in names for row in jobs if row[0] == name and row[1] == "8"]
     assert len(rows) == 7
     assert len(names) == 6
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_is_that_of_the_measured_figures(name):
+    assert (IMAGES / name).read_text() == PLOTS[name]()
