@@ -3,6 +3,7 @@ Copies the pages of the documentation for the builders, which read one folder on
 
 A page of ``docs/`` keeps its place. A file of the repository that a page links to gets a page below
 ``repository/``, with the links in it followed too. A file that is not Markdown is shown as code.
+A link whose text is the name of a page gets the title of the page.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ DOCS = ROOT / "docs"
 IMAGES = {".png", ".svg"}
 #: The languages of files without a telling suffix.
 _LANGUAGES = {"Dockerfile": "docker", ".alloy": "text", ".service": "ini"}
-#: A block of code, code inside a line, or the target of a link.
+#: A block of code, code inside a line, or a link: its text if that is a name, and its target.
 _LINK = re.compile(
-    r"^```.*?^```$|`[^`\n]+`|(?<=\]\()(?!\w+:|#)([^)#\s]+)", re.MULTILINE | re.DOTALL
+    r"^```.*?^```$|`[^`\n]+`|(\[[\w./-]+\.md)?\]\((?!\w+:|#)([^)#\s]+)", re.MULTILINE | re.DOTALL
 )
 
 
@@ -81,10 +82,16 @@ def _follow_links(path: Path) -> tuple[str, set[Path]]:
     folder = page_of(path).parent
 
     def replace(found: re.Match[str]) -> str:
-        if not found[1]:
+        if not found[2]:
             return found[0]
-        target = Path(os.path.normpath(path.parent / found[1]))
+        target = Path(os.path.normpath(path.parent / found[2]))
         linked.add(target)
-        return os.path.relpath(page_of(target), folder)
+        text = f"[{_read_title(target)}" if found[1] else ""
+        return f"{text}]({os.path.relpath(page_of(target), folder)}"
 
     return _LINK.sub(replace, path.read_text()), linked
+
+
+def _read_title(page: Path) -> str:
+    """Return the heading of a page."""
+    return page.read_text().partition("\n")[0].removeprefix("# ")

@@ -50,7 +50,7 @@ def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, 
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "DOCS", docs)
     (docs / "index.md").write_text(
-        "[start](start.md#run), [wire](../WIRE.md), `[x](y.md)` [site](https://example.org/a.md)\n"
+        "[start.md](start.md#run), [wire](../WIRE.md), `[x](y.md)` [site](https://example.org/a.md)\n"
         "```text\n[x](y.md)\n```\n[`top`](#top) ![life](life.svg)\n"
     )
     (docs / "start.md").write_text("# Run\n")
@@ -64,7 +64,7 @@ def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, 
         path.relative_to(tmp_path / "pages").as_posix(): path.read_text()
         for path in (tmp_path / "pages").rglob("*.*")
     } == {
-        "index.md": "[start](start.md#run), [wire](repository/WIRE.md), `[x](y.md)` "
+        "index.md": "[Run](start.md#run), [wire](repository/WIRE.md), `[x](y.md)` "
         "[site](https://example.org/a.md)\n"
         "```text\n[x](y.md)\n```\n[`top`](#top) ![life](life.svg)\n",
         "start.md": "# Run\n",
