@@ -55,8 +55,6 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         }.items()
     },
 }  # fmt: skip
-#: Methods for our own modules.
-_INTERNAL = {"run", "run_steps"}
 _WIDTH = 88
 #: The headings of a docstring whose lines below are items.
 _LISTS = ("Args", "Raises", "Attributes")
@@ -75,6 +73,8 @@ def write_page(title: str) -> str:
     for module in map(import_module, modules):
         for name in names or find_public_names(module):
             if hasattr(module, name):
+                if name != title:
+                    parts.append(f"## {name}\n")
                 parts += _describe(name, getattr(module, name), module.__name__)
     return "\n".join(parts)
 
@@ -95,8 +95,7 @@ def find_public_names(module: ModuleType) -> tuple[str, ...]:
 
 
 def _describe(name: str, value: Any, module: str) -> Iterator[str]:
-    """Return the parts of the page about a class or a function."""
-    yield f"## {name}\n"
+    """Return the parts of the page about a class or a function, below its heading."""
     yield _code(f"from {module} import {name}")
     if not inspect.isclass(value):
         yield _describe_call(name, value)
@@ -107,7 +106,7 @@ def _describe(name: str, value: Any, module: str) -> Iterator[str]:
     if not issubclass(value, BaseException):
         yield _read_docstring(value.__init__)
     for member_name, member in vars(value).items():
-        if member_name[0] == "_" or (name in CLIENTS and member_name in _INTERNAL):
+        if member_name[0] == "_":
             continue
         function = inspect.unwrap(getattr(member, "__func__", member))
         if isinstance(member, property):
