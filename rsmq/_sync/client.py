@@ -294,7 +294,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
     def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
         """Return the time limit of a call that begins now."""
-        return start_time_limit(timeout)
+        return None if timeout is None else start_time_limit(timeout)
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)

@@ -18,6 +18,7 @@ from rsmq.operations import batches, messages
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.sending import LARGE_BODY_BYTES, send_each
+from rsmq.wire.ids import make_id_suffixes
 
 #: The maximum number of calls in a batch.
 MAX_CALLS = 250
@@ -68,10 +69,14 @@ def _send_group(operation: Operation[Any]) -> Hashable:
 def _merge_sends(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     first = operations[0]
     hash, zset = first.keys
+    suffixes = {each.args[3] for each in operations}
+    if len(suffixes) < len(operations):  # an operation that several calls run at the same time
+        suffixes = set(make_id_suffixes(len(operations)))
     replies: list[Any] = yield from send_each(
         _Keys(first.queues[0], hash, zset),
         [(each.args[0], each.args[1]) for each in operations],
         first.args[2],
+        sorted(suffixes),
     )
     return replies
 

@@ -99,7 +99,7 @@ def send_message(
                 confirmation=confirmation, limit=limit,
             )  # fmt: skip
     raw, size = encode_body(body, codec)
-    return Operation(
+    operation = Operation(
         load("send_message"),
         (keys.hash, keys.zset),
         (
@@ -112,10 +112,13 @@ def send_message(
         decode_name,
         _NEVER,
         (keys.name,),
-        confirmation=confirmation,
-        limit=limit,
-        large_body=large_body_size(len(raw)) if len(raw) > limits.ACCEPTED_BODY_BYTES else 0,
     )
+    # Not as arguments, each of which takes as long as all these lines.
+    operation.confirmation = confirmation
+    operation.limit = limit
+    if len(raw) > limits.ACCEPTED_BODY_BYTES:
+        operation.large_body = large_body_size(len(raw))
+    return operation
 
 
 def receive_message(

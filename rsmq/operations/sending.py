@@ -323,7 +323,10 @@ class Refusal:
 
 
 def send_each(
-    keys: MessageKeys, messages: Sequence[tuple[bytes, bytes]], delay: bytes
+    keys: MessageKeys,
+    messages: Sequence[tuple[bytes, bytes]],
+    delay: bytes,
+    suffixes: Sequence[bytes],
 ) -> Steps[list[bytes | Refusal]]:
     """
     Add the messages of several calls, in order; the result is the reply for each call.
@@ -332,8 +335,8 @@ def send_each(
         messages: for each the body, and its size as maxsize counts it. Either all bodies or none
             have at least LARGE_BODY_BYTES.
         delay: their delay, in the format of ``send_each.lua``.
+        suffixes: for each message the random characters of its id, sorted.
     """
-    suffixes = make_id_suffixes(len(messages))
     is_large = len(messages[0][0]) >= LARGE_BODY_BYTES
     if is_large:
         time, limit = yield _begin_send(keys, b"0", delay)

@@ -124,6 +124,14 @@ def test_a_batch_has_a_bounded_number_of_calls_and_bytes(batches):
     assert waiting == large[8:]
 
 
+def test_an_operation_that_two_calls_run_at_the_same_time_sends_two_messages(batches):
+    operation = send()
+    batch, requests = batches.batch(operation, operation, send())
+    batch.add_reply([b"0123456789", 65_536])
+    ids = [each.replies[0] for each in requests]
+    assert ids == sorted(set(ids))
+
+
 def test_a_missing_script_is_sent_again_as_text(batches):
     batch, requests = batches.batch(send(), send())
     assert batch.commands[0][0] == b"EVAL"

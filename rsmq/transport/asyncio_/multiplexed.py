@@ -29,6 +29,7 @@ from rsmq.errors import ClientClosed
 from rsmq.operations.operation import Command, Operation
 from rsmq.transport.asyncio_.lent import LentTransport
 from rsmq.transport.asyncio_.requests import CallRequest, Coalescer, NotSent, Request
+from rsmq.transport.packing import pack_small_call
 from rsmq.transport.redis_py import detach_writer, make_reader
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 from rsmq.transport.signals import DeferredSignals
@@ -147,10 +148,10 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
     def send_call(self, operation: Operation[Any]) -> CallRequest:
         """Send the script of an operation as ``send`` does, perhaps in a batch with others."""
         request = CallRequest(self._loop, operation)
-        self._send(request)
+        self._send(request, operation)
         return request
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: Request, operation: Operation[Any] | None = None) -> None:
         if self.state is ConnectionState.CLOSED:
             raise NotSent("Connection is closed.")
         try:
@@ -159,11 +160,16 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
                 if not self._is_flush_scheduled:
                     self._is_flush_scheduled = True
                     self._loop.call_soon(self._flush)
-            elif not self._is_write_paused and (packed := request.pack_small()):
+            elif (
+                operation is not None
+                and not self._is_write_paused
+                and (packed := pack_small_call(operation))
+                and len(packed[0]) <= LARGE_SEND_BYTES
+            ):
                 # As _write does, without what only many requests or bytes need.
                 self._pending.append(request)
-                self._written_bytes += len(packed)
-                self._transport.write(packed)
+                self._written_bytes += len(packed[0])
+                self._transport.write(packed[0])
             else:
                 self._waiting.append(request)
                 self._flush()

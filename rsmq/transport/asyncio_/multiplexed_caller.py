@@ -14,7 +14,7 @@ from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, NotPossible, RSMQError
 from rsmq.operations.confirmation import Confirm, raise_unconfirmed
-from rsmq.operations.operation import Operation
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.transport.asyncio_.attempts import RetryingCaller, SentCall
 from rsmq.transport.asyncio_.cancellation import CancellationGuard, call_or_undo
 from rsmq.transport.asyncio_.group_commit import GroupCommit
@@ -40,13 +40,14 @@ from rsmq.transport.redis_py import timeout_of_connections
 from rsmq.transport.retry import (
     Failure,
     classify,
-    needs_check,
 )
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerPool
 from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
 T = TypeVar("T")
+
+_ALWAYS = RetryClass.ALWAYS  # saves the lookup of an attribute in each call
 
 
 class AsyncMultiplexedCaller(RetryingCaller):
@@ -183,7 +184,9 @@ class AsyncMultiplexedCaller(RetryingCaller):
         reconnecting = self._loop_connections.get(asyncio.get_running_loop())
         if reconnecting is None:
             return None
-        return reconnecting.get_open(check=needs_check(operation))
+        # As needs_check, without a function call.
+        check = operation.parse_retried is not None or operation.retry is not _ALWAYS
+        return reconnecting.get_open(check=check)
 
     async def _call_first(
         self, connection: MultiplexedConnection, operation: Operation[Any], guard: CancellationGuard

@@ -27,7 +27,6 @@ from rsmq.operations.operation import Command, Operation, RetryClass, Steps
 from rsmq.operations.sending import Refusal
 from rsmq.transport.commands import call_commands, evalsha_command, reply_of
 from rsmq.transport.packing import pack_for_joining, pack_small_call
-from rsmq.transport.socket import LARGE_SEND_BYTES
 
 #: The seconds for which calls are sent alone after a batch of them has failed; twice as long after
 #: each further failure.
@@ -68,10 +67,6 @@ class Request:
         self.sent_at = monotonic()
         self.replies: list[Any] = []
         self.unfinished: Sequence[Request] = ()
-
-    def pack_small(self) -> bytes | None:
-        """Return the commands as they are sent, if they are few bytes; else None."""
-        return None
 
     def pack(self) -> Iterable[bytes | memoryview]:
         """Return the commands as they are sent."""
@@ -114,13 +109,14 @@ class CallRequest(Request):
     __slots__ = ("is_alone", "operation")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, operation: Operation[Any]) -> None:
-        super().__init__(loop, ())  # its command is made only if it is not sent in a batch
+        # Not by super(): every call makes one. Its command is made if it is not sent in a batch.
+        self._loop = loop
         self.operation = operation
-        self.is_alone = False
-
-    def pack_small(self) -> bytes | None:
-        packed = pack_small_call(self.operation)
-        return packed[0] if packed and len(packed[0]) <= LARGE_SEND_BYTES else None
+        self.future = loop.create_future()
+        self.is_done = self.is_alone = False
+        self.sent_at = monotonic()
+        self.replies = []
+        self.unfinished = ()
 
     def pack(self) -> Iterable[bytes | memoryview]:
         operation = self.operation
