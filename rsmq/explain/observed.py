@@ -47,12 +47,14 @@ class RepeatedReceives:
         count: how often it was received.
         repeated: messages that had at least one.
         received: messages that were received.
+        lost: of how many receives of the message nothing is known; at least two with an id.
     """
 
     id: str | None = None
     count: int = 0
     repeated: int = 0
     received: int = 0
+    lost: int = 0
 
     @property
     def are_many(self) -> bool:
@@ -62,7 +64,7 @@ class RepeatedReceives:
     @classmethod
     def worst_of(cls, of_cells: Iterable[RepeatedReceives]) -> RepeatedReceives:
         """Return those of the cell in which most is wrong."""
-        return max(of_cells, key=lambda each: (each.are_many, each.id is not None, each.repeated))
+        return max(of_cells, key=lambda each: (each.are_many, each.lost, each.repeated))
 
     def with_shown_id(self, show: Callable[[str], str]) -> RepeatedReceives:
         """Return the same with the id as callers know it; show returns it from the stored id."""

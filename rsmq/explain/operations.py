@@ -120,8 +120,9 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
 
 def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
     """Return what ``received_again.lua`` has returned."""
-    id, most, repeated, received = found
-    return RepeatedReceives(None if id is None else decode_name(id), most, repeated, received)
+    id, count, lost, repeated, received = found
+    name = None if id is None else decode_name(id)
+    return RepeatedReceives(name, count, repeated, received, lost)
 
 
 def _parse_queue(

@@ -205,11 +205,14 @@ def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
         has_workers: whether workers listen, which extend it: then it is not too short.
     """
     if has_workers:
-        return "If its handler crashes the worker, delete it or move it to a dead-letter queue."
+        return (
+            "If its handler crashes the worker, delete it or move it to a dead-letter queue. It "
+            "may only have been in flight beside such a message."
+        )
     return (
         "A consumer may have released what it received, which is not recorded. Otherwise the "
-        f"handler may take longer than the visibility timeout of {format_span(vt)}: raise vt above "
-        "its slowest run, or delete sooner."
+        f"handler may take longer than the visibility timeout of {format_span(vt)}: make that "
+        "longer than its slowest run, or delete sooner."
     )
 
 

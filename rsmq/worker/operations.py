@@ -477,23 +477,29 @@ def dead_letter_messages(
 @dataclass(frozen=True, slots=True)
 class RegisteredWorker:
     """
-    The live worker that has a name.
+    Another worker of a name: one that is alive, or the one before, which has died.
 
     Attributes:
-        remaining_ms: ms for which it still counts as alive without another heartbeat.
+        remaining_ms: ms for which it still counts as alive without another heartbeat; 0 if it has
+            died.
         info: its description of itself, JSON.
+        expired_ms: of one that has died, Unix ms until which it counted as alive; else 0.
     """
 
     remaining_ms: int
     token: str
     info: str
+    expired_ms: int = 0
 
 
 def register_worker(
     worker: Identity, info: dict[str, Any], *, ttl: float, dead: str
 ) -> Operation[RegisteredWorker | None]:
     """
-    Register a worker under its name. The result is the live worker that has the name, or None.
+    Register a worker under its name.
+
+    The result is the live worker that has the name; or, if the caller has it now, the one before
+    that has died without unregistering; or None.
 
     Args:
         info: its description of itself.
@@ -511,7 +517,12 @@ def register_worker(
             digits(DEAD_WORKER_TTL_SECONDS * 1000),
             json.dumps(info).encode(),
         ),
-        lambda reply: reply and RegisteredWorker(reply[0], reply[1].decode(), reply[2].decode()),
+        lambda reply: (
+            reply
+            and RegisteredWorker(
+                reply[0], reply[1].decode(), reply[2].decode(), *map(int, reply[3:])
+            )
+        ),
         RetryClass.ALWAYS,
     )
 

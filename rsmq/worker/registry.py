@@ -22,6 +22,8 @@ from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, r
 #: Seconds between two heartbeats, and without a heartbeat until a worker counts as dead.
 HEARTBEAT_SECONDS = 1.0
 TTL = 5.0
+#: The deaths that a worker says of its predecessors: the last ones, within so many ms.
+_MAX_DEATHS, _DEATHS_MS = 20, 3_600_000
 
 _log = get_logger("rsmq.worker")
 
@@ -43,6 +45,8 @@ class WorkerInfo:
         failed: how often a handler had failed.
         slots: how many calls of handlers it can run at once; 0 if it does not say so.
         running: how many calls ran then.
+        deaths: Unix ms of the last signs of life of the workers of its name that died before it:
+            the last 20, within an hour before its own start.
     """
 
     name: str
@@ -56,6 +60,7 @@ class WorkerInfo:
     failed: int
     slots: int = 0
     running: int = 0
+    deaths: tuple[int, ...] = ()
 
 
 def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
@@ -104,6 +109,7 @@ def parse_workers(now: int, stored: Mapping[str, bytes]) -> tuple[int, list[Work
                 failed=int(info.get("failed", 0)),
                 slots=int(info.get("slots", 0)),
                 running=int(info.get("running", 0)),
+                deaths=tuple(map(int, info.get("deaths", ()))),
             )
         )
     return now, found
@@ -129,7 +135,7 @@ def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
 
 def register(
     rsmq: RSMQ, worker: Identity, info: dict[str, Any], check_stop: Callable[[], None]
-) -> float:
+) -> tuple[float, list[int]]:
     """
     Register a worker under its name, once the name is free.
 
@@ -144,7 +150,9 @@ def register(
         check_stop: called before each attempt; its exception ends the wait.
 
     Returns:
-        Monotonic seconds before the registration: until TTL later the worker counts as alive.
+        Monotonic seconds before the registration: until TTL later the worker counts as alive. And
+        the deaths of its predecessors, as ``WorkerInfo`` has them; if there are any, they belong
+        into its descriptions of itself.
 
     Raises:
         WorkerExists: another worker of the name is alive.
@@ -157,7 +165,12 @@ def register(
         began_at = time.monotonic()
         holder = rsmq.run(register_worker(worker, info, ttl=TTL, dead=dead_token))
         if holder is None:
-            return began_at
+            return began_at, []
+        if holder.expired_ms:
+            deaths = _deaths_until(holder)
+            # It may die before its first heartbeat.
+            rsmq.run(register_worker(worker, {**info, "deaths": deaths}, ttl=TTL, dead=""))
+            return began_at, deaths
         if has_died(holder.info):
             dead_token = holder.token
             continue
@@ -171,6 +184,17 @@ def register(
         if holder.token != first_seen.token or expiry > first_expiry + HEARTBEAT_SECONDS / 4:
             raise WorkerExists(worker.name, _describe(holder.info))
         time.sleep(min(HEARTBEAT_SECONDS / 4, max(holder.remaining_ms / 1000, 0.01)))
+
+
+def _deaths_until(last: RegisteredWorker) -> list[int]:
+    """Return the deaths of a worker and of those before it, as far as they are remembered."""
+    died_ms = last.expired_ms - round(TTL * 1000)
+    try:
+        before = [int(each) for each in json.loads(last.info).get("deaths", ())]
+    except (AttributeError, TypeError, ValueError):  # another program wrote it
+        before = []
+    deaths = [*before, died_ms]
+    return [each for each in deaths if each > died_ms - _DEATHS_MS][-_MAX_DEATHS:]
 
 
 def _describe(info: str) -> str:

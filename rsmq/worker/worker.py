@@ -406,7 +406,11 @@ class Worker(Configuration[B_co]):
         process_facts = describe_process()
         self._access = access
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
-        registered_at = register(client, access.home.identity, info, self._raise_if_signalled)
+        registered_at, deaths = register(
+            client, access.home.identity, info, self._raise_if_signalled
+        )
+        if deaths:
+            process_facts["deaths"] = deaths
         try:
             self._start_runtime(lanes, access, process_facts, registered_at, loop, children)
         except BaseException:

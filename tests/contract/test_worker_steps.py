@@ -17,6 +17,7 @@ from rsmq.worker.operations import (
     MAX_BODY_BYTES,
     Identity,
     ReceiveRequest,
+    RegisteredWorker,
     Settlement,
     dead_letter_messages,
     list_in_flight,
@@ -582,7 +583,7 @@ def test_a_full_server_is_drained_of_messages_with_large_counts(env, queue, me, 
 def test_a_worker_stays_alive_on_a_full_server_and_can_be_replaced(env, me):
     with env.full():
         heartbeat(env, me)
-        assert enter(env, worker(env, "theirs"), dead="mine") is None
+        assert enter(env, worker(env, "theirs"), dead="mine").token == "mine"
 
 
 @pytest.fixture
@@ -1073,7 +1074,14 @@ def test_the_successor_of_a_dead_worker_has_its_messages_in_flight(env, queue, m
         assert leave(env, me) == 2
     successor = worker(env, "theirs")
 
-    assert enter(env, successor, dead="mine" if "token" in how else "") is None
+    stored = registered(env).get("w", "")
+    predecessor = enter(env, successor, dead="mine" if "token" in how else "")
+    if how == "it left":
+        assert predecessor is None
+    else:
+        expired_ms, token, info = stored.split(":", 2)
+        assert predecessor == RegisteredWorker(0, token, info, int(expired_ms))
+    assert enter(env, successor) is None
     assert in_flight(env, me) == {"": "theirs", **dict.fromkeys(ids, "1:q")}
     assert registered(env)["w"].split(":")[1] == "theirs"
     found = env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w"))

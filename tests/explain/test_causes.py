@@ -122,7 +122,8 @@ def job(state, **options):
             ),
             [Cause.RECEIVED_AGAIN, Cause.OVER_LIMIT, Cause.WAITING],
             ("It was received 4 times; the last 3 receives ended without a delete. If its handler "
-            "crashes the worker, delete it or move it to a dead-letter queue."),
+            "crashes the worker, delete it or move it to a dead-letter queue. It may only have "
+            "been in flight beside such a message."),
         ),
         (
             message(
@@ -154,8 +155,8 @@ def job(state, **options):
             [Cause.RECEIVED_AGAIN, Cause.WAITING],
             ("It was received 3 times; each receive ended without a delete. A consumer may have "
             "released what it received, which is not recorded. Otherwise the handler may take "
-            "longer than the visibility timeout of 5 s: raise vt above its slowest run, or delete "
-            "sooner."),
+            "longer than the visibility timeout of 5 s: make that longer than its slowest run, or "
+            "delete sooner."),
         ),
         (
             message(expires_ms=NOW - 5000),
@@ -258,8 +259,8 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
             ("Messages of queue q are received again before they are deleted, 5 of the next 8 in "
             "flight. A consumer may have released what it received, which is not recorded. "
-            "Otherwise the handler may take longer than the visibility timeout of 5 s: raise vt "
-            "above its slowest run, or delete sooner."),
+            "Otherwise the handler may take longer than the visibility timeout of 5 s: make that "
+            "longer than its slowest run, or delete sooner."),
         ),
         (
             replace(
@@ -267,7 +268,8 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             ),
             [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
             ("Message m1 of queue q was received 4 times and not deleted. If its handler crashes "
-            "the worker, delete it or move it to a dead-letter queue."),
+            "the worker, delete it or move it to a dead-letter queue. It may only have been in "
+            "flight beside such a message."),
         ),
         (
             queue(

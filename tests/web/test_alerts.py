@@ -17,8 +17,9 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
 from rsmq.web import create_app
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
+from rsmq.web.alerts.alert import AlertKind
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
-from rsmq.web.alerts.rules import AlertKind, find_alerts
+from rsmq.web.alerts.rules import find_alerts
 from rsmq.wire.cells import join_id
 from rsmq.worker.registry import WorkerInfo
 from tests.web.asgi import Http
@@ -135,7 +136,7 @@ def test_dead_letters_are_wrong_while_they_are_new_and_wait_for_nobody():
 
 
 def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_lives_or_not():
-    again = _state("q", messages=1, vt=5, repeated=RepeatedReceives("m1", 4, 1, 1))
+    again = _state("q", messages=1, vt=5, repeated=RepeatedReceives("m1", 4, 1, 1, 3))
     for alive in (True, False):
         facts = _facts(again, workers=[_worker(alive=alive, queues={"q": 0})])
         [alert] = find_alerts(facts)
@@ -145,15 +146,88 @@ def test_a_message_that_is_received_again_and_again_is_wrong_whether_its_worker_
         "dead-letter queue.")  # fmt: skip
     [alert] = find_alerts(_facts(again))
     assert alert.evidence.startswith(
-        "Its receives ended without a delete or a recorded retry. A consumer may have released"
+        "3 receives ended without a delete or a recorded retry. A consumer may have released"
     )
-    assert "longer than the visibility timeout of 5 s: raise vt" in alert.evidence
+    assert "longer than the visibility timeout of 5 s: make that longer" in alert.evidence
     assert find_alerts(_facts(again, _state("p", dead_letter_queue="q"))) == []
+
+
+def test_of_messages_that_the_same_workers_had_the_one_with_most_lost_receives_is_the_suspect():
+    def find(lost, *workers):
+        return find_alerts(_facts(
+            _state("orders", repeated=RepeatedReceives("o1", 5, 1, 1, lost)),
+            _state("exports", repeated=RepeatedReceives("e1", 9, 1, 3, 2)),
+            workers=workers,
+        ))  # fmt: skip
+
+    shop = _worker(queues={"orders": 1, "exports": 1})
+    suspect, other = find(4, shop)
+    assert (suspect.level, suspect.message, suspect.subject) == ("bad", "o1", "orders")
+    assert suspect.evidence == (
+        "4 receives ended without a delete or a recorded retry. If its handler crashes the worker, "
+        "delete it or move it to a dead-letter queue."
+    )
+    assert (other.level, other.message) == ("warn", "e1")
+    assert other.evidence == (
+        "2 receives ended without a delete or a recorded retry. The same workers had message o1 of "
+        "orders, of which 4 receives ended so. This one may only have been in flight beside it: "
+        "look at the other one first."
+    )
+    both = find(2, shop)
+    assert [each.level for each in both] == ["bad", "bad"]
+    assert all("one of them may crash its worker" in each.evidence for each in both)
+    apart = find(4, _worker("a", queues={"orders": 1}), _worker("b", queues={"exports": 1}))
+    assert [each.level for each in apart] == ["bad", "bad"]
+    assert not any("beside" in each.evidence for each in apart)
+
+
+def _dying(name, *deaths, queues, alive=True):
+    """Return a worker whose predecessors died so many seconds ago."""
+    died = tuple(_NOW - each * 1000 for each in deaths)
+    return replace(_worker(name, alive=alive, queues=queues), deaths=died)
+
+
+def test_workers_that_die_again_and_again_are_wrong_also_while_all_are_alive():
+    queues = {"orders": 0, "exports": 0}
+    shops = [_dying("shop-1", 90, 30, queues=queues), _dying("shop-2", 70, queues=queues)]
+    states = (
+        _state("orders", repeated=RepeatedReceives("o1", 4, 1, 1, 3)),
+        _state("exports", repeated=RepeatedReceives("e1", 3, 1, 1, 2)),
+        _state("other", repeated=RepeatedReceives("x1", 9, 1, 1, 8)),
+    )
+    loop = find_alerts(_facts(*states, workers=shops))[0]
+    assert (loop.kind, loop.level, loop.since_ms) == (AlertKind.CRASH_LOOP, "bad", _NOW - 90_000)
+    assert loop.text == "Workers shop-1, shop-2 died 3 times in 60 s."
+    assert (loop.queue, loop.message) == ("orders", "o1")
+    assert loop.evidence.startswith(
+        "The last death was 30 s ago. The suspect is message o1 of orders: 3 receives of it ended "
+    )
+    [loop] = find_alerts(_facts(workers=shops))
+    assert (loop.message, loop.queue) == (None, None)
+    assert "No message is in flight that several of these workers had" in loop.evidence
+    even = replace(states[1], repeated=RepeatedReceives("e1", 4, 1, 1, 3))
+    loop = find_alerts(_facts(states[0], even, workers=shops))[0]
+    assert (loop.message, loop.queue) == (None, None)
+    assert "One of the messages e1 of exports and o1 of orders may crash them" in loop.evidence
+
+
+@pytest.mark.parametrize(
+    ("deaths", "alive", "level"),
+    [
+        ([30], True, None),
+        ([30], False, "bad"),  # it has died again, 40 s ago
+        ([601, 30], True, None),
+        ([600, 121], True, "warn"),
+    ],
+)
+def test_two_deaths_of_a_worker_in_ten_minutes_are_a_crash_loop(deaths, alive, level):
+    found = find_alerts(_facts(workers=[_dying("w", *deaths, queues={}, alive=alive)]))
+    assert [each.level for each in found] == [level] * (level is not None)
 
 
 def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility_timeout():
     def find(repeated, received, workers=(), id=None):
-        repeats = RepeatedReceives(id, 4 if id else 0, repeated, received)
+        repeats = RepeatedReceives(id, 4 if id else 0, repeated, received, 3 if id else 0)
         return find_alerts(_facts(_state(vt=5, repeated=repeats), workers=workers))
 
     [alert] = find(5, 10)

@@ -1,15 +1,21 @@
 """The pages of workers, and the release of what a dead one had in flight."""
 
 import json
+import re
 import time
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 
+from rsmq.history.recorder import record_queues
 from rsmq.operations.plain import plain_command
+from rsmq.web import create_app
+from tests.web.asgi import Http
+from tests.web.pages_client import open_pages
 
 _FORM = {"accept": "text/html", "content-type": "application/x-www-form-urlencoded"}
 
 
-async def _die(queues, name, by_queue, *, is_reported=True):
+async def _die(queues, name, by_queue, *, is_reported=True, **facts):
     """
     Store a worker that has died, with the messages that it had in flight: ids and counts.
 
@@ -23,6 +29,7 @@ async def _die(queues, name, by_queue, *, is_reported=True):
         "queues": in_flight,
         "handled": 3,
         "failed": 1,
+        **facts,
     }
     entry = f"{int(time.time() * 1000) - 60_000}:token:{json.dumps(info)}"
     await queues.run(plain_command("HSET", queues.namespace.workers, name, entry))
@@ -86,6 +93,67 @@ def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_re
         assert "no message that is still hidden" in again.content.decode()
         assert (await queues.receive_message("q")).id == ids[2]
         assert await queues.receive_message("q") is None
+
+    run(test)
+
+
+def _text(content):
+    return " ".join(re.sub(r"<[^>]+>", " ", content.decode()).split())
+
+
+def test_the_release_of_what_a_dead_worker_had_warns_of_a_message_that_may_have_killed_it(run):
+    async def test(http, queues):
+        await queues.create_queue("q", vt=600)
+        often, once = await queues.send_messages("q", ["a", "b"])
+        for _ in range(2):
+            await queues.release_messages(await queues.receive_messages("q", 1))
+        await queues.receive_messages("q", 2)
+        await _die(queues, "w1", {"q": [(once, 1)]})
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        for path in ("/workers/w1", "/actions/release-held?worker=w1"):
+            assert "it will kill the next one" not in _text((await http("GET", path)).content)
+        await _die(queues, "w1", {"q": [(once, 1), (often, 3)]})
+        http = open_pages(Http(create_app(queues, auth=False)))  # without what it has read
+        for path in ("/workers/w1", "/actions/release-held?worker=w1"):
+            page = (await http("GET", path)).content
+            assert f'href="/queues/q/messages/{often}"'.encode() in page
+            assert "One of them was received 3 times: if it has killed" in _text(page)
+
+    run(test)
+
+
+def test_of_a_dead_worker_the_list_shows_what_is_still_in_flight_and_how_often_one_died(run):
+    async def test(http, queues):
+        await queues.create_queue("q", vt=600)
+        ids = await queues.send_messages("q", ["a", "b"])
+        await queues.receive_messages("q", 2)
+        await _die(queues, "w1", {"q": [(id, 1) for id in ids]}, running=2, deaths=[5, 1000])
+        await queues.delete_message("q", ids[0])
+        [found] = (await http("GET", "/workers")).json["workers"]
+        assert (found["in_flight"], found["deaths"]) == ({"q": 2}, [5, 1000])
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        listed = (await http("GET", "/workers")).content.decode()
+        assert '<td class="number">1</td><td class="number">\u2013</td>' in listed
+        assert "died 2 times before" in _text(listed.encode())
+        page = _text((await http("GET", "/workers/w1")).content)
+        assert "what is still in flight with it queue in flight q 1" in page
+        assert "died before 2 times, the last time at 1970-01-01 00:00:01" in page
+
+    run(test)
+
+
+def test_a_calm_overview_says_how_many_workers_are_alive(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        now = int(datetime.now(UTC).timestamp()) // 60
+        await record_queues(queues, now)
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        assert "received, workers are alive, and" in _text((await http("GET", "/")).content)
+        await _die(queues, "w1", {"q": []})
+        http = open_pages(Http(create_app(queues, auth=False)))
+        assert "of 1 worker 0 are alive, and the others have no message" in _text(
+            (await http("GET", "/")).content
+        )
 
     run(test)
 

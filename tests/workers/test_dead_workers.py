@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rsmq.worker.places import dead_workers
+from rsmq.worker.registry import list_workers
 from tests.workers.polling import wait_until
 
 
@@ -70,3 +71,42 @@ def test_workers_without_a_fixed_name_say_when_they_may_be_forgotten(env, fast_h
     info = json.loads(env.raw.hget(key, worker.name).split(b":", 2)[2])
 
     assert info.get("forget_after_ms") == (99_500 if name is None else None)
+
+
+def test_a_worker_says_of_the_last_hour_when_those_of_its_name_died_before_it(env):
+    env.create_queues("q")
+    seconds, _ = env.raw.time()
+    died_ms = (seconds - 60 - 5) * 1000  # it counted as alive for five seconds more
+    before = [died_ms - 3_600_000, died_ms - 3_599_999, died_ms - 9]
+    entry = f"{died_ms + 5000}:token:{json.dumps({'deaths': before})}"
+    env.raw.hset(f"{env.ns}:x:workers", "w", entry)
+    worker = env.create_worker(name="w")
+    worker.listener("q", retry_forever=True)(lambda body: None)
+
+    def deaths_of(worker_name):
+        return [each.deaths for each in list_workers(env.rsmq) if each.name == worker_name]
+
+    worker.start()
+    try:
+        assert deaths_of("w") == [(*before[1:], died_ms)]
+        heartbeats = env.raw.hget(f"{env.ns}:x:workers", "w")
+        wait_until(lambda: env.raw.hget(f"{env.ns}:x:workers", "w") != heartbeats)
+        assert deaths_of("w") == [(*before[1:], died_ms)]
+    finally:
+        worker.stop()
+    assert list_workers(env.rsmq) == []
+
+
+@pytest.mark.parametrize("stored", ["no json", "[1]", '{"deaths": 7}', '{"deaths": ["a"]}'])
+def test_deaths_that_another_program_has_written_are_ignored(env, stored):
+    env.create_queues("q")
+    seconds, _ = env.raw.time()
+    env.raw.hset(f"{env.ns}:x:workers", "w", f"{(seconds - 60) * 1000}:token:{stored}")
+    worker = env.create_worker(name="w")
+    worker.listener("q", retry_forever=True)(lambda body: None)
+    worker.start()
+    try:
+        [found] = list_workers(env.rsmq)
+        assert found.deaths == ((seconds - 65) * 1000,)
+    finally:
+        worker.stop()

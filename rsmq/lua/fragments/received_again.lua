@@ -2,9 +2,9 @@
 -- @include unbegun.lua
 -- @include retrying.lua
 
--- Looks at the next ten messages that become visible. Returns id and receive count of the one that was received most
--- often, of those whose last receives before the present one, at least two, ended without a delete or a recorded
--- retry, else nil and 0; how many had at least one such receive; and how many were received. A consumer may have
+-- Looks at the next ten messages that become visible, and at their last receives before the present one that ended
+-- without a delete or a recorded retry. Returns id, receive count and number of such receives of the one that had most
+-- of them, at least two, else nil, 0 and 0; how many had at least one; and how many were received. A consumer may have
 -- released them: only workers record that.
 local function received_again(hash, zset, now)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
@@ -18,16 +18,16 @@ local function received_again(hash, zset, now)
       ids[#ids + 1], counts[#counts + 1] = hidden[each], tonumber(count)
     end
   end
-  local found, most, repeated = nil, 0, 0
+  local found, receives, most, repeated = nil, 0, 1, 0
   if #ids > 0 then
     local unbegun, failed = unbegun_receives(zset, hash, ids), failed_receives(zset, hash, ids)
     for each = 1, #ids do
       local lost = counts[each] - 1 - math.max(unbegun[each], failed[each])
       repeated = repeated + (lost > 0 and 1 or 0)
-      if lost > 1 and counts[each] > most then
-        found, most = ids[each], counts[each]
+      if lost > most or lost == most and found and counts[each] > receives then
+        found, receives, most = ids[each], counts[each], lost
       end
     end
   end
-  return found, most, repeated, received
+  return found, receives, found and most or 0, repeated, received
 end

@@ -4,7 +4,7 @@ The facts from which alerts follow, as they were read at one time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rsmq.push.shared_breaker import PushTarget
@@ -57,3 +57,18 @@ class AlertFacts:
     deletions: Sequence[Deletion] = ()
     memory: tuple[int, int] | None = None
     recorded_minute: int | None = None
+
+
+def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:
+    """
+    Return the dead-letter queues, each with the queues whose policies name it.
+
+    A queue to which workers have moved messages is one without a policy too.
+    """
+    found: dict[str, list[str]] = {}
+    for state in states:
+        if state.dead_letter_queue is not None and state.dead_letter_queue != state.name:
+            found.setdefault(state.dead_letter_queue, []).append(state.name)
+        if state.has_reasons:
+            found.setdefault(state.name, [])
+    return found

@@ -4,16 +4,14 @@ The rules: facts in, alerts out, without I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import Literal
+from collections.abc import Callable, Iterator
 
-from rsmq.explain.sentences import remedy_of_lost_receives
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
-from rsmq.web.alerts.facts import AlertFacts
+from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
+from rsmq.web.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
+from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
 
 #: Seconds for which dead letters are new.
 NEW_SECONDS = 3600
@@ -30,48 +28,6 @@ LATE_SECONDS, _UNRECORDED_MINUTES = 60, 5
 _FULL_SHARE = 0.8
 #: A purge of more messages is shown.
 _MIN_PURGED = 100
-
-
-class AlertKind(Enum):
-    """What may be wrong, the worst first."""
-
-    DEAD_WORKER = "dead-worker"
-    MEMORY = "memory"
-    NOT_RECEIVED = "not-received"
-    WEBHOOK_STOPPED = "webhook-stopped"
-    RECEIVED_AGAIN = "received-again"
-    NEW_DEAD_LETTERS = "new-dead-letters"
-    LATE_SCHEDULE = "late-schedule"
-    PAUSED = "paused"
-    GROWING = "growing"
-    NOT_RECORDED = "not-recorded"
-    PURGED = "purged"
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """
-    Something that is wrong.
-
-    Attributes:
-        level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it is
-            no fault, but somebody may want to undo it.
-        subject: the name of the queue, the worker or the schedule; empty for the server.
-        text: one sentence.
-        evidence: the figures behind it.
-        since_ms: Unix ms; None if it is not known.
-        queue: the queue that it concerns; None if it is none, or several.
-        message: the id of the message that it concerns, as callers know it; else None.
-    """
-
-    kind: AlertKind
-    level: Literal["bad", "warn", "note"]
-    subject: str
-    text: str
-    evidence: str
-    since_ms: int | None
-    queue: str | None
-    message: str | None = None
 
 
 def find_alerts(facts: AlertFacts) -> list[Alert]:
@@ -97,37 +53,6 @@ def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
         WAIT_SECONDS * 1000
     )
     return state.paused_ms is None and (waits or state.visible >= _MIN_GROWTH)
-
-
-def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:
-    """
-    Return the dead-letter queues, each with the queues whose policies name it.
-
-    A queue to which workers have moved messages is one without a policy too.
-    """
-    found: dict[str, list[str]] = {}
-    for state in states:
-        if state.dead_letter_queue is not None and state.dead_letter_queue != state.name:
-            found.setdefault(state.dead_letter_queue, []).append(state.name)
-        if state.has_reasons:
-            found.setdefault(state.name, [])
-    return found
-
-
-def _find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
-    for worker in facts.workers:
-        held = facts.held.get(worker.name)
-        if worker.alive or held is None:
-            continue
-        number, queues = sum(held.by_queue.values()), sorted(held.by_queue)
-        yield Alert(
-            AlertKind.DEAD_WORKER, "bad", worker.name,
-            f"Worker {worker.name} died with {format_count(number, 'message')} in flight.",
-            f"{', '.join(f'{name}: {held.by_queue[name]:,}' for name in queues)}. They are visible "
-            f"again within {_span((held.last_visible_ms - facts.now_ms) / 1000)}. The worker ran "
-            f"on {worker.host or 'an unknown host'}, process {worker.pid}.",
-            worker.seen_ms, queues[0] if len(queues) == 1 else None,
-        )  # fmt: skip
 
 
 def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
@@ -164,7 +89,8 @@ def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
             f"{state.name} has live workers, and they receive nothing."
             if has_workers
             else f"Nobody receives from {state.name}.",
-            f"{format_count(state.visible, 'message')} visible, the first one for {_span(waits)}. "
+            f"{format_count(state.visible, 'message')} visible, the first one for "
+            f"{format_span(waits)}. "
             f"{'' if has_workers else 'No live worker of this library listens. '}"
             + (
                 "It is not recorded whether other consumers receive."
@@ -219,34 +145,6 @@ def _sum_of(column: list[int | None]) -> int:
     return sum(each or 0 for each in column[-_GROWTH_MINUTES:])
 
 
-def _find_received_again(facts: AlertFacts) -> Iterator[Alert]:
-    of_workers = {name for each in facts.workers for name in each.queues}
-    targets = dead_letter_queues(facts.states.values())
-    for state in facts.states.values():
-        if state.name in targets:
-            continue
-        has_workers, repeated = state.name in of_workers, state.repeated
-        remedy = remedy_of_lost_receives(state.vt, has_workers=has_workers)
-        if repeated.are_many and not has_workers:
-            yield Alert(
-                AlertKind.RECEIVED_AGAIN, "warn" if repeated.id is None else "bad", state.name,
-                f"Messages of {state.name} are received again before they are deleted.",
-                f"{repeated.repeated} of the next {repeated.received} in flight were received "
-                f"before. {remedy}",
-                None, state.name,
-            )  # fmt: skip
-            continue
-        if repeated.id is None:
-            continue
-        yield Alert(
-            AlertKind.RECEIVED_AGAIN, "bad", state.name,
-            f"Message {repeated.id} of {state.name} was received "
-            f"{format_count(repeated.count, 'time')} and not deleted.",
-            f"Its receives ended without a delete or a recorded retry. {remedy}",
-            None, state.name, repeated.id,
-        )  # fmt: skip
-
-
 def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
     for name, sources in dead_letter_queues(facts.states.values()).items():
         state = facts.states.get(name)
@@ -258,7 +156,7 @@ def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
             f"{format_count(state.fresh, 'new dead letter')} in {name} within the last hour.",
             f"{format_count(state.messages, 'dead letter')} in all. "
             + (
-                f"It is the dead-letter queue of {_list(sources)}."
+                f"It is the dead-letter queue of {list_names(sources)}."
                 if sources
                 else "Workers have moved them there; no policy names this queue."
             ),
@@ -290,7 +188,7 @@ def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
             continue
         until = target.until_ms
         again = "" if until is None else (
-            f" It is tried again in {_span((until - facts.now_ms) / 1000)}."
+            f" It is tried again in {format_span((until - facts.now_ms) / 1000)}."
         )  # fmt: skip
         yield Alert(
             AlertKind.WEBHOOK_STOPPED, "bad", target.queue,
@@ -312,7 +210,8 @@ def _find_late_schedules(facts: AlertFacts) -> Iterator[Alert]:
         if late >= LATE_SECONDS:
             yield Alert(
                 AlertKind.LATE_SCHEDULE, "bad", schedule.name,
-                f"The schedule {schedule.name} is {_span(late)} late: nothing runs schedules.",
+                f"The schedule {schedule.name} is {format_span(late)} late: nothing runs "
+                "schedules.",
                 "A worker, rsmq scheduler or rsmq web --push runs them.", due_ms, queue,
             )  # fmt: skip
         elif schedule.failures and schedule.failed_at is not None:
@@ -346,38 +245,20 @@ def _find_purges(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert(
                 AlertKind.PURGED, "note", each.queue,
                 f"{format_count(each.messages, 'message')} of {each.queue} were purged.",
-                f"It can be undone for another {_span((each.until_ms - facts.now_ms) / 1000)}.",
+                "It can be undone for another "
+                f"{format_span((each.until_ms - facts.now_ms) / 1000)}.",
                 each.deleted_ms, each.queue,
             )  # fmt: skip
 
 
-_MAX_LISTED = 3
-
-
-def _list(names: list[str]) -> str:
-    rest = len(names) - _MAX_LISTED
-    more = f" and {rest:,} more" if rest > 0 else ""
-    return ", ".join(sorted(names)[:_MAX_LISTED]) + more
-
-
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
-
-
-def _span(seconds: float) -> str:
-    """Return a time in the largest unit of which it has two."""
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
-
-
 _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
-    _find_dead_workers,
+    find_crash_loops,
+    find_dead_workers,
     _find_full_memory,
     _find_not_received,
     _find_stopped_webhooks,
     _find_growth,
-    _find_received_again,
+    find_received_again,
     _find_new_dead_letters,
     _find_late_schedules,
     _find_paused,

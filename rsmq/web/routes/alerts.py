@@ -8,8 +8,9 @@ from dataclasses import fields
 from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
+from rsmq.web.alerts.alert import Alert, AlertKind
 from rsmq.web.alerts.reader import read_facts
-from rsmq.web.alerts.rules import Alert, AlertKind, find_alerts
+from rsmq.web.alerts.rules import find_alerts
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope

@@ -9,7 +9,8 @@ from typing import Any
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.activity.reader import read_states
-from rsmq.web.alerts.rules import NEW_SECONDS, dead_letter_queues
+from rsmq.web.alerts.facts import dead_letter_queues
+from rsmq.web.alerts.rules import NEW_SECONDS
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.each_queue import list_names

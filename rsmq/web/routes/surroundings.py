@@ -40,6 +40,7 @@ def _show_worker(call: ApiCall, worker: WorkerInfo, cell: int) -> dict[str, Any]
         "failed": worker.failed,
         "slots": worker.slots,
         "running": worker.running,
+        "deaths": list(worker.deaths),
     }
 
 
@@ -137,7 +138,8 @@ ROUTES = (
     Route(
         "GET", "/workers", Scope.STATS, "List the workers, with what they have in flight.",
         _list_workers, result=(Field("workers", Shape.OBJECTS, "Those that are alive, and those "
-        "that died within a day."),),
+        "that died within a day, each as of its last sign of life; deaths are Unix ms of the last "
+        "signs of life of those of its name that died before it."),),
     ),
     Route(
         "GET", "/workers/{worker}/held", Scope.STATS,

@@ -9,8 +9,9 @@
 -- ARGV[5] lifetime   integer  ms for which it is remembered after its death
 -- ARGV[6] info       string   its description of itself, JSON
 --
--- returns nil if the caller has the name now; else {ms for which the other worker still counts as
---         alive, its token, its description of itself}
+-- returns {ms for which another worker still counts as alive, its token, its description of itself} if it has the
+--         name. Else the caller has it now: {0, token, description, ms of its last expiry} of a worker that had the
+--         name and has not unregistered, so it has died; nil without one, and if the call is repeated
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -38,4 +39,4 @@ redis.call('HSET', workers, name, digits(now + ttl) .. ':' .. token .. ':' .. in
 redis.call('HSET', in_flight, '', token)
 keep_for(workers, lifetime)
 keep_for(in_flight, lifetime)
-return false
+return expires and holder ~= token and {0, holder, holder_info, digits(expires)}

@@ -55,6 +55,7 @@ class Effect:
         inputs: further fields of the page, such as a choice among queues.
         hidden: further fields that the page sends, such as the token of a selection.
         entry: fields of the entry that the action sets; an empty text stays.
+        suspect: a message that may have killed the worker whose messages are released.
     """
 
     text: str
@@ -64,6 +65,7 @@ class Effect:
     hidden: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
     entry: Mapping[str, str] = field(default_factory=dict)
+    suspect: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

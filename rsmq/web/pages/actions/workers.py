@@ -10,6 +10,7 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, were_made_visible
+from rsmq.web.pages.held import hidden_of, suspect_of
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
@@ -28,7 +29,7 @@ def _to_worker(links: Links, fields: Fields) -> str:
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
     name = _worker(fields)
     held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
-    hidden = [each for each in held if each["is_hidden"]]
+    hidden = hidden_of(held)
     if not hidden:
         raise Refused(
             "nothingHidden", "The worker has no message that is still hidden", status=409,
@@ -40,6 +41,7 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
         f"once{' in ' if queues else ''}{queues}. Without it they come back when their visibility "
         "timeouts end. A worker that is alive keeps its messages: then this is refused.",
         name_to_type=name if len(hidden) > _MANY else None,
+        suspect=suspect_of(hidden),
     )
 
 

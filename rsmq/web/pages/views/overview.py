@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.pages.formats import show_number
+from rsmq.web.pages.formats import plural, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
@@ -34,6 +34,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     return {
         "alerts": found["alerts"],
         "number": found["queues"],
+        "calm": _calm(workers["workers"]),
         "queues": [
             each
             for each in make_rows(longest["queues"])
@@ -45,6 +46,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "recorded_ms": None if history is None else _recorded_ms(history),
         "pages": _PAGES,
     }
+
+
+def _calm(workers: list[Any]) -> str:
+    """Return what is said if nothing is wrong."""
+    alive = sum(each["is_alive"] for each in workers)
+    of_workers = (
+        "workers are alive"
+        if alive == len(workers)
+        else f"of {plural(len(workers), 'worker')} {show_number(alive)} are alive, and the others "
+        "have no message in flight any more"
+    )
+    return f"Nothing. Messages are received, {of_workers}, and no dead letter is new."
 
 
 def _figures(history: Mapping[str, Any] | None, workers: list[Any]) -> list[Figure]:

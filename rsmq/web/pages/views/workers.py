@@ -4,27 +4,47 @@ The workers, and the page of one.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.formats import show_duration, show_number
+from rsmq.web.pages.held import hidden_of, suspect_of
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure
 from rsmq.web.table import Scope
 
 #: Messages of a worker that its page lists.
 _MAX_LISTED = 200
+#: Dead workers of which it is read what they still have in flight.
+_MAX_DEAD = 20
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: one command."""
-    found = await call.read("/workers")
-    rows = [_row(each) for each in found["workers"]]
+    """
+    Return the values: one command, and a few for each of twenty dead workers.
+
+    Of others it is shown what they had in flight when they died.
+    """
+    rows = [_row(each) for each in (await call.read("/workers"))["workers"]]
+    # One may have received its only message after its last heartbeat; the others come first.
+    dead = sorted(
+        (each for each in rows if not each["is_alive"]), key=lambda each: not each["held"]
+    )
+    still = await asyncio.gather(*(_read_held(call, each["name"]) for each in dead[:_MAX_DEAD]))
+    for row, hidden in zip(dead, still, strict=False):
+        row["held"] = len(hidden)
     # Those that need somebody are first, then those that are alive.
     rows.sort(key=lambda each: (each["is_alive"] or not each["held"], not each["is_alive"]))
     alive = sum(each["is_alive"] for each in rows)
     return {"workers": rows, "alive": alive}
+
+
+async def _read_held(call: PageCall, name: str) -> list[Any]:
+    """Return the messages of a worker that are still hidden."""
+    return hidden_of((await call.read("/workers/{worker}/held", {"worker": name}))["messages"])
 
 
 def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,9 +69,14 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
             hint="One that has shut down is not listed, and a dead one for a day.",
         )
     held = (await call.read("/workers/{worker}/held", {"worker": name}))["messages"]
-    hidden = [each for each in held if each["is_hidden"]]
+    hidden = hidden_of(held)
+    if not worker["is_alive"]:
+        # Its last sign of life is older than what happened to its messages since.
+        still = Counter(each["queue"] for each in hidden)
+        worker["in_flight"] = {name: still[name] for name in worker["in_flight"] | still}
     return {
         "worker": worker,
+        "suspect": None if worker["is_alive"] else suspect_of(hidden),
         "figures": _figures(worker, len(hidden)),
         "held": hidden[:_MAX_LISTED],
         "rest": max(len(hidden) - _MAX_LISTED, 0),
@@ -73,7 +98,6 @@ def _figures(worker: Mapping[str, Any], hidden: int) -> list[Figure]:
             Figure("running calls", show_number(worker["running"]), slots),
         ]
     else:
-        # Its last sign of life is older than what happened to its messages since.
         now = [Figure("still in flight", show_number(hidden))]
     return [
         *now,

@@ -1,0 +1,73 @@
+"""
+An alert: something that is wrong, and the words that alerts share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+
+class AlertKind(Enum):
+    """What may be wrong, the worst first."""
+
+    CRASH_LOOP = "crash-loop"
+    DEAD_WORKER = "dead-worker"
+    MEMORY = "memory"
+    NOT_RECEIVED = "not-received"
+    WEBHOOK_STOPPED = "webhook-stopped"
+    RECEIVED_AGAIN = "received-again"
+    NEW_DEAD_LETTERS = "new-dead-letters"
+    LATE_SCHEDULE = "late-schedule"
+    PAUSED = "paused"
+    GROWING = "growing"
+    NOT_RECORDED = "not-recorded"
+    PURGED = "purged"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """
+    Something that is wrong.
+
+    Attributes:
+        level: ``bad`` if messages are not processed, ``warn`` if that may come, ``note`` if it is
+            no fault, but somebody may want to undo it.
+        subject: the name of the queue, the worker or the schedule; empty for the server.
+        text: one sentence.
+        evidence: the figures behind it.
+        since_ms: Unix ms; None if it is not known.
+        queue: the queue that it concerns; None if it is none, or several.
+        message: the id of the message that it concerns, as callers know it; else None.
+    """
+
+    kind: AlertKind
+    level: Literal["bad", "warn", "note"]
+    subject: str
+    text: str
+    evidence: str
+    since_ms: int | None
+    queue: str | None
+    message: str | None = None
+
+
+_MAX_LISTED = 3
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    ordered = sorted(names)
+    rest = len(ordered) - _MAX_LISTED
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return ", ".join(ordered[:_MAX_LISTED]) + more
+
+
+def format_span(seconds: float) -> str:
+    """Return a time in the largest unit of which it has two."""
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
