@@ -6,7 +6,7 @@ The history of a run: a file of JSON Lines, each with a ``record`` of one of the
 | ``run`` | the first line: ``version`` (1), ``topology``, ``appendfsync``, others |
 | ``begin`` | ``op``, ``call``, ``client``, ``at``, and the arguments of the call |
 | ``end`` | ``op``, ``at``, ``outcome``, and the result of the call |
-| ``fault`` | ``name``, ``at``, ``until``, ``promoted``, ``in_step_at`` |
+| ``fault`` | ``name``, ``at``, ``until``, ``promoted``, ``planned``, ``in_step_at`` |
 | ``left`` | ``id``, ``body``, ``count``: a message that is in the queue at the end |
 | ``close`` | the last line: ``at``, ``left``: how many messages are left |
 
@@ -109,6 +109,7 @@ class Fault:
         begin: when it began.
         end: when it was over.
         is_promotion: whether another server was the primary afterwards.
+        is_planned: whether the old primary had waited for it, so that nothing was lost.
         in_step_at: the last time at which the replicas had all of the primary's data.
     """
 
@@ -116,6 +117,7 @@ class Fault:
     begin: float
     end: float
     is_promotion: bool = False
+    is_planned: bool = False
     in_step_at: float | None = None
 
 
@@ -230,8 +232,14 @@ class _Reader:
 def _fault(record: dict[str, Any]) -> Fault:
     begin, end = float(record["at"]), float(record["until"])
     _require(end >= begin, f"fault {record['name']!r} ends before it begins")
-    in_step_at = record.get("in_step_at")
-    return Fault(record["name"], begin, end, bool(record.get("promoted")), in_step_at)
+    return Fault(
+        record["name"],
+        begin,
+        end,
+        is_promotion=bool(record.get("promoted")),
+        is_planned=bool(record.get("planned")),
+        in_step_at=record.get("in_step_at"),
+    )
 
 
 def _require(is_right: bool, text: str) -> None:  # noqa: FBT001

@@ -66,6 +66,6 @@ def _of(fault: Fault, fsync: str | None) -> Iterable[Window]:
     if fault.name == "restart" and not fault.is_promotion and fsync not in {"always", "no"}:
         # With "no", Redis writes its file before each reply, too: only a power cut loses it.
         yield Window(fault.begin - EVERYSEC_SECONDS, fault.end, f"appendfsync {fsync}", False)
-    if fault.is_promotion:
+    if fault.is_promotion and not fault.is_planned:
         begin = fault.begin - UNKNOWN_LAG_SECONDS if fault.in_step_at is None else fault.in_step_at
         yield Window(begin, fault.end, "a failover without min_replicas", True)

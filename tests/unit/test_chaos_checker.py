@@ -213,12 +213,17 @@ def test_a_loss_outside_of_a_window_is_a_violation(appendfsync, fault, at):
 
 
 @pytest.mark.parametrize(
-    ("at", "confirmed", "is_allowed"),
-    [(71, False, True), (71, True, False), (69, False, False)],
+    ("at", "confirmed", "planned", "is_allowed"),
+    [
+        (71, False, False, True),
+        (71, True, False, False),
+        (71, False, True, False),
+        (69, False, False, False),
+    ],
 )
-def test_a_failover_may_lose_what_the_replicas_had_not_read(at, confirmed, is_allowed):
+def test_a_failover_may_lose_what_the_replicas_had_not_read(at, confirmed, planned, is_allowed):
     story = Story()
-    story.fault("failover", 72, 75, promoted=True, in_step_at=70.5)
+    story.fault("failover", 72, 75, promoted=True, planned=planned, in_step_at=70.5)
     verdict = lost_send(story, at=at, confirmed=confirmed)
 
     assert [each.kind for each in verdict.allowed] == ["lost"] * is_allowed

@@ -1,0 +1,93 @@
+"""One run: start everything, make faults, drain the queue, and write the history."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+import rsmq
+from rsmq import RSMQ
+
+from .client import QUEUE
+from .faults import Saboteur
+from .fleet import CLIENTS, Fleet
+from .recorder import Recorder, write_history
+from .topologies import TOPOLOGIES, Topology, version_of
+
+_DRAIN_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does."""
+
+    topology: str
+    faults: list[str]
+    seconds: float
+    rate: float
+    seed: int
+    appendfsync: str
+    clients: tuple[str, ...] = CLIENTS
+
+
+def run(plan: Plan, history: Path) -> list[str]:
+    """
+    Make a run, and write its history.
+
+    Returns:
+        Texts about processes that did not end well.
+    """
+    topology = TOPOLOGIES[plan.topology](plan.appendfsync)
+    with tempfile.TemporaryDirectory(prefix="rsmq-chaos-") as name:
+        folder = Path(name)
+        topology.start()
+        try:
+            settings = {**vars(plan), **_versions(topology)}
+            print(
+                f"Redis {settings['redis']}, rsmq {settings['rsmq']}, {plan.topology}, "
+                f"appendfsync {plan.appendfsync}, seed {plan.seed}",
+                flush=True,
+            )
+            problems = _run(plan, topology, folder)
+            write_history(history, settings, folder, topology.read_left())
+        finally:
+            topology.stop()
+    return problems
+
+
+def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
+    with RSMQ.from_url(topology.url, ns=topology.ns) as queues:
+        queues.create_queue(QUEUE)
+    fleet = Fleet(topology, folder, plan.clients, plan.rate, plan.seed)
+    try:
+        fleet.start()
+        recorder = Recorder(folder / "faults.jsonl")
+        saboteur = Saboteur(topology, fleet, plan.faults, recorder, plan.seed)
+        saboteur.run(plan.seconds)
+        saboteur.check_primary()
+        problems = fleet.stop(fleet.producers)
+        _drain(topology)
+        return problems + fleet.stop(fleet.consumers)
+    finally:
+        fleet.kill_all()
+
+
+def _drain(topology: Topology) -> None:
+    """Wait until the consumers have emptied the queue."""
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    while topology.count() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _versions(topology: Topology) -> dict[str, str]:
+    return {
+        "redis": version_of(topology),
+        "rsmq": rsmq.__version__,
+        "redis-py": redis.__version__,
+        "python": platform.python_version(),
+    }

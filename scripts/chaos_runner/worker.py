@@ -1,0 +1,44 @@
+"""
+A worker that records the calls of its handler.
+
+    python -m scripts.chaos_runner.worker URL NAMESPACE FILE NAME SEED
+
+A few calls raise an error, and are retried. A handler that raises is recorded as unknown: its
+message must not be gone.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from rsmq import RSMQ
+from rsmq.worker import Delivery, Worker, fixed
+
+from .client import QUEUE, VT_SECONDS
+from .recorder import Recorder
+
+_FAILING_SHARE = 0.02
+_CONCURRENCY = 4
+
+
+def main(url: str, ns: str, path: str, name: str, seed: str) -> None:
+    """Run until SIGTERM."""
+    recorder = Recorder(Path(path))
+    chance = random.Random(seed)  # noqa: S311
+    worker = Worker(RSMQ.from_url(url, ns=ns), name=name, concurrency=_CONCURRENCY)
+
+    @worker.listener(QUEUE, vt=VT_SECONDS, backoff=fixed(0.2), retry_forever=True)
+    def handle(body: str, message: Delivery) -> None:
+        op = recorder.begin("handle", id=message.id, body=body, count=message.receive_count)
+        if chance.random() < _FAILING_SHARE:
+            recorder.end(op, "unknown")
+            raise RuntimeError("This call fails on purpose.")
+        recorder.end(op)
+
+    worker.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
