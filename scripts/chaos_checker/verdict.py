@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contents import check_contents
-from .history import History
+from .history import BadHistory, History
 from .leases import check_leases
 from .losses import Windows
 from .messages import Messages, group
@@ -50,7 +50,14 @@ class Verdict:
 
 
 def check(history: History) -> Verdict:
-    """Return the verdict on a history."""
+    """
+    Return the verdict on a history.
+
+    Raises:
+        BadHistory: no send was acknowledged, so that there is nothing to judge.
+    """
+    if not any(each.kind == "send" and each.is_ok for each in history.calls):
+        raise BadHistory("No send was acknowledged: there is nothing to judge.")
     messages, windows = group(history), Windows(history)
     found = [
         *check_contents(messages, windows),

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,6 @@ _ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = 60
 #: The kinds of clients: ours in threads and on asyncio, npm's rsmq, and our worker.
 CLIENTS = ("threads", "asyncio", "node", "worker")
-_WORKER = "worker-1"
 
 
 @dataclass
@@ -30,11 +30,13 @@ class Member:
     Attributes:
         name: its name.
         command: the command; FILE stands for the file of its records.
+        environment: variables of the environment, in the same way.
         starts: how often it was started.
     """
 
     name: str
-    command: list[str]
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     starts: int = 0
     process: subprocess.Popen[bytes] = field(init=False)
 
@@ -49,45 +51,26 @@ class Fleet:
     """
 
     def __init__(
-        self, topology: Topology, folder: Path, clients: Sequence[str], rate: float, seed: int
+        self, folder: Path, producers: Sequence[Member], consumers: Sequence[Member]
     ) -> None:
         """
         Prepare the processes.
 
         Args:
-            topology: the servers, which have been started.
             folder: for the records and logs.
-            clients: some of ``CLIENTS``.
-            rate: messages per second, of all producers together.
-            seed: of their choices.
+            producers: those that send.
+            consumers: those that receive.
         """
         self._folder = folder
-        self.producers: list[Member] = []
-        self.consumers: list[Member] = []
-        has_node = isinstance(topology, OneServer)  # Node's client knows one server only
-        kinds = [each for each in clients if each != "worker" and (each != "node" or has_node)]
-        share = str(rate / len(kinds))
-        for role, members in (("producer", self.producers), ("consumer", self.consumers)):
-            for kind in kinds:
-                if kind == "node":
-                    port = topology.url.rpartition(":")[2].partition("/")[0]
-                    command = ["node_client", role, port, topology.ns, "FILE", share]
-                else:
-                    command = [
-                        "client", role, kind, topology.url, topology.ns, "FILE", str(seed), share,
-                        str(topology.replicas),
-                    ]  # fmt: skip
-                members.append(Member(f"{kind}-{role}", command))
-        if "worker" in clients:
-            command = ["worker", topology.url, topology.ns, "FILE", _WORKER, str(seed)]
-            self.consumers.append(Member("worker", command))
+        self.producers = producers
+        self.consumers = consumers
 
     def start(self) -> None:
-        """Start all processes, and wait until each has recorded a call."""
+        """Start all processes, and wait until each has imported its modules."""
         for member in (*self.consumers, *self.producers):
             self._start(member)
         for member in (*self.consumers, *self.producers):
-            while not self._has_recorded(member):
+            while not self._file_of(member).exists():
                 if member.process.poll() is not None:
                     raise SystemExit(f"{member.name} does not start:\n{self._log_of(member)}")
                 time.sleep(0.02)
@@ -95,21 +78,20 @@ class Fleet:
     def _file_of(self, member: Member) -> Path:
         return self._folder / f"{member.name}-{member.starts}.jsonl"
 
-    def _has_recorded(self, member: Member) -> bool:
-        path = self._file_of(member)
-        return path.exists() and path.stat().st_size > 0
-
     def _log_of(self, member: Member) -> str:
         return (self._folder / f"{member.name}.log").read_text()[-2000:]
 
     def _start(self, member: Member) -> None:
         member.starts += 1
         path = str(self._file_of(member))
-        program, *arguments = (path if each == "FILE" else each for each in member.command)
+        environment = {
+            name: path if each == "FILE" else each for name, each in member.environment.items()
+        }
         with (self._folder / f"{member.name}.log").open("ab") as log:
             member.process = subprocess.Popen(
-                [sys.executable, "-m", f"scripts.chaos_runner.{program}", *arguments],
-                cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [path if each == "FILE" else each for each in member.command],
+                cwd=_ROOT, env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 process_group=0,  # Ctrl-C of a terminal is for this process
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )  # fmt: skip
@@ -117,10 +99,15 @@ class Fleet:
     def kill(self, chance: random.Random) -> str:
         """Kill a consumer, start another one in its place, and return its name."""
         member = chance.choice(self.consumers)
-        member.process.kill()
-        member.process.wait()
+        _kill(member)
         self._start(member)
         return member.name
+
+    def revive(self) -> None:
+        """Start consumers again that have ended, as a supervisor does."""
+        for member in self.consumers:
+            if member.process.poll() is not None:
+                self._start(member)
 
     def freeze(self, chance: random.Random) -> Member:
         """Suspend a consumer, and return it."""
@@ -132,7 +119,7 @@ class Fleet:
         """Continue a suspended process."""
         os.kill(member.process.pid, signal.SIGCONT)
 
-    def stop(self, members: list[Member]) -> list[str]:
+    def stop(self, members: Sequence[Member]) -> list[str]:
         """End processes, and return why some of them have not ended well."""
         problems = []
         for member in members:
@@ -141,21 +128,64 @@ class Fleet:
             try:
                 problem = str(member.process.wait(_STOP_SECONDS) or "")
             except subprocess.TimeoutExpired:
-                member.process.kill()
-                member.process.wait()
                 problem = "no end after SIGTERM"
             if problem:
                 problems.append(f"{member.name} has failed ({problem}):\n{self._log_of(member)}")
         return problems
 
     def kill_all(self) -> None:
-        """Kill all processes."""
+        """Kill all processes that were started."""
         for member in (*self.producers, *self.consumers):
             if member.starts:
-                member.process.kill()
-                member.process.wait()
+                _kill(member)
+
+
+def _kill(member: Member) -> None:
+    """Kill a process and its children."""
+    with suppress(ProcessLookupError):
+        os.killpg(member.process.pid, signal.SIGKILL)
+    member.process.wait()
 
 
 def _end_with_parent() -> None:
     set_death_signal = 1
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL, 0, 0, 0)
+
+
+def our_fleet(
+    topology: Topology, folder: Path, clients: Sequence[str], rate: float, seed: int
+) -> Fleet:
+    """
+    Return the clients of a run.
+
+    Args:
+        topology: the servers, which have been started.
+        folder: for the records and logs.
+        clients: some of ``CLIENTS``.
+        rate: messages per second, of all producers together.
+        seed: of the choices of consumers.
+    """
+    kinds = [each for each in clients if each != "worker"]
+    if not isinstance(topology, OneServer) and "node" in kinds:
+        kinds.remove("node")  # Node's client knows one server only
+    share = str(rate / len(kinds))
+    members: dict[str, list[Member]] = {"producer": [], "consumer": []}
+    for role, members_of_role in members.items():
+        for kind in kinds:
+            if kind == "node":
+                port = topology.url.rpartition(":")[2].partition("/")[0]
+                command = ["node_client", role, port, topology.ns, "FILE", share]
+            else:
+                command = [
+                    "client", role, kind, topology.url, topology.ns, "FILE", str(seed), share,
+                    str(topology.replicas),
+                ]  # fmt: skip
+            members_of_role.append(Member(f"{kind}-{role}", _program(*command)))
+    if "worker" in clients:
+        command = ["worker", topology.url, topology.ns, "FILE", "worker-1", str(seed)]
+        members["consumer"].append(Member("worker", _program(*command)))
+    return Fleet(folder, members["producer"], members["consumer"])
+
+
+def _program(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", f"scripts.chaos_runner.{name}", *arguments]

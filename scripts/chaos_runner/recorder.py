@@ -29,7 +29,7 @@ class Recorder:
 
     def begin(self, call: str, **arguments: Any) -> str:
         """Record that a call begins, and return its name."""
-        op = f"{self._client}/{next(self._numbers)}"
+        op = f"{self._client}/{os.getpid()}/{next(self._numbers)}"  # a fork records, too
         self.write("begin", op=op, call=call, client=self._client, at=time.monotonic(), **arguments)
         return op
 

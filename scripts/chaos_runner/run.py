@@ -15,7 +15,7 @@ from rsmq import RSMQ
 
 from .client import QUEUE
 from .faults import Saboteur
-from .fleet import CLIENTS, Fleet
+from .fleet import CLIENTS, our_fleet
 from .recorder import Recorder, write_history
 from .topologies import TOPOLOGIES, Topology, version_of
 
@@ -63,7 +63,7 @@ def run(plan: Plan, history: Path) -> list[str]:
 def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
     with RSMQ.from_url(topology.url, ns=topology.ns) as queues:
         queues.create_queue(QUEUE)
-    fleet = Fleet(topology, folder, plan.clients, plan.rate, plan.seed)
+    fleet = our_fleet(topology, folder, plan.clients, plan.rate, plan.seed)
     try:
         fleet.start()
         recorder = Recorder(folder / "faults.jsonl")

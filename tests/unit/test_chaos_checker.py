@@ -173,7 +173,10 @@ def test_every_kind_of_violation_is_found():
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(min_value=0), steps=st.integers(1, 150))
 def test_histories_of_a_model_pass(seed, steps):
-    verdict = Model(seed).run(steps).check()
+    story = Model(seed).run(steps)
+    story.send(10_000, "last")
+    story.left("last")
+    verdict = story.check()
 
     assert (verdict.violations, verdict.allowed) == ([], [])
 
@@ -278,6 +281,14 @@ def test_a_repeated_delete_may_find_that_another_consumer_has_deleted():
 def test_a_history_that_cannot_be_judged_is_refused(lines, text):
     with pytest.raises(BadHistory, match=text):
         read_history(lines)
+
+
+def test_a_history_without_an_acknowledged_send_is_refused():
+    story = Story()
+    story.receive_nothing(0)
+
+    with pytest.raises(BadHistory, match="nothing to judge"):
+        story.check()
 
 
 @pytest.mark.parametrize(
