@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from scripts.benchmark.cases import (
+    ASYNCIO as ASYNCIO_1,
+)
+from scripts.benchmark.cases import (
     ASYNCIO_100,
     BATCHES,
     LARGE,
+    LIMIT,
     NODE,
     NODE_100,
     OURS,
@@ -36,7 +40,12 @@ from scripts.benchmark.worker_cases import (
 )
 from scripts.benchmark.workers import job_rate
 
-BATCHES_100 = BATCHES.format(100)
+BATCHES_100, BATCHES_1000 = BATCHES.format(100), BATCHES.format(1000)
+SINGLE: dict[Action, str] = {"send": "sends", "receive": "receives and deletes"}
+MANY: dict[Action, str] = {
+    "send": "send_messages",
+    "receive": "receive_messages + delete_messages",
+}
 SHALLOW, DEEP = 10_000, 1_000_000
 
 Results = dict[str, Any]
@@ -125,7 +134,7 @@ def _loop_target(ours: str) -> Target:
         f"worker, {_kind(ours)}, {LOOP_CONCURRENCY} at a time, against "
         f"receive_messages + delete_messages, {LOOP_STEP} a call",
         "≥",
-        0.6,
+        0.65,
         "x",
         reach,
     )
@@ -209,8 +218,39 @@ TARGETS = [
         BATCHES_100,
         NODE_100,
     ),
-    _throughput_target(
-        "asyncio, 100 sends at a time, against Node's 100", 0.9, "send", ASYNCIO_100, NODE_100
+    _throughput_target("send_message, against redis-benchmark", 0.8, "send", OURS, LIMIT),
+    *(
+        _throughput_target(
+            f"{name}, 1,000 a call of 10 KB, against 100 a call",
+            1,
+            action,
+            BATCHES_1000,
+            BATCHES_100,
+            size=LARGE,
+        )
+        for action, name in MANY.items()
+    ),
+    *(
+        _throughput_target(
+            f"asyncio, {name}, 1 at a time, against Node", 1, action, ASYNCIO_1, NODE
+        )
+        for action, name in SINGLE.items()
+    ),
+    *(
+        _throughput_target(
+            f"asyncio, {SINGLE[action]}, 100 at a time{of_size}, against Node's 100",
+            bound,
+            action,
+            ASYNCIO_100,
+            NODE_100,
+            size=size,
+        )
+        for action, of_size, size, bound in (
+            ("send", "", SMALL, 2.5),
+            ("receive", "", SMALL, 1.8),
+            ("send", " with 10 KB", LARGE, 1.5),
+            ("receive", " with 10 KB", LARGE, 1.5),
+        )
     ),
     _loop_target(THREADS),
     _loop_target(ASYNCIO),
@@ -220,7 +260,7 @@ TARGETS = [
     *(_worker_target(ASYNCIO, ARQ, at_a_time) for at_a_time in (8, 100)),
     *(_worker_target(ASYNCIO, BULLMQ, at_a_time) for at_a_time in (1, 8, 100)),
     _push_rate_target(1000),
-    _push_target(0.7),
+    _push_target(0.75),
     _wake_up_target(2.5),
     _receives_target(ONE_WAITER, 2),
     _receives_target(MANY_WAITERS, 5),
