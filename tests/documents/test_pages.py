@@ -72,6 +72,10 @@ NOT_RUN = {
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",
     ("spark-recipes.md", "pip install '.[spark]' 'pyspark[connect]'"): "installs packages",
+    (
+        "spark-recipes.md",
+        "def store_in_delta(frame, batch):",
+    ): "needs the jars of Delta, which are on Maven Central only",
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 
