@@ -439,6 +439,42 @@ def unhandled():
     return run
 
 
+def test_calls_on_an_open_connection_make_no_task_and_no_timer(server, ns, monkeypatch):
+    made = []
+
+    def count(loop, name):
+        method = getattr(loop, name)
+
+        def make(*args, **more):
+            made.append(name)
+            return method(*args, **more)
+
+        monkeypatch.setattr(loop, name, make)
+
+    async def main():
+        # A call whose deadline is before this timeout needs a timer of its own.
+        async with AsyncRSMQ.from_url(
+            server.url, ns=ns, socket_timeout=600, retry_deadline=600
+        ) as client:
+
+            async def call():
+                await client.send_message("q", "m")
+                message = await client.receive_message("q")
+                assert await client.delete_message(message)
+
+            await client.create_queue("q")
+            await call()
+            for name in ("create_task", "call_later", "call_at"):
+                count(asyncio.get_running_loop(), name)
+            for _ in range(20):
+                await call()
+            assert made == []
+            await asyncio.gather(*(client.send_message("q", "m") for _ in range(20)))
+            assert set(made) == {"create_task"}  # those of gather
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_receive_leaves_no_unhandled_exception(server, ns, monkeypatch, unhandled):
     monkeypatch.setattr(cancellation, "INTERRUPTION_GRACE_SECONDS", 0.05)
     send = redis.asyncio.Connection.send_packed_command
