@@ -13,6 +13,7 @@ from rsmq.cli import run_pipeline
 from rsmq.cli.commands import pipeline_errors
 from rsmq.cli.commands.pipeline_errors import describe_job_error, extract_cause
 from rsmq.spark import InvalidOption, pipelines
+from rsmq.spark.pipelines import streams
 from rsmq.spark.pipelines.queues import refuse_loop
 
 UDF = """\
@@ -220,3 +221,20 @@ def test_a_job_does_not_send_to_a_queue_that_it_reads(env, queue):
         refuse_loop(here, names, here, None)
         refuse_loop(here, names, other, "q")
         refuse_loop(here, names, database, "q")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["archive", "events", "a/"],
+        ["drain", "events"],
+        ["redrive", "events", "--to", "'x'", "--otherwise", "y", "--checkpoint", "c"],
+        ["transform", "events", "module:function", "--to", "x", "--checkpoint", "c"],
+    ],
+)
+def test_a_job_with_a_stream_is_refused_before_spark_starts(monkeypatch, capsys, words):
+    monkeypatch.setattr(streams, "HAS_START", False)
+    monkeypatch.setattr(pipelines, "session", None)
+    assert run_pipeline([*words, "--url", "redis://127.0.0.1:1/0"]) == 2
+    error = capsys.readouterr().err
+    assert "A job that receives messages needs PySpark 4.2 or later" in error

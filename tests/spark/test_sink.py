@@ -552,14 +552,16 @@ def test_next_write_deletes_expired_parts(env, queue):
     assert staged(env) == [f"gone:0:{now + day}-young:0".encode()]
 
 
-def test_named_write_is_done_once(env, queue):
+def test_named_write_is_done_once(env, queue, caplog):
     options = {"delivery": "exactly-once", "writeId": "nightly.1"}
     env.write(TEXT, **options).run(texts("1"), texts("2"))
     before = env.state()
+    assert caplog.messages == []
     again = env.write(TEXT, **options)
     messages = again.run(texts("1"), texts("other"))
     assert [message.rows for message in messages] == [0, 0]
     assert env.state() == before
+    assert caplog.messages == ["The write nightly.1 was done before: no row is sent now."]
     env.write(TEXT, **{**options, "writeId": "nightly.2"}).run(texts("3"))
     assert env.bodies() == [b"1", b"2", b"3"]
 

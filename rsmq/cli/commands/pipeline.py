@@ -145,7 +145,10 @@ def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> J
     PATH is the folder of the archive; each run adds files.
     """
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
 
+    if not options["keep"]:
+        require_streams()
     source = own_queues(call, options)
     source.require(queues)
     return lambda spark, tell: pipelines.archive(spark, source, queues, path, **options, tell=tell)
@@ -229,8 +232,10 @@ def transform(
     """
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
     from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
+    require_streams()
     try:
         loaded = load_function(function)
     except InvalidOption as error:
@@ -275,7 +280,9 @@ def redrive(
     """Send dead letters to queues that an SQL expression chooses."""
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
 
+    require_streams()
     queues = own_queues(call, options)
     queues.require([dead_letter_queue, otherwise])
     refuse_loop(queues, dead_letter_queue, queues, otherwise, option="otherwise")
@@ -312,7 +319,9 @@ def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
 def drain(call: Call, /, *, queues: list[str], path: str | None, **options: Any) -> Job:
     """Remove all visible messages, into files or for good."""
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
 
+    require_streams()
     source = own_queues(call, options)
     source.require(queues)
     return lambda spark, tell: pipelines.drain(spark, source, queues, path, **options, tell=tell)

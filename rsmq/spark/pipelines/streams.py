@@ -27,6 +27,21 @@ _POLL_SECONDS = 0.5
 _FOLLOW_INTERVAL = "5 seconds"
 
 
+def require_streams() -> None:
+    """
+    Refuse a PySpark that has no streams that end.
+
+    Raises:
+        NotPossible: as above.
+    """
+    if not HAS_START:
+        raise make_newer_needed(
+            "A job that receives messages",
+            "4.2",
+            "archive with keep, replay, migrate and report run on this version.",
+        )
+
+
 def read_stream(
     spark: SparkSession, source: Queues, queues: str | Sequence[str], **options: Any
 ) -> DataFrame:
@@ -36,12 +51,7 @@ def read_stream(
     Raises:
         NotPossible: this PySpark has no streams that end.
     """
-    if not HAS_START:
-        raise make_newer_needed(
-            "A job that receives messages",
-            "4.2",
-            "archive with keep, replay, migrate and report run on this version.",
-        )
+    require_streams()
     all_options = source.options(
         subscribe=join_names(queues), numPartitions=count_partitions(spark), **options
     )

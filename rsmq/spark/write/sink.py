@@ -136,9 +136,16 @@ class BatchWriter(DataSourceArrowWriter):
         return TaskWriter(options, self._write, 0, is_text=self._is_text).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the staged rows. Spark calls this on the driver, after all tasks."""
+        """
+        Publish the staged rows; warn if the ``writeId`` was done before.
+
+        Spark calls this on the driver, after all tasks.
+        """
         if self._options.is_staged:
             is_named = self._options.write_id is not None
+            home = get_home(self._options.connection, self._write)
+            if is_named and is_written(home, self._write, 0):
+                log.warning("The write %s was done before: no row is sent now.", self._write)
             publish(self._options, self._write, 0, _merge_parts(messages), is_named=is_named)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
