@@ -43,6 +43,7 @@ class Snapshot(NamedTuple):
         sent: how many messages of each group were sent.
         received: messages with a receive count.
         admitted, held, keyed: the messages in ``x:admitted``, ``x:held_back`` and ``x:group_of``.
+        later: messages that are held back and whose delay is not over, as ``x:group_of`` says.
         outside: messages that were shown by hand or have come back: their order is not promised.
         handlers: the message and the lease of each handler that runs, sorted.
         is_cut: whether a script was cut.
@@ -56,6 +57,7 @@ class Snapshot(NamedTuple):
     admitted: int
     held: int
     keyed: int
+    later: int
     outside: int
     handlers: tuple[tuple[int, Lease], ...]
     is_cut: bool
@@ -83,6 +85,7 @@ class Model:
         self.sent = list(start.sent)
         self.received, self.outside = start.received, start.outside
         self.admitted, self.held, self.keyed = start.admitted, start.held, start.keyed
+        self.later = start.later
         self.handlers = list(start.handlers)
         self.is_cut, self.is_lost = start.is_cut, start.is_lost
         self.is_neglected = start.is_neglected
@@ -96,6 +99,7 @@ class Model:
             self.admitted,
             self.held,
             self.keyed,
+            self.later & self.held & self.keyed,
             self.outside,
             tuple(sorted(self.handlers)),
             self.is_cut,
@@ -119,6 +123,7 @@ class Model:
         else:
             self.add("held", message)
             self.score(message, State.HELD_BACK)
+            self.later |= is_delayed << message
 
     def admit(self, group: int) -> int:
         """Admit messages while there is room. Return how much room is left."""
@@ -138,11 +143,16 @@ class Model:
                     continue
                 # First of all, so that a cut leaves the message in both lists, for the sweep.
                 self.add("admitted", message)
-                if not self.was_received(message):
-                    self.score(message, State.DUE)
+                self.show(message)
                 self.discard("held", message)
                 room -= 1
         return room
+
+    def show(self, message: int) -> None:
+        """Set the score of a message that is admitted, unless another client has shown it."""
+        if not self.was_received(message):
+            is_later = self.later & self.held & self.keyed & 1 << message
+            self.score(message, State.HIDDEN if is_later else State.DUE)
 
     def is_gone(self, message: int) -> bool:
         """Return whether a listed message has left the queue, which Node may have done."""
@@ -179,13 +189,17 @@ class Model:
         self.score(message, State.DUE)
 
     def sweep(self, group: int) -> None:
-        """Examine the group of a message in ``x:held_back``."""
-        for message in self.members(group):
-            if self.held >> message & 1 and self.admitted >> message & 1:
-                if not self.was_received(message) and not self.is_gone(message):
-                    self.score(message, State.DUE)
+        """Examine the messages of a group in ``x:held_back``."""
+        listed = [message for message in self.members(group) if self.held >> message & 1]
+        for message in listed:
+            if self.is_gone(message):
+                self.forget(message)
+            elif self.admitted >> message & 1:  # its admission was cut
+                self.show(message)
                 self.discard("held", message)
-        if any(self.held >> message & 1 for message in self.members(group)):
+            elif not self.was_received(message):  # Node may have shown it
+                self.score(message, State.HELD_BACK)
+        if listed:
             self.admit(group)
 
     def renewed(self) -> int:
@@ -227,4 +241,4 @@ def first_snapshot(size: Size) -> Snapshot:
     """Return the empty queue."""
     states = (State.ABSENT,) * (size.groups * size.messages)
     sent = (0,) * size.groups
-    return Snapshot(states, sent, 0, 0, 0, 0, 0, (), False, False, False)
+    return Snapshot(states, sent, 0, 0, 0, 0, 0, 0, (), False, False, False)

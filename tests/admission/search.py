@@ -190,6 +190,7 @@ def _renumbered(size: Size, at: Snapshot, groups: tuple[int, ...]) -> Snapshot:
         admitted=bits(at.admitted),
         held=bits(at.held),
         keyed=bits(at.keyed),
+        later=bits(at.later),
         outside=bits(at.outside),
         handlers=tuple(sorted((places.index(m), lease) for m, lease in at.handlers)),
     )

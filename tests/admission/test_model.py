@@ -13,12 +13,19 @@ ONE_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=1)
 TWO_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=2)
 TWO_GROUPS = Size(groups=2, messages=2, consumers=2, most=1)
 
-SEARCHES = [(ONE_AT_A_TIME, 1), (TWO_AT_A_TIME, 1), (TWO_GROUPS, 0)]
+SEARCHES = [
+    (ONE_AT_A_TIME, 1),
+    (TWO_AT_A_TIME, 0),
+    (Size(groups=1, messages=3, consumers=1, most=2), 1),
+    (Size(groups=2, messages=2, consumers=1, most=1), 0),
+]
 #: Minutes of processor time.
 LARGE_SEARCHES = [
     (Size(groups=2, messages=3, consumers=2, most=1), 0),
     (Size(groups=2, messages=3, consumers=2, most=2), 0),
+    (TWO_GROUPS, 0),
     (TWO_GROUPS, 1),
+    (TWO_AT_A_TIME, 1),
     (Size(groups=1, messages=4, consumers=2, most=1), 1),
     (Size(groups=1, messages=4, consumers=3, most=2), 1),
     (ONE_AT_A_TIME, 2),
