@@ -59,6 +59,10 @@ class Story:
         self.left_count += 1
         self._write("left", id=id, body=body or f"body of {id}", count=count)
 
+    def left_without_body(self, id):
+        self.left_count += 1
+        self._write("left", id=id, body=None, count=None)
+
     def close(self):
         self._write("close", at=1000, left=self.left_count)
 

@@ -20,7 +20,17 @@ def check_contents(messages: Messages, windows: Windows) -> Iterator[Violation]:
         sends = messages.sends_by_body.get(body, [])
         if len(sends) == 1 and len(ids) > 1:
             shown_by = [*sends, *(messages.of(id).sightings[0] for id in ids)]
-            yield violation("stored twice", ", ".join(sorted(ids)), shown_by)
+            allowed_by = _excuse_copy(sends[0], windows)
+            yield violation("stored twice", ", ".join(sorted(ids)), shown_by, allowed_by)
+
+
+def _excuse_copy(send: Call, windows: Windows) -> str | None:
+    """
+    Return the setting that may have undone the record by which a repeated send is known.
+
+    A consumer may have received the first copy before that was undone, too.
+    """
+    return windows.excuse_between(send.begin, send.end) if send.is_repeatable else None
 
 
 def _check_sends(found: MessageCalls, windows: Windows) -> Iterator[Violation]:
@@ -43,7 +53,7 @@ def _check_sighting(
 ) -> Iterator[Violation]:
     body = seen.body
     if body is None:  # the system does not show bodies
-        if not found.sends:
+        if not found.sends and not messages.has_unknown_sends:
             yield violation("phantom", found.id, [seen])
         return
     if found.sends and found.sends[0].body != body:

@@ -14,7 +14,7 @@ All times are seconds of one monotonic clock. ``op`` is the name of an operation
 
 | call | arguments | result |
 |---|---|---|
-| ``send`` | ``body``, ``delay``, ``confirmed`` | ``id`` |
+| ``send`` | ``body``, ``delay``, ``confirmed``, ``repeatable`` | ``id`` |
 | ``receive`` | ``vt`` | ``id``, ``body``, ``count``; an ``id`` of null: there was none |
 | ``handle`` | ``id``, ``body``, ``count``: a worker calls its handler | |
 | ``delete`` | ``id``, ``count``; a count of null: by the id alone | ``done`` |
@@ -61,6 +61,7 @@ class Call:
         vt: the visibility timeout in seconds.
         delay: the delay of a send in seconds.
         is_confirmed: whether a send waited for a replica.
+        is_repeatable: whether a send has a key by which the server knows a repeated one.
         is_done: whether a delete or an extension says that it found the message.
     """
 
@@ -77,6 +78,7 @@ class Call:
     vt: float = 0.0
     delay: float = 0.0
     is_confirmed: bool = False
+    is_repeatable: bool = False
     is_done: bool = False
 
     @property
@@ -190,6 +192,7 @@ class _Reader:
             call.vt = float(record["vt"])
         call.delay = float(record.get("delay", 0))
         call.is_confirmed = bool(record.get("confirmed", False))
+        call.is_repeatable = bool(record.get("repeatable", False))
         self._calls[name] = call
 
     def _end(self, number: int, record: dict[str, Any]) -> None:

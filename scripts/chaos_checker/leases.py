@@ -132,8 +132,14 @@ def _check_deleted(found: MessageCalls, windows: Windows) -> Iterator[Violation]
         return
     first = min(deletes, key=lambda each: each.end)
     after = [each for each in found.deliveries if received_after(each) > first.end]
-    if after or found.left:
-        # Each of the deletes may have been undone; one that stays would have been enough.
-        excuses = [windows.excuse([each]) for each in deletes]
+    # Each delete before the message was seen again must have been undone: one would be enough.
+    sightings: list[Call | Left] = [*after, *found.left]
+    excuses = [
+        windows.excuse([delete])
+        for seen in sightings
+        for delete in deletes
+        if isinstance(seen, Left) or delete.end < received_after(seen)
+    ]
+    if excuses:
         allowed_by = excuses[0] if all(excuses) else None
-        yield violation("undeleted", found.id, [first, *after, *found.left], allowed_by)
+        yield violation("undeleted", found.id, [first, *sightings], allowed_by)

@@ -59,11 +59,13 @@ class Messages:
         by_id: the calls of each id.
         sends_by_body: the sends of each body; all bodies of a run differ.
         empty_receives: the receives that found no message.
+        has_unknown_sends: whether a send may have stored a message whose id was not returned.
     """
 
     by_id: dict[str, MessageCalls] = field(default_factory=dict)
     sends_by_body: dict[str, list[Call]] = field(default_factory=dict)
     empty_receives: list[Call] = field(default_factory=list)
+    has_unknown_sends: bool = False
 
     def of(self, id: str) -> MessageCalls:
         """Return the calls of an id."""
@@ -76,6 +78,7 @@ def group(history: History) -> Messages:
     for call in sorted(history.calls, key=lambda each: each.begin):
         if call.kind == "send" and call.body is not None:
             messages.sends_by_body.setdefault(call.body, []).append(call)
+            messages.has_unknown_sends |= call.outcome == "unknown"
         if call.kind == "receive" and call.is_ok and call.id is None:
             messages.empty_receives.append(call)
         if call.id is None or not call.is_possible:

@@ -123,7 +123,7 @@ def _fleet_of(name: str, topology: OneServer, folder: Path, rate: float, *, is_s
         Member(f"worker-{number}", [python, *work], {**environment, "CHAOS_NAME": f"w{number}"})
         for number in range(system.workers)
     ]
-    return Fleet(folder, producers, workers)
+    return Fleet(folder, producers, workers, is_supervised=True)
 
 
 def run_against(

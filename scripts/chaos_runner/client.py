@@ -75,7 +75,9 @@ class Caller:
         confirmed = bool(replicas) and self._chance.random() < _CONFIRMED_SHARE
         if confirmed:
             options["confirm"] = Confirm(replicas=replicas)
-        op = self._recorder.begin("send", body=body, delay=delay, confirmed=confirmed)
+        op = self._recorder.begin(
+            "send", body=body, delay=delay, confirmed=confirmed, repeatable="dedup_id" in options
+        )
         try:
             id = await client.send_message(QUEUE, body, **options)
         except NotReplicated as error:  # it is stored

@@ -31,7 +31,7 @@ def _freeze(topology: Topology, fleet: Fleet, chance: random.Random) -> Facts:
     return {"target": member.name}
 
 
-#: What each fault does.
+#: The function of each fault.
 FAULTS: dict[str, Cause] = {
     "kill": _kill,
     "restart": lambda topology, _fleet, _chance: topology.restart(),
@@ -69,6 +69,7 @@ class Saboteur:
         while True:
             for name in self._chance.sample(self._names, len(self._names)):
                 time.sleep(self._chance.uniform(*_PAUSE_SECONDS))
+                self._fleet.revive()
                 self._make(name)
             if time.monotonic() > self._begin + seconds:
                 return

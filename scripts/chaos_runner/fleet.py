@@ -51,7 +51,12 @@ class Fleet:
     """
 
     def __init__(
-        self, folder: Path, producers: Sequence[Member], consumers: Sequence[Member]
+        self,
+        folder: Path,
+        producers: Sequence[Member],
+        consumers: Sequence[Member],
+        *,
+        is_supervised: bool = False,
     ) -> None:
         """
         Prepare the processes.
@@ -60,7 +65,9 @@ class Fleet:
             folder: for the records and logs.
             producers: those that send.
             consumers: those that receive.
+            is_supervised: whether a consumer that ends is started again; otherwise it is a fault.
         """
+        self._is_supervised = is_supervised
         self._folder = folder
         self.producers = producers
         self.consumers = consumers
@@ -104,8 +111,8 @@ class Fleet:
         return member.name
 
     def revive(self) -> None:
-        """Start consumers again that have ended, as a supervisor does."""
-        for member in self.consumers:
+        """Start consumers again that have ended, as a supervisor does, if there is one."""
+        for member in self.consumers if self._is_supervised else ():
             if member.process.poll() is not None:
                 self._start(member)
 

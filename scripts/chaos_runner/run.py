@@ -24,7 +24,7 @@ _DRAIN_SECONDS = 120
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does."""
+    """The settings of a run."""
 
     topology: str
     faults: list[str]

@@ -27,10 +27,10 @@ TOPICS = (
     "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
     "subscribers", "schedules", "http-api", "http-operations", "http-examples", "dashboard",
     "http-server", "why", "history", "undo", "guarantees", "waiting", "servers", "cells",
-    "durability", "security", "headers", "tracing", "types", "spark", "spark-sql", "spark-recipes",
-    "command-line", "doctor", "migration", "from-celery", "from-rq", "from-task-systems",
-    "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits", "faq", "versions",
-    "operations/kit/README", "operations/runbook", "operations/runbook-redis",
+    "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
+    "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
+    "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits",
+    "faq", "versions", "operations/kit/README", "operations/runbook", "operations/runbook-redis",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -25,6 +25,10 @@ NOT_RUN = {
     ("README.md", "scripts/demo"): "runs for minutes; test_scripts.py runs the demo",
     ("start.md", INSTALL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
+    (
+        "chaos.md",
+        "scripts/chaos --topology sentinel --appendfsync everysec --seconds 120 --seed 1",
+    ): "runs for minutes; tests/faults/test_chaos.py makes a short run",
     ("http-examples.md", "triggers:"): "is for KEDA",
     ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
     ("http-examples.md", "[Service]"): "is for systemd",

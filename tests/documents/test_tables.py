@@ -17,6 +17,8 @@ from rsmq.errors import RSMQError
 from rsmq.worker import Middleware
 from rsmq.worker.middleware import HOOKS
 from scripts.benchmark.plots import IMAGES, PLOTS
+from scripts.chaos_checker.violation import KINDS
+from scripts.chaos_runner.faults import FAULTS as CHAOS_FAULTS
 from scripts.parts import table
 from scripts.parts.table import SPARK_VERSIONS
 from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
@@ -263,3 +265,12 @@ def test_the_figures_of_the_readme_are_the_measured_ones():
 @pytest.mark.parametrize("name", PLOTS)
 def test_a_plot_is_that_of_the_measured_figures(name):
     assert (IMAGES / name).read_text() == PLOTS[name]()
+
+
+def test_the_faults_of_chaos_and_what_its_checker_finds_are_listed():
+    text = PAGES["chaos.md"].read_text()
+    _, faults = read_table(text, "The clients are this library")
+    _, violations = read_table(text, "Each violation names")
+
+    assert [row[0].strip("`") for row in faults] == list(CHAOS_FAULTS)
+    assert {kind.strip("`"): meaning for kind, meaning in violations} == KINDS

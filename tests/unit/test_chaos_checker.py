@@ -181,6 +181,18 @@ def test_histories_of_a_model_pass(seed, steps):
     assert (verdict.violations, verdict.allowed) == ([], [])
 
 
+def test_a_system_that_shows_no_bodies_is_judged_by_ids():
+    story = Story()
+    story.send(1, "a")
+    story.left_without_body("a")
+    story.left_without_body("x")
+
+    assert [(each.kind, each.message) for each in story.check().violations] == [("phantom", "x")]
+    story.lines.pop()
+    story.send(2, None, body="b", outcome="unknown")
+    assert story.check().violations == []
+
+
 def lost_send(story, *, at, confirmed=False):
     story.send(at, "x", confirmed=confirmed)
     return story.check()
@@ -233,6 +245,20 @@ def test_a_failover_may_lose_what_the_replicas_had_not_read(at, confirmed, plann
     assert [each.kind for each in verdict.violations] == ["lost"] * (not is_allowed)
 
 
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_failover_may_undo_the_record_of_a_send_that_is_repeated(repeatable):
+    """A consumer has received the first copy before."""
+    story = Story()
+    story.send(71, "y", body="twice", confirmed=True, repeatable=repeatable)
+    story.receive(71.5, "x", body="twice")
+    story.fault("failover", 72, 75, promoted=True, in_step_at=70.5)
+    story.left("y", body="twice")
+    verdict = story.check()
+
+    found = verdict.allowed if repeatable else verdict.violations
+    assert ("stored twice", "x, y") in [(each.kind, each.message) for each in found]
+
+
 def test_changes_that_a_failover_may_undo_are_allowed():
     """A receive and a delete of the same message are undone."""
     story = Story()
@@ -241,13 +267,26 @@ def test_changes_that_a_failover_may_undo_are_allowed():
     story.delete(71.5, "x", 1)
     story.fault("failover", 72, 75, promoted=True, in_step_at=70.5)
     story.receive(76, "x", 1)
-    story.left("x", 1)
+    story.delete(77, "x", 1)
     verdict = story.check()
 
     assert verdict.violations == []
     assert sorted(each.kind for each in verdict.allowed) == [
         "receipt twice", "two leases", "undeleted",
     ]  # fmt: skip
+
+
+def test_a_delete_after_a_failover_is_not_undone():
+    story = Story()
+    story.send(60, "x")
+    story.receive(71, "x", 1)
+    story.delete(71.5, "x", 1)
+    story.fault("failover", 72, 75, promoted=True, in_step_at=70.5)
+    story.receive(76, "x", 1)
+    story.delete(77, "x", 1)
+    story.left("x", 1)
+
+    assert [each.kind for each in story.check().violations] == ["undeleted"]
 
 
 def test_a_repeated_delete_may_find_that_another_consumer_has_deleted():
