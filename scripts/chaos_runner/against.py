@@ -30,6 +30,8 @@ _PRODUCERS = 2
 _QUIET_SECONDS = 45
 _DRAIN_SECONDS = 240
 FAULTS = ("kill", "restart")
+#: Workers take some seconds to start; a kill of one that has not started shows nothing.
+_PAUSES_SECONDS = (2.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def run_against(
         try:
             fleet.start()
             recorder = Recorder(folder / "faults.jsonl")
-            Saboteur(topology, fleet, faults, recorder, seed).run(seconds)
+            Saboteur(topology, fleet, faults, recorder, seed, pauses=_PAUSES_SECONDS).run(seconds)
             for problem in fleet.stop(fleet.producers):
                 print(problem, file=sys.stderr)
             _drain(topology, fleet, SYSTEMS[name])

@@ -11,8 +11,8 @@ from .fleet import Fleet
 from .recorder import Recorder
 from .topologies import Facts, Topology
 
-#: From the end of a fault to the begin of the next one.
-_PAUSE_SECONDS = (0.3, 1.2)
+#: From the end of a fault to the begin of the next one: the shortest, and the longest.
+_PAUSES_SECONDS = (0.3, 1.2)
 
 Cause = Callable[[Topology, Fleet, random.Random], Facts]
 
@@ -53,9 +53,17 @@ class Saboteur:
     """Makes faults, one at a time, and records them."""
 
     def __init__(
-        self, topology: Topology, fleet: Fleet, names: list[str], recorder: Recorder, seed: int
+        self,
+        topology: Topology,
+        fleet: Fleet,
+        names: list[str],
+        recorder: Recorder,
+        seed: int,
+        *,
+        pauses: tuple[float, float] = _PAUSES_SECONDS,
     ) -> None:
         self._names = names
+        self._pauses = pauses
         self._topology = topology
         self._fleet = fleet
         self._recorder = recorder
@@ -68,7 +76,7 @@ class Saboteur:
         """Make rounds of faults until so many seconds are over. Each has all of them, shuffled."""
         while True:
             for name in self._chance.sample(self._names, len(self._names)):
-                time.sleep(self._chance.uniform(*_PAUSE_SECONDS))
+                time.sleep(self._chance.uniform(*self._pauses))
                 self._fleet.revive()
                 self._make(name)
             if time.monotonic() > self._begin + seconds:
