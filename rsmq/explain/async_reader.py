@@ -208,8 +208,10 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
 
 
 def _sum_rates(of_cells: list[QueueRates]) -> QueueRates:
+    last = [each.last for each in of_cells if each.last is not None]
     return QueueRates(
         sum(each.sent_per_minute for each in of_cells),
         sum(each.received_per_minute for each in of_cells),
         min(each.seconds for each in of_cells),
+        _sum_rates(last) if len(last) == len(of_cells) else None,
     )

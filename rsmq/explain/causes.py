@@ -160,7 +160,7 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
 
 
 def _consumption(facts: ObservedQueue) -> list[Cause]:
-    """Return what holds up the visible messages of a queue."""
+    """Return what holds up the visible messages of a queue, but for a pause."""
     rates = facts.rates
     is_received = rates is not None and rates.received_per_minute > 0
     causes: list[Cause] = []
@@ -168,13 +168,14 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
         return [Cause.NO_WORKER, Cause.WAITING]
     if _are_busy(facts):
         causes.append(Cause.WORKERS_BUSY)
-    if rates is None:
+    if rates is None or facts.attributes.paused:  # rates are of the time before the pause
         return [*causes, Cause.WAITING]
     if not is_received:
         return [*causes, Cause.STALLED, Cause.WAITING] if facts.live_workers else [Cause.WAITING]
-    if rates.sent_per_minute > rates.received_per_minute * _FASTER:
+    present = rates.present
+    if present.sent_per_minute > present.received_per_minute * _FASTER:
         return [Cause.FILLED_FASTER, *causes, Cause.WAITING]
-    if rates.received_per_minute > rates.sent_per_minute * _FASTER:
+    if present.received_per_minute > present.sent_per_minute * _FASTER:
         return [Cause.DRAINING, *causes, Cause.WAITING]
     return [*causes, Cause.WAITING]
 

@@ -28,11 +28,19 @@ class QueueRates:
         sent_per_minute: messages that were sent.
         received_per_minute: receives and pops, repeated receives included.
         seconds: the time in which they were counted.
+        last: the same of the last two minutes, if they were recorded: a queue that was paused a
+            short time ago drains now, whatever the longer time shows.
     """
 
     sent_per_minute: float
     received_per_minute: float
     seconds: float
+    last: QueueRates | None = None
+
+    @property
+    def present(self) -> QueueRates:
+        """The rates of the shortest time that is known."""
+        return self.last or self
 
 
 @dataclass(frozen=True, slots=True)

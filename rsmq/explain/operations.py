@@ -34,8 +34,8 @@ from rsmq.worker.registry import WorkerInfo, parse_workers
 
 load = loader_of("explain")
 
-#: Minutes of the history that a rate is computed from.
-_RATE_MINUTES = 10
+#: Minutes of the history that a rate is computed from, and those that are of now.
+_RATE_MINUTES, _PRESENT_MINUTES = 10, 2
 
 
 def read_message_state(
@@ -217,11 +217,16 @@ def find_in_trash(
 
 
 def _parse_rates(fields: dict[bytes, bytes], facts: ObservedQueue) -> QueueRates | None:
+    found = _rates_of(fields, facts, _RATE_MINUTES)
+    last = _rates_of(fields, facts, _PRESENT_MINUTES)
+    is_complete = last is not None and last.seconds == _PRESENT_MINUTES * 60
+    return replace(found, last=last) if found is not None and is_complete else found
+
+
+def _rates_of(fields: dict[bytes, bytes], facts: ObservedQueue, minutes: int) -> QueueRates | None:
     created = facts.attributes.created
-    totals = created and recent_totals(
-        fields, int(created.timestamp()), facts.now_ms, _RATE_MINUTES
-    )
+    totals = created and recent_totals(fields, int(created.timestamp()), facts.now_ms, minutes)
     if not totals:
         return None
-    sent, received, minutes = totals
-    return QueueRates(sent / minutes, received / minutes, minutes * 60)
+    sent, received, recorded = totals
+    return QueueRates(sent / recorded, received / recorded, recorded * 60)

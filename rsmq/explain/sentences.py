@@ -237,6 +237,8 @@ def _waiting(facts: ObservedMessage) -> str:
     if not facts.ids_before:
         return "It is visible, and the next message that is received."
     before = f"It is visible, with {format_count(facts.ids_before)} before it"
+    if facts.queue.attributes.paused:
+        return f"{before}."
     rates = facts.queue.rates
     if rates is None:
         return f"{before}; how fast they are received is not recorded."
@@ -294,10 +296,10 @@ def _stalled(facts: ObservedQueue) -> str:
 def _rates(facts: ObservedQueue) -> str:
     if facts.rates is None:
         return ""
+    rates = facts.rates.present
     return (
-        f"{format_count(round(facts.rates.sent_per_minute))} a minute were sent, and "
-        f"{facts.rates.received_per_minute:,.0f} received, in the last "
-        f"{format_span(facts.rates.seconds)}"
+        f"{format_count(round(rates.sent_per_minute))} a minute were sent, and "
+        f"{rates.received_per_minute:,.0f} received, in the last {format_span(rates.seconds)}"
     )
 
 
@@ -308,7 +310,8 @@ def _filled_faster(facts: ObservedQueue) -> str:
 def _draining(facts: ObservedQueue) -> str:
     if facts.rates is None:
         return _visible(facts)
-    per_minute = facts.rates.received_per_minute - facts.rates.sent_per_minute
+    rates = facts.rates.present
+    per_minute = rates.received_per_minute - rates.sent_per_minute
     seconds = facts.attributes.visible_messages / per_minute * 60
     return (
         f"Queue {facts.name} is being drained: {_rates(facts)}, so its "
@@ -320,6 +323,8 @@ def _draining(facts: ObservedQueue) -> str:
 def _visible(facts: ObservedQueue) -> str:
     number = facts.attributes.visible_messages
     waits = f"{format_count(number)} of queue {facts.name} {'is' if number == 1 else 'are'} visible"
+    if facts.attributes.paused:
+        return f"{waits}."
     if facts.rates is None:
         return f"{waits}; how fast they are received is not recorded."
     return f"{waits}; {_rates(facts)}."

@@ -26,7 +26,7 @@ from rsmq.web.access.gate import (
 )
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
-from rsmq.web.audit import AuditEntry, facts_of, is_audited, is_destroying
+from rsmq.web.audit import AuditEntry, end_facts, facts_of, is_audited, is_destroying
 from rsmq.web.delivery import (
     ClientLeft,
     Departure,
@@ -198,7 +198,7 @@ class Api:
         )
         must_be_there = is_destroying(route.scope, values)
         entry = AuditEntry(self._queues, facts, is_destroying=must_be_there)
-        return await entry.record(route.handler(call), lambda answer: str(answer.status))
+        return await entry.record(route.handler(call), end_facts)
 
     async def _send(
         self, scope: AsgiScope, send: Send, answer: ApiAnswer, departure: Departure

@@ -17,7 +17,7 @@ from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.transport.retry import code_of
 from rsmq.web.fields import Refused
 from rsmq.web.problems import unavailable
-from rsmq.web.table import READING, Client, Scope
+from rsmq.web.table import READING, ApiAnswer, Client, Scope
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 
@@ -25,6 +25,8 @@ from rsmq.wire.names import decode_name
 MAX_ENTRIES = 10_000
 #: Entries that are read at once to find those that fit.
 _STEP = 1000
+#: The ids of messages that are recorded of a call.
+_MAX_IDS = 10
 
 T = TypeVar("T")
 
@@ -63,7 +65,20 @@ def facts_of(
     """Return what is recorded of a call: never a body."""
     queue = names.get("queue") or str(values.get("queue") or "")
     target = "/".join(each for name, each in names.items() if name != "queue")
-    return {"user": user, "address": address, "call": call, "queue": queue, "target": target}
+    facts = {"user": user, "address": address, "call": call, "queue": queue, "target": target}
+    if values.get("destination") is not None:
+        facts["destination"] = str(values["destination"])
+    if values.get("ids"):
+        facts["ids"] = ",".join(map(str, values["ids"][:_MAX_IDS]))
+    return facts
+
+
+def end_facts(answer: ApiAnswer) -> dict[str, str]:
+    """Return what is recorded of an answer: its status, and what was changed from what to what."""
+    facts = {"outcome": str(answer.status)}
+    if answer.changes:
+        facts["changes"] = json.dumps(answer.changes)
+    return facts
 
 
 class AuditEntry:
@@ -83,12 +98,15 @@ class AuditEntry:
         self._begin: bytes | None = None
         self._is_logged = False
 
-    async def record(self, call: Coroutine[Any, Any, T], outcome: Callable[[T], str]) -> T:
+    async def record(
+        self, call: Coroutine[Any, Any, T], facts_of_end: Callable[[T], Mapping[str, str]]
+    ) -> T:
         """
         Run a call between its two entries, and return its result.
 
         Args:
-            outcome: returns the text of a result; that of an error is its code.
+            facts_of_end: returns what is recorded of a result: its ``outcome``, and more. The
+                outcome of an error is its code.
 
         Raises:
             Refused: it must not run without a record, and none can be stored.
@@ -101,9 +119,9 @@ class AuditEntry:
         try:
             result = await call
         except Exception as error:
-            await self._end_call(str(getattr(error, "code", type(error).__name__)))
+            await self._end_call({"outcome": str(getattr(error, "code", type(error).__name__))})
             raise
-        await self._end_call(outcome(result))
+        await self._end_call(facts_of_end(result))
         return result
 
     async def _begin_call(self) -> None:
@@ -130,15 +148,15 @@ class AuditEntry:
         self._is_logged = True
         _log.warning("Redis has no memory for a record of a call: %s", json.dumps(facts))
 
-    async def _end_call(self, outcome: str) -> None:
+    async def _end_call(self, end: Mapping[str, str]) -> None:
         if self._is_logged:
-            self._log_facts({**self._facts, "phase": "end", "outcome": outcome})
+            self._log_facts({**self._facts, "phase": "end", **end})
         if self._begin is None:
             return
         facts: dict[str, str | bytes] = {
             **self._facts,
             "phase": "end",
-            "outcome": outcome,
+            **end,
             "begin": self._begin,
         }
         try:

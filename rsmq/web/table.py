@@ -56,6 +56,7 @@ class ApiAnswer:
         messages: the received messages in the content, which are released if the client has left.
         stream: the pieces of a content that has no known end, instead of it. It ends when the
             client leaves, and raises nothing.
+        changes: for the audit stream, the old and the new value by the name of what was changed.
     """
 
     content: Any = None
@@ -63,6 +64,7 @@ class ApiAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
     messages: tuple[Message[bytes], ...] = ()
     stream: AsyncGenerator[bytes] | None = None
+    changes: Mapping[str, tuple[Any, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def worker(name="w", *, alive=True, seen=0, in_flight=0, running=0):
 
 
 def queue(*workers, rates=None, hidden=None, can_see_workers=True, **options):
-    speed = None if rates is None else QueueRates(*rates, 600)
+    speed = QueueRates(*rates, 600) if isinstance(rates, tuple) else rates
     return ObservedQueue(
         "q", NOW, attributes(**options), workers, can_see_workers, speed, hidden or HiddenCounts()
     )
@@ -254,6 +254,19 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             "can be undone until 12:11:30 UTC."),
         ),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
+        (queue(worker(), rates=(120, 80), paused=True), [Cause.PAUSED, Cause.WAITING], None),
+        (
+            queue(worker(), rates=QueueRates(120, 80, 600, QueueRates(100, 400, 120))),
+            [Cause.DRAINING, Cause.WAITING],
+            ("Queue q is being drained: 100 messages a minute were sent, and 400 received, in the "
+            "last 2 min, so its 10 visible messages take about 2 s."),
+        ),
+        (
+            queue(worker(), rates=QueueRates(80, 120, 600, QueueRates(100, 0, 120))),
+            [Cause.FILLED_FASTER, Cause.WAITING],
+            ("Queue q is filled faster than it is drained: 100 messages a minute were sent, and 0 "
+            "received, in the last 2 min."),
+        ),
         (
             replace(queue(rates=(20, 80), vt=5), repeated=RepeatedReceives(None, 0, 5, 8)),
             [Cause.RECEIVED_AGAIN, Cause.DRAINING, Cause.WAITING],
@@ -324,3 +337,10 @@ def test_a_sentence_has_no_unprintable_characters():
 def test_a_span_has_its_largest_unit():
     spans = {0.2: "0 s", 119: "119 s", 120: "2 min", 7200: "2 h", 86_400: "24 h", 172_800: "2 days"}
     assert {seconds: format_span(seconds) for seconds in spans} == spans
+
+
+def test_a_paused_queue_says_nothing_of_rates_from_before_its_pause():
+    of_queue = explain_queue(queue(worker(running=4), rates=(120, 80), paused=True))
+    assert of_queue.causes[-1].text == "10 messages of queue q are visible."
+    of_message = explain_message(message(queue(worker(), rates=(9, 8), paused=True), ids_before=3))
+    assert of_message.causes[-1].text == "It is visible, with 3 messages before it."

@@ -221,6 +221,7 @@ def test_a_message_waits_for_those_before_it_at_the_recorded_rate(run):
         facts = await observe_message(place.queues, "q", ids[100])
         rates = facts.queue.rates
         assert (rates.sent_per_minute, rates.received_per_minute) == (10, 20)
+        assert (rates.seconds, rates.last) == (180, None)
         assert (facts.ids_before, explain_message(facts).cause) == (40, Cause.WAITING)
         # The history of an earlier queue with this name is void.
         await place.raw("HINCRBY", place.q.hash, "created", 5)

@@ -3,7 +3,7 @@
 import pytest
 
 from rsmq.web.bulk.operations import _rate_of
-from rsmq.web.pages.views.overview import _recorded_ms
+from rsmq.web.pages.views.overview import _recorded_at
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ def test_the_speed_of_an_operation_is_at_most_its_limit(arguments, rate):
 
 def test_figures_are_as_of_the_last_minute_that_was_recorded():
     history = {"start_ms": 60_000, "step": 60, "visible": [1, None, 3, None]}
-    assert _recorded_ms(history) == 240_000  # the end of the third minute
-    assert _recorded_ms({**history, "visible": [None]}) is None
+    assert _recorded_at(history) == "at 00:04"  # the end of the third minute
+    assert not _recorded_at({**history, "visible": [None]})

@@ -83,14 +83,14 @@ def test_a_dead_letter_without_a_reason_has_the_policy_that_has_moved_it(run):
         await _make_queues(queues)
         await _bury(queues, "ValueError", 1)
         open_pages(http)
-        assert "Received too often" not in await read_page(http, "/dead-letters/dead")
+        assert "No reason is stored" not in await read_page(http, "/dead-letters/dead")
         await queues.send_message("dead", "a")
         http.app.router.default._reads.forget_all()
         text = await read_page(http, "/dead-letters/dead")
+        assert "<strong>No reason is stored.</strong> Neither a move by hand nor a receive" in text
         assert (
-            "<strong>Received too often</strong> A receive moves a message of orders here" in text
+            "that was received 3 times and not deleted; its visibility timeout is 30 s at" in text
         )
-        assert "received 3 times without being deleted within 30 s (its policy)." in text
         await queues.set_dead_letter_policy("orders", None)
         http.app.router.default._reads.forget_all()
         assert "No cause is known" in await read_page(http, "/dead-letters/dead")
@@ -320,7 +320,9 @@ def test_a_message_of_a_dead_letter_queue_says_why_it_does_not_move(run, has_rea
         assert ("It is a dead letter" in page) == (has_reason or not listens)
         assert ("It stays here until somebody" in page) == (not listens)
         assert ("It was received at" in page or "in flight" in page) == listens
-        assert ("No live worker listens to queue dead" in page) == (not listens)
+        assert ("No reason is stored: it was" in page) == (not has_reason and not listens)
+        assert ("It failed too often, or expired, in" in page) == bool(has_reason)
+        assert "No live worker listens" not in page
         assert f"/actions/redrive-messages?queue=dead&amp;ids={id}" in page
 
     run(test)

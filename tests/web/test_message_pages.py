@@ -250,6 +250,25 @@ def test_chosen_messages_are_deleted_released_hidden_and_moved(run):
     run(test)
 
 
+def test_a_move_offers_the_dead_letter_queue_first(run):
+    async def test(http, queues):
+        for name in ("a", "dead", "q"):
+            await queues.create_queue(name)
+        [id] = await queues.send_messages("q", ["a"])
+        _pages(http)
+        path = f"/actions/move-messages?queue=q&ids={id}"
+        assert "selected" not in (await http("GET", path)).content.decode()
+        await queues.set_dead_letter_policy("q", "dead", 3)
+        http.app.router.default._reads.forget_all()
+        page = (await http("GET", path)).content.decode()
+        assert '<option value="dead" selected>' in page
+        assert '<button class="main">Move</button>' in page
+        page = (await http("GET", f"/actions/delete-messages?queue=q&ids={id}")).content.decode()
+        assert '<button class="main danger">Delete</button>' in page
+
+    run(test)
+
+
 def test_nothing_is_done_without_a_choice_and_many_ask_for_the_name(run):
     async def test(http, queues):
         await queues.create_queue("q")

@@ -41,6 +41,7 @@ class Alert:
         since_ms: Unix ms; None if it is not known.
         queue: the queue that it concerns; None if it is none, or several.
         message: the id of the message that it concerns, as callers know it; else None.
+        sources: of dead letters, the queues whose policies move messages there.
     """
 
     kind: AlertKind
@@ -51,6 +52,7 @@ class Alert:
     since_ms: int | None
     queue: str | None
     message: str | None = None
+    sources: tuple[str, ...] = ()
 
 
 _MAX_LISTED = 3

@@ -160,7 +160,7 @@ def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
                 if sources
                 else "Workers have moved them there; no policy names this queue."
             ),
-            None if since is None else int(since), name,
+            None if since is None else int(since), name, sources=tuple(sorted(sources)),
         )  # fmt: skip
 
 

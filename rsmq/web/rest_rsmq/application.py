@@ -115,7 +115,7 @@ class RestRsmq:
             # Deleting a queue takes longer the more messages it has.
             is_long = needed is Scope.DESTROY
             queues = await self._patient.client() if is_long else self._queues
-            result = await entry.record(handler(queues, request), lambda _: "200")
+            result = await entry.record(handler(queues, request), lambda _: {"outcome": "200"})
         else:
             result = await handler(self._queues, request)
         if names == () and self._restricts(principal):

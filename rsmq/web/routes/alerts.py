@@ -27,7 +27,13 @@ async def _list(call: ApiCall) -> ApiAnswer:
         lambda queue: may(call, Scope.STATS, queue),
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
     )
-    return ApiAnswer({"alerts": list(map(_show, find_alerts(facts))), "queues": len(facts.states)})
+    return ApiAnswer(
+        {
+            "alerts": list(map(_show, find_alerts(facts))),
+            "queues": len(facts.states),
+            "visible": sum(each.visible for each in facts.states.values()),
+        }
+    )
 
 
 ROUTES = (
@@ -37,9 +43,10 @@ ROUTES = (
         result=(
             Field("alerts", Shape.OBJECTS, "Each has a kind ("
             f"{', '.join(each.value for each in AlertKind)}), a level (bad, warn or note), the "
-            "subject, a sentence, its evidence, since when (Unix ms, or null), and the queue and "
-            "the message, or null."),
+            "subject, a sentence, its evidence, since when (Unix ms, or null), the queue and "
+            "the message, or null, and of dead letters the sources, the queues of their policies."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
+            Field("visible", Shape.WHOLE, "Their visible messages."),
         ),
     ),
 )  # fmt: skip

@@ -4,6 +4,9 @@ Operations on a queue.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from rsmq.errors import QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.operations import OperationKind
@@ -81,8 +84,16 @@ async def _read(call: ApiCall) -> ApiAnswer:
 
 async def _change(call: ApiCall) -> ApiAnswer:
     name = call.names[QUEUE]
+    before = None
+    with suppress(QueueNotFound):  # a wrong value comes before it
+        before = await call.queues.get_queue_attributes(name)
     changed = await call.queues.set_queue_attributes(name, **call.values)
-    return ApiAnswer(show_attributes(name, changed))
+    changes = {
+        each: (getattr(before, each), getattr(changed, each))
+        for each in call.values
+        if getattr(before, each, None) != getattr(changed, each)
+    }
+    return ApiAnswer(show_attributes(name, changed), changes=changes)
 
 
 async def _delete(call: ApiCall) -> ApiAnswer:

@@ -131,6 +131,9 @@ async def _read_audit(call: ApiCall) -> ApiAnswer:
         return is_chosen and may(call, Scope.AUDIT, entry.get("queue") or ALL_QUEUES)
 
     entries, behind = await read_entries(call.queues, limit, before, fits)
+    for each in entries:
+        if "destination" in each and not may(call, Scope.STATS, each["destination"]):
+            del each["destination"]
     return ApiAnswer({"entries": entries, "before": behind})
 
 
@@ -168,7 +171,10 @@ ROUTES = (
             Field("call", Shape.TEXT, "Only this call, as in POST /queues/{queue}:purge."),
         ),
         result=(
-            Field("entries", Shape.OBJECTS, "One at the begin of each call, and one at its end."),
+            Field("entries", Shape.OBJECTS, "One at the begin of each call, and one at its end. "
+            "That of the end of a PATCH of a queue has changes, as a text of JSON: by attribute "
+            "the old and the new value. Calls on messages have their destination, and up to ten "
+            "ids."),
             Field("before", Shape.TEXT, "For the next page; null after the last."),
         ),
     ),

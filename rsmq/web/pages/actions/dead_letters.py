@@ -4,6 +4,7 @@ Actions on dead letters: redrive all or those of a cause, and delete those of a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +13,14 @@ from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction,
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
+from rsmq.web.table import Scope
 
 #: Above this number of messages the name of the queue is typed.
 _MAX_UNTYPED = 100
 _PREFIX = "cause:"
+#: Queues of which it is read whether their messages still die.
+_MAX_SOURCES = 3
+_RECEIVED_AGAIN = "received-again"
 #: What is said of the undo of an operation.
 UNDO_OF_OPERATION = (
     "It can be undone for ten minutes; if it takes longer than a minute, each minute of it by "
@@ -56,6 +61,20 @@ def _typed(fields: Fields, number: int) -> str | None:
     return one(fields, "queue") if number > _MAX_UNTYPED else None
 
 
+async def _warnings(call: PageCall, fields: Fields) -> tuple[str, ...]:
+    """Return the warnings that messages still die, by the queues of the policies: one for each."""
+    listed = (await call.read_lasting("/dead-letters"))["queues"]
+    sources = [each["sources"] for each in listed if each["queue"] == one(fields, "queue")]
+    names = [name for each in sources for name in each if call.may(Scope.STATS, name)]
+    reads = (call.read("/queues/{queue}/why", {"queue": name}) for name in names[:_MAX_SOURCES])
+    return tuple(
+        f"They may die again. {each['text']}"
+        for why in await asyncio.gather(*reads)
+        for each in why["causes"]
+        if each["cause"] == _RECEIVED_AGAIN
+    )
+
+
 async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
     names = {"queue": one(fields, "queue")}
     now_ms = (await call.read("/queues/{queue}/why", names))["now_ms"]
@@ -64,6 +83,7 @@ async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
     return Effect(
         f"Sends {plural(number, 'dead letter')} of {_name(fields)} again, with new ids and a "
         "receive count of 0. Those that come later stay.",
+        await _warnings(call, fields),
         name_to_type=_typed(fields, number),
         hidden={"before_ms": str(now_ms)},
     )
@@ -76,7 +96,7 @@ async def _effect_on_group(call: PageCall, fields: Fields) -> Effect:
     return Effect(
         f"Sends {number} of {_name(fields)} again that died of {_cause_of(group)}, with new ids "
         "and a receive count of 0. Those that come later stay.",
-        (warning,) if again else (),
+        (*((warning,) if again else ()), *await _warnings(call, fields)),
         name_to_type=_typed(fields, group["count"]),
         hidden={"before_ms": str(group["last_died_ms"])},
     )

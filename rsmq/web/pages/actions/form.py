@@ -99,6 +99,8 @@ class FollowUp:
 
 #: The field with the name that a person has typed.
 TYPED = "typed-name"
+#: The ends of entries that remove messages.
+_REMOVING = (":purge", ":delete", ":sweep-expired")
 _NAMES = re.compile(r"\{(\w+)\}")
 
 
@@ -151,6 +153,11 @@ class PageAction:
     def path_names(self) -> list[str]:
         """The names in the path of the entry."""
         return _NAMES.findall(self.path)
+
+    @property
+    def destroys(self) -> bool:
+        """Whether it removes something, so that its button is red."""
+        return self.method == "DELETE" or self.path.endswith(_REMOVING)
 
     def path_of(self, quote: Callable[[str], str]) -> str:
         """Return the path of the entry with values; ``quote`` returns that of a name."""

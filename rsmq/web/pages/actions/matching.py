@@ -14,7 +14,7 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.dead_letters import UNDO_OF_OPERATION
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
-from rsmq.web.pages.actions.messages import MAX_UNTYPED, input_of_queue
+from rsmq.web.pages.actions.messages import MAX_UNTYPED, input_of_target
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
@@ -94,7 +94,7 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
 
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
-    target = await input_of_queue(call, "destination", "To the queue", but=_queue(fields))
+    target = await input_of_target(call, _queue(fields))
     return await _effect(call, fields, "Moves", inputs=(target,))
 
 

@@ -109,7 +109,7 @@ async def _effect_of_hiding(call: PageCall, fields: Fields) -> Effect:
 
 async def _effect_of_move(call: PageCall, fields: Fields) -> Effect:
     _check_chosen(fields)
-    others = await input_of_queue(call, "destination", "To the queue", but=_queue(fields))
+    others = await input_of_target(call, _queue(fields))
     text = f"Moves {_of(fields)} to another queue."
     return _effect(fields, text, *await _held(call, fields), inputs=(others,))
 
@@ -144,6 +144,14 @@ async def input_of_queue(call: PageCall, name: str, label: str, *, but: str = ""
         (each, show_name(each)) for each in names if each != but and call.may(Scope.SEND, each)
     )
     return Input(name, label, "choice", choices=choices, required=True)
+
+
+async def input_of_target(call: PageCall, queue: str) -> Input:
+    """Return the field of the queue to which messages of a queue are moved: its dead letters'."""
+    found = await input_of_queue(call, "destination", "To the queue", but=queue)
+    target = (await call.read("/queues/{queue}", {"queue": queue}))["dead_letter_queue"]
+    offered = {each for each, _ in found.choices}
+    return replace(found, value=target) if target and target in (offered or {target}) else found
 
 
 async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:

@@ -5,6 +5,7 @@ Actions on whole queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
@@ -114,7 +115,6 @@ async def _effect_of_resume(call: PageCall, fields: Fields) -> Effect:
     return Effect(
         f"Workers receive from {_name(fields)} again: {plural(visible, 'message')} at once, and "
         f"{plural(hidden, 'hidden message')} when visible.",
-        name_to_type=_queue(fields) if queue["messages"] > _MANY else None,
     )
 
 
@@ -169,6 +169,16 @@ def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]
     return effect
 
 
+async def _effect_of_change(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    return Effect(
+        "They hold for later sends and receives. Hidden messages stay hidden as they are.",
+        inputs=tuple(
+            replace(each, value=str(queue[each.name] or 0)) for each in (*_ATTRIBUTES, _EXPIRED)
+        ),
+    )
+
+
 async def _effect_of_policy(call: PageCall, fields: Fields) -> Effect:
     queue = await _read(call, fields)
     now = queue["dead_letter_queue"]
@@ -213,9 +223,9 @@ ACTIONS = (
         lambda f: f"Attributes of {_name(f)}", "Change",
         lambda f, _: Done(f"The attributes of {_name(f)} were changed."),
         _to_queue,
-        _says("They hold for later sends and receives. Hidden messages stay hidden as they are."),
+        _effect_of_change,
         lambda f: ["attributes", _queue(f), *_options(f, *_NAMES_OF_ATTRIBUTES, "expired")],
-        inputs=(*_ATTRIBUTES, _EXPIRED),
+        address=frozenset({*_NAMES_OF_ATTRIBUTES, "expired"}),
     ),
     PageAction(
         "set-policy", "PUT", "/queues/{queue}/dead-letter-policy",

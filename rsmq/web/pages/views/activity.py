@@ -14,7 +14,7 @@ from typing import Any
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.phrases import PHRASES, words_of
+from rsmq.web.pages.views.phrases import PHRASES, changes_of, words_of
 from rsmq.web.table import Scope
 
 #: Entries of the audit stream on a page, and operations that have ended.
@@ -40,6 +40,7 @@ class CallRow:
 
     Attributes:
         words: what it did, as ``words_of`` returns it.
+        changes: from what to what it has changed attributes, as texts.
         outcome: what became of it.
         code: that of its error; empty without one.
     """
@@ -48,6 +49,7 @@ class CallRow:
     user: str
     address: str
     words: list[tuple[str, str]]
+    changes: list[str]
     outcome: str
     level: str
     code: str = ""
@@ -147,6 +149,7 @@ def _row_of(entry: Mapping[str, Any]) -> CallRow:
         entry.get("user", ""),
         entry.get("address", ""),
         words_of(entry),
+        changes_of(entry),
         *_outcome_of(entry, at_ms),
     )
 

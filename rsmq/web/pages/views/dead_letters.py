@@ -5,6 +5,7 @@ Dead letters: the queues that have them, and those of one in groups of the same 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest
 from rsmq.web.pages.views.figures import Figure
+from rsmq.web.pages.views.recent_changes import read_changes, say_changes, say_moves
 from rsmq.web.table import Scope
 
 #: Queues of which the newest dead letter is read: two commands each.
@@ -54,6 +56,8 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
     sources = [each["sources"] for each in listed["queues"] if each["queue"] == queue["name"]]
     shown = sources[0] if sources else []
     again = sum(each["redriven"] for each in groups)
+    policies = await _policies(call, groups, shown)
+    entries = await read_changes(call) if policies else ()
     return {
         "queue": queue,
         "groups": groups,
@@ -62,7 +66,9 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
         "next": page["cursor"] and with_query({"cursor": page["cursor"]}),
         "first": "?" if "cursor" in call.query else None,
         "sources": shown,
-        "policies": await _policies(call, groups, shown),
+        "policies": policies,
+        "moves": say_moves(entries, queue["name"]),
+        "changes": say_changes(entries, [each["name"] for each in policies], time.time() * 1000),
         "figures": [
             Figure("dead letters", show_number(queue["messages"])),
             Figure("causes", show_number(len(groups)), "here" if page["cursor"] else ""),

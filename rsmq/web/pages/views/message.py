@@ -15,6 +15,7 @@ from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.pages.views.messages import actions_on, raw_of
+from rsmq.web.pages.views.recent_changes import read_changes, say_move
 from rsmq.web.table import Scope
 
 #: Bytes of a body that are shown.
@@ -26,7 +27,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     """
     Return the page: four commands, of which two are for the reason why it does not move.
 
-    The policies of all queues are read too: at most once a minute, and after each action.
+    The policies of all queues are read too, and for a message of a dead-letter queue without a
+    reason the last calls of the audit stream: at most once a minute, and after each action.
     """
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
@@ -43,6 +45,9 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     forms = [] if raw is None else forms_of(raw)
     reason = None if message is None else message["reason"]
     may_be_dead = message is not None and (reason is not None or sources is not None)
+    moved = ""
+    if may_be_dead and reason is None:
+        moved = say_move(await read_changes(call, lasting=True), names["queue"], names["id"])
     # A dead-letter queue may have workers of its own, and messages that were sent to it.
     stays = any(each["cause"] == _NO_WORKER for each in why["causes"])
     return {
@@ -51,6 +56,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "is_dead": may_be_dead and (reason is not None or bool(sources and stays)),
         "stays": stays,
         "sources": [reason["queue"]] if reason else sources or [],
+        "moved": moved,
+        "causes": _shown_causes(why, is_dead=may_be_dead and stays),
         "id": names["id"],
         "message": message,
         "why": why,
@@ -60,6 +67,12 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "shown": len(raw or b""),
         "actions": actions_on(call, names["queue"], is_dead=may_be_dead),
     }
+
+
+def _shown_causes(why: Mapping[str, Any], *, is_dead: bool) -> list[str]:
+    """Return the sentences of causes: a dead letter that nobody listens to waits for nobody."""
+    unsaid = {_NO_WORKER, Cause.WAITING.value} if is_dead else set()
+    return [each["text"] for each in why["causes"] if each["cause"] not in unsaid]
 
 
 async def _read_job(call: PageCall, names: Mapping[str, str]) -> Mapping[str, Any] | None:

@@ -5,7 +5,9 @@ The overview: what is wrong first, then the figures of all queues.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
@@ -13,6 +15,7 @@ from rsmq.web.pages.formats import plural, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import SPANS, Figure, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
+from rsmq.web.pages.views.recent_changes import Entries, read_changes, say_changes, say_who
 from rsmq.web.table import Scope
 
 _LIMIT = 10
@@ -32,7 +35,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     sees_all = call.may(Scope.STATS, ALL_QUEUES)
     history = await call.read("/history", **history_query(SPANS[0])) if sees_all else None
     return {
-        "alerts": found["alerts"],
+        "alerts": await _with_changes(call, found["alerts"]),
         "number": found["queues"],
         "calm": _calm(workers["workers"]),
         "queues": [
@@ -42,10 +45,31 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
             and not each["activity"]["has_reasons"]  # a dead-letter queue of workers
         ][:_LIMIT],
         "columns": queue_columns(),
-        "figures": _figures(history, workers["workers"]),
-        "recorded_ms": None if history is None else _recorded_ms(history),
+        "figures": _figures(history, workers["workers"], found["visible"]),
         "pages": _PAGES,
     }
+
+
+#: Alerts of what somebody may have done, or caused by another visibility timeout.
+_BY_PEOPLE = {"paused", "purged", "received-again", "new-dead-letters"}
+
+
+async def _with_changes(call: PageCall, alerts: list[Any]) -> list[Any]:
+    """Return the alerts, each with ``notes``: who has caused it, as far as the audit has it."""
+    entries: Entries = ()
+    if any(each["kind"] in _BY_PEOPLE for each in alerts):
+        entries = await read_changes(call)
+    now_ms = time.time() * 1000
+    return [{**each, "notes": _notes(each, entries, now_ms)} for each in alerts]
+
+
+def _notes(alert: Mapping[str, Any], entries: Entries, now_ms: float) -> list[str]:
+    if not entries or alert["kind"] not in _BY_PEOPLE:
+        return []
+    if alert["kind"] in {"paused", "purged"}:
+        who = say_who(entries, alert["kind"], alert["queue"], alert["since_ms"])
+        return [who] if who else []
+    return say_changes(entries, [alert["queue"], *alert["sources"]], now_ms)
 
 
 def _calm(workers: list[Any]) -> str:
@@ -60,28 +84,34 @@ def _calm(workers: list[Any]) -> str:
     return f"Nothing. Messages are received, {of_workers}, and no dead letter is new."
 
 
-def _figures(history: Mapping[str, Any] | None, workers: list[Any]) -> list[Figure]:
+def _figures(history: Mapping[str, Any] | None, workers: list[Any], visible: int) -> list[Figure]:
+    """Return the figures: those that a minute has recorded with its end."""
     alive = sum(each["is_alive"] for each in workers)
     of_workers = Figure(
         "workers", show_number(alive), f"of {len(workers)}", "warn" if alive < len(workers) else ""
     )
     if history is None:
         return [of_workers]
+    at = _recorded_at(history)
     names = (
-        ("visible", "visible", ""), ("in flight", "in_flight", ""), ("delayed", "delayed", ""),
-        ("sent", "sent", "/ min"), ("received", "received", "/ min"),
+        ("in flight", "in_flight", at), ("delayed", "delayed", at), ("sent", "sent", "/ min"),
+        ("received", "received", "/ min"),
     )  # fmt: skip
     rest = [
         Figure(name, show_number(_last(history[key])), unit, spark=spark_of(history[key]))
         for name, key, unit in names
     ]
-    return [*rest, of_workers]
+    now = Figure("visible", show_number(visible), spark=spark_of(history["visible"]))
+    return [now, *rest, of_workers]
 
 
-def _recorded_ms(history: Mapping[str, Any]) -> int | None:
-    """Return the end of the minute of which the figures are, as Unix ms."""
+def _recorded_at(history: Mapping[str, Any]) -> str:
+    """Return the end of the minute of which the figures are, as in "at 21:04"."""
     known = [at for at, value in enumerate(history["visible"]) if value is not None]
-    return history["start_ms"] + (known[-1] + 1) * history["step"] * 1000 if known else None
+    if not known:
+        return ""
+    end_ms = history["start_ms"] + (known[-1] + 1) * history["step"] * 1000
+    return f"at {datetime.fromtimestamp(end_ms / 1000, UTC):%H:%M}"
 
 
 def _last(values: list[float | None]) -> float | None:

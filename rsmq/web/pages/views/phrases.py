@@ -4,9 +4,12 @@ What people did, in words: the calls of the audit stream.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from rsmq.web.pages.formats import show_name
 
 #: What a caller did with a call of the API, or with an operation that has ended.
 PHRASES = {
@@ -27,7 +30,7 @@ PHRASES = {
     "POST /queues/{queue}/messages:delete": "deleted messages of {queue}",
     "POST /queues/{queue}/messages:visibility": "hid messages of {queue}",
     "POST /queues/{queue}/messages:release": "released messages of {queue}",
-    "POST /queues/{queue}/messages:move": "moved messages of {queue}",
+    "POST /queues/{queue}/messages:move": "moved messages of {queue} to {destination}",
     "POST /queues/{queue}/messages:preview": "previewed a change of messages of {queue}",
     "POST /queues/{queue}/messages:recover": "received old messages of {queue} again",
     "POST /queues/{queue}/jobs/{id}:cancel": "cancelled job {target} of {queue}",
@@ -53,7 +56,9 @@ PHRASES = {
     "operation delete": "ended the deletion of messages of {queue}",
     "operation move": "ended the move of messages of {queue}",
 }
-_PLACE = re.compile(r"\{(queue|target)\}")
+_PLACE = re.compile(r"\{(queue|target|destination)\}")
+#: What is said of a part that an entry does not have.
+_UNKNOWN = {"queue": "all queues", "destination": "another queue"}
 
 
 def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -71,7 +76,41 @@ def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         if number % 2 == 0:
             parts.append(("text", part))
         elif entry.get(part):
-            parts.append((part, entry[part]))
+            kind = "queue" if part == "destination" else part
+            parts.append((kind, entry[part]))
         else:
-            parts.append(("text", "all queues" if part == "queue" else "something"))
+            parts.append(("text", _UNKNOWN.get(part, "something")))
     return [each for each in parts if each[1]]
+
+
+#: The attributes of a queue in the words of its page.
+_ATTRIBUTES = {
+    "vt": "visibility timeout", "delay": "delay", "maxsize": "size limit", "keep": "expiry",
+    "expired": "expired messages",
+}  # fmt: skip
+_SECONDS = {"vt", "delay", "keep"}
+
+
+def changes_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return what a call changed from what to what, as in "visibility timeout 30 s \u2192 3 s"."""
+    return [
+        f"{_ATTRIBUTES[name]} {_show(name, old)} \u2192 {_show(name, new)}"
+        for name, (old, new) in changed_values(entry).items()
+        if name in _ATTRIBUTES
+    ]
+
+
+def changed_values(entry: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the old and the new values of an entry of the audit stream, by attribute."""
+    try:
+        found = json.loads(entry.get("changes", "{}"))
+        return {str(name): (old, new) for name, (old, new) in found.items()}
+    except (ValueError, TypeError, AttributeError):  # another program wrote it
+        return {}
+
+
+def _show(name: str, value: object) -> str:
+    if value is None:
+        return "none"
+    is_time = name in _SECONDS and isinstance(value, int | float)
+    return f"{value:,} s" if is_time else show_name(str(value))

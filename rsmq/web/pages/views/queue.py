@@ -22,6 +22,7 @@ from rsmq.web.pages.views.figures import (
     spark_of,
     spark_of_sums,
 )
+from rsmq.web.pages.views.recent_changes import read_changes, say_changes, say_who
 from rsmq.web.table import Scope
 
 _MAX_CHAIN = 5
@@ -54,6 +55,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "queue": queue,
         "why": why,
         "is_calm": is_calm,
+        "notes": await _notes(call, queue, why),
+        "is_received_again": _RECEIVED_AGAIN in {each["cause"] for each in why["causes"]},
         "sources": sources or [],
         "is_dead_letter_queue": sources is not None,
         # A dead-letter queue needs no worker; one that has workers is explained as others are, and
@@ -66,7 +69,6 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "figures": _figures(queue, hidden, history, span),
         "charts": make_charts(history, span) if is_recorded else [],
         "facts": _facts(queue),
-        "attributes": _attributes(queue),
         "chain": await _chain(call, queue),
         "workers": listeners,
         "subscribers": subscribers["subscribers"],
@@ -76,12 +78,24 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
+async def _notes(call: PageCall, queue: Mapping[str, Any], why: Mapping[str, Any]) -> list[str]:
+    """Return who has paused it, or changed its visibility timeout, if that matters: a command."""
+    causes = {each["cause"] for each in why["causes"]}
+    if not queue["paused"] and _RECEIVED_AGAIN not in causes:
+        return []
+    entries, name = await read_changes(call), queue["name"]
+    who = say_who(entries, "paused", name, 0) if queue["paused"] else ""
+    changes = say_changes(entries, [name], why["now_ms"]) if _RECEIVED_AGAIN in causes else []
+    return [*([who] if who else []), *changes]
+
+
 async def _sources_of_reasons(call: PageCall, queue: str) -> list[str]:
     """Return where the newest message came from, if a worker has moved it here."""
     newest = await read_newest(call, queue)
     return [newest["reason"]["queue"]] if newest and newest["reason"] else []
 
 
+_RECEIVED_AGAIN = "received-again"
 #: Causes that need nobody.
 _CALM = {"empty", "draining", "waiting", "all-hidden"}
 #: The longest queue that the doctor examines for a page: it reads every message.
@@ -94,12 +108,6 @@ async def _findings(call: PageCall, queue: Mapping[str, Any]) -> list[Mapping[st
         return None
     report = await call.read("/doctor", queue=queue["name"])
     return [each for each in report["findings"] if each["queue"] == queue["name"]]
-
-
-def _attributes(queue: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the form that changes the attributes, as they are now."""
-    names = ("vt", "delay", "maxsize", "expired")
-    return {**{name: queue[name] for name in names}, "keep": queue["keep"] or 0}
 
 
 def _figures(
