@@ -26,7 +26,7 @@ _COMMON = re.compile(r"^Options for every command:\n(?:  .*\n)+\n?", re.MULTILIN
 
 def write_commands() -> str:
     """Return the page of all commands, with the options of all of them once."""
-    context = click.Context(root, info_name="rsmq")
+    context = click.Context(root, info_name="rsmq", **root.context_settings)
     parts = ["# Commands and options\n", _show(root.get_help(context))]
     for title, section in SECTIONS.items():
         parts.append(f"## {title}\n")
@@ -40,7 +40,7 @@ def _describe(group: click.Group, name: str, above: click.Context) -> Iterator[s
     command = group.get_command(above, name)
     if command is None:
         raise LookupError(f"rsmq {name} can't be imported. Install the extras of dev.")
-    context = click.Context(command, above, name)
+    context = click.Context(command, above, name, **command.context_settings)
     yield f"### {context.command_path}\n"
     yield _show(_COMMON.sub("", command.get_help(context) + "\n").rstrip("\n"))
     if isinstance(command, click.Group):
