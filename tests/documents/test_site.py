@@ -11,37 +11,14 @@ import rsmq
 from rsmq.errors import RSMQError
 from rsmq.metrics.workers import ALL_SERIES
 from scripts.site import pages
-from scripts.site.__main__ import CONFIGURATION
 from scripts.site.interface import PAGES, write_page
 from scripts.site.links import find_faults
 from scripts.site.programs import find_metrics
-from tests.documents.pages import DOCS
 
-NAVIGATION = re.findall(r"^ +- (?:[\w ]+: )?(\S+\.md)$", CONFIGURATION.read_text(), re.MULTILINE)
 PUBLIC = (
     "rsmq", "rsmq.worker", "rsmq.migrate", "rsmq.transfer", "rsmq.doctor", "rsmq.metrics",
     "rsmq.opentelemetry", "rsmq.sqlalchemy", "rsmq.django", "rsmq.fastapi", "rsmq.tasks",
 )  # fmt: skip
-
-
-def test_the_navigation_has_each_page_once():
-    written = {f"reference/{title.lower().replace(' ', '-')}.md" for title in PAGES}
-    written |= {"reference/commands.md", "reference/metrics.md"}
-    found = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    listed = [each for each in NAVIGATION if not each.startswith("repository/")]
-
-    assert sorted(listed) == sorted(found | written)
-
-
-def test_the_front_page_lists_the_pages_in_the_order_of_the_navigation():
-    linked = re.findall(r"^\| \[[^]]+\]\((\S+)\)", (DOCS / "index.md").read_text(), re.MULTILINE)
-
-    assert linked == [
-        each
-        for each in NAVIGATION
-        if not each.startswith(("repository/", "reference/", "contributing/"))
-        and each != "index.md"
-    ]
 
 
 def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, monkeypatch):
