@@ -157,7 +157,8 @@ class EngineMachine(RuleBasedStateMachine):
         dead = self.identity.token if self.loop is not None else ""
         self.identity = access.home.identity
         registering = register_worker(self.identity, {}, ttl=10, dead=dead)
-        assert access.home.client.run(registering) is None
+        before = access.home.client.run(registering)
+        assert before is None or (before.remaining_ms, before.token) == (0, dead)
         handlers = Handlers()
         handlers.add("", lambda body: None)
         options = {"vt": VT, "max_retries": MAX_RETRIES, "dead_letter_queue": "dead"}

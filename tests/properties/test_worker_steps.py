@@ -81,7 +81,11 @@ class WorkerMachine(RuleBasedStateMachine):
         predecessor = self.workers.get(name)
         successor = Identity(self.namespace, name, f"t{next(_numbers)}")
         dead = predecessor.token if predecessor else ""
-        assert self.rsmq.run(register_worker(successor, {}, ttl=10, dead=dead)) is None
+        before = self.rsmq.run(register_worker(successor, {}, ttl=10, dead=dead))
+        if predecessor is None:
+            assert before is None
+        else:
+            assert (before.remaining_ms, before.token) == (0, predecessor.token)
         self.workers[name] = successor
         if predecessor is not None:
             with pytest.raises(WorkerReplaced):
