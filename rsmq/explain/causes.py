@@ -31,7 +31,8 @@ class Cause(StrEnum):
         HELD_BY_DEAD_WORKER: a worker that died had it in flight.
         IN_FLIGHT: a consumer that is not a worker has it in flight.
         DEFERRED: a worker has put it off, for a rate limit, a lock or ``Defer``; likely.
-        RETRYING: its handler failed, and it waits for the next attempt.
+        RETRYING: its handler failed, and it waits for the next attempt; of a queue: most of what
+            is received fails.
         DELAYED: it is hidden and was never received.
         EXPIRED: the next receive removes or moves it, because it is too old.
         EXPIRES: it will be too old at a known time.
@@ -149,7 +150,12 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if facts.is_received_again:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
-        causes += _consumption(facts)
+        consumption = _consumption(facts)
+        if facts.handlers_fail and Cause.NO_WORKER not in consumption:
+            # A message that is received and fails stays: the queue is not being drained.
+            causes.append(Cause.RETRYING)
+            consumption = [each for each in consumption if each is not Cause.DRAINING]
+        causes += consumption
     else:
         causes.append(Cause.ALL_HIDDEN)
         if _has_no_consumer(facts):

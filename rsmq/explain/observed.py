@@ -17,6 +17,8 @@ from rsmq.worker.registry import WorkerInfo
 
 #: Fewer messages may have been in flight when a consumer died.
 _MIN_REPEATED = 3
+#: Fewer messages that wait for a retry may each have a fault of their own.
+_MIN_RETRYING = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,16 @@ class ObservedQueue:
     def is_received_again(self) -> bool:
         """Whether a message is, or, of consumers that are not workers, whether many are."""
         return self.repeated.id is not None or (self.repeated.are_many and not self.workers)
+
+    @property
+    def handlers_fail(self) -> bool:
+        """Whether half of the messages, or of what was received lately, wait for a retry."""
+        if self.hidden is None or self.hidden.retrying < _MIN_RETRYING:
+            return False
+        most = self.attributes.messages
+        if self.rates is not None and self.rates.received_per_minute:
+            most = min(most, round(self.rates.received_per_minute * self.rates.seconds / 60))
+        return 2 * self.hidden.retrying >= most
 
     @property
     def live_workers(self) -> list[WorkerInfo]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from rsmq.explain.causes import Cause
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
+from rsmq.figures import HiddenCounts
 from rsmq.printable import escape_unprintable, format_count
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
 from rsmq.worker.registry import WorkerInfo
@@ -307,6 +308,15 @@ def _filled_faster(facts: ObservedQueue) -> str:
     return f"Queue {facts.name} is filled faster than it is drained: {_rates(facts)}."
 
 
+def _handlers_fail(facts: ObservedQueue) -> str:
+    hidden = facts.hidden or HiddenCounts()
+    about = "about " * bool(hidden.margin)
+    return (
+        f"Handlers of queue {facts.name} fail: {about}{format_count(hidden.retrying)} wait for a "
+        f"retry. {_visible(facts)}"
+    )
+
+
 def _draining(facts: ObservedQueue) -> str:
     if facts.rates is None:
         return _visible(facts)
@@ -388,6 +398,7 @@ def _purge(facts: ObservedQueue) -> str:
 
 _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.PAUSED: _paused, Cause.NO_WORKER: _no_worker, Cause.WORKERS_BUSY: _workers_busy,
+    Cause.RETRYING: _handlers_fail,
     Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,

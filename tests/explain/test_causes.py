@@ -313,6 +313,31 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             "last 10 min, so its 1,200 visible messages take about 20 min."),
         ),
         (
+            queue(
+                worker(), rates=(0, 68_263), hidden=HiddenCounts(40, 39_000, 0, 500),
+                messages=40_000, visible_messages=960,
+            ),
+            [Cause.RETRYING, Cause.WAITING],
+            ("Handlers of queue q fail: about 39,000 messages wait for a retry. 960 messages of "
+            "queue q are visible; 0 messages a minute were sent, and 68,263 received, in the last "
+            "10 min."),
+        ),
+        (
+            queue(worker(running=4), rates=(3, 4), hidden=HiddenCounts(4, 21), messages=2000),
+            [Cause.RETRYING, Cause.WORKERS_BUSY, Cause.WAITING],
+            None,
+        ),
+        (
+            queue(worker(), rates=(20, 80), hidden=HiddenCounts(4, 390), messages=1200),
+            [Cause.DRAINING, Cause.WAITING],
+            None,
+        ),
+        (
+            queue(rates=(0, 0), hidden=HiddenCounts(0, 5), messages=6, visible_messages=1),
+            [Cause.NO_WORKER, Cause.WAITING],
+            None,
+        ),
+        (
             queue(worker(), visible_messages=1),
             [Cause.WAITING],
             "1 message of queue q is visible; how fast they are received is not recorded.",
