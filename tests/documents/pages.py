@@ -8,6 +8,12 @@ A comment in the line above a block says how the block is run; without a comment
     <!-- background -->       it runs until the page ends, and then gets SIGTERM
     <!-- repeat -->           it is run again until its output is the documented one
 
+Shell commands inside a comment prepare what the blocks below it show. Readers don't see them:
+
+    <!-- prepare
+    rsmq create orders
+    -->
+
 A block of the language ``text`` is the output of the block above it.
 """
 
@@ -36,7 +42,8 @@ PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in T
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<how>shown|background|repeat|file: [\w./-]+) -->\n)?"
-    r"^```(?P<language>.*)\n(?P<code>(?:(?!```).*\n)*)```$",
+    r"^```(?P<language>.*)\n(?P<code>(?:(?!```).*\n)*)```$"
+    r"|^<!-- prepare\n(?P<prepare>(?:(?!-->).*\n)*)-->$",
     re.MULTILINE,
 )
 
@@ -78,6 +85,11 @@ def read_blocks(page: str) -> list[Block]:
     blocks: list[Block] = []
     end = 0
     for found in _BLOCK.finditer(text):
+        if found["prepare"]:
+            line = text.count("\n", 0, found.start("prepare")) + 1
+            blocks.append(Block(page, line, "sh", "run", None, found["prepare"]))
+            end = found.end()
+            continue
         how, _, file = (found["how"] or "run").partition(": ")
         line = text.count("\n", 0, found.start("code")) + 1
         block = Block(page, line, found["language"], how, file or None, found["code"])
@@ -90,7 +102,11 @@ def read_blocks(page: str) -> list[Block]:
         else:
             blocks.append(block)
         end = found.end()
-    assert text.count("```") == 2 * len(_BLOCK.findall(text)), f"{page}: a block is not read"
+    fences = [found for found in _BLOCK.finditer(text) if found["prepare"] is None]
+    assert text.count("```") == 2 * len(fences), f"{page}: a block is not read"
+    assert text.count("<!-- prepare") == len(_BLOCK.findall(text)) - len(fences), (
+        f"{page}: a preparation is not read"
+    )
     return blocks
 
 

@@ -57,7 +57,10 @@ def test_a_rule_asks_for_metrics_that_exist(rule):
 
     assert set(re.findall(r"\$labels\.(\w+)", annotations["summary"])) <= labels
     assert rule["labels"]["severity"] in {"critical", "warning"}
-    assert anchor in read_anchors((DOCS / "operations" / page).read_text())
+    text = (DOCS / "operations" / page).read_text()
+    assert anchor in read_anchors(text)
+    sections = [each for each in text.split("\n## ") if f"`{rule['alert']}`" in each]
+    assert [read_anchors(f"## {each}") & {anchor} for each in sections] == [{anchor}]
 
 
 def test_the_dashboard_asks_for_metrics_that_exist():
