@@ -253,6 +253,11 @@ def test_a_dead_worker_is_wrong_while_it_has_messages_in_flight():
     assert alert.text == "Worker w died with 3 messages in flight."
     assert alert.evidence.startswith("p: 1, q: 2. They are visible again within 20 s. ")
     assert find_alerts(replace(_CALM, workers=workers)) == []
+    held = {"w": HeldMessages({"q": 1}, _NOW + 20_000)}
+    [alert] = find_alerts(replace(_CALM, workers=workers, held=held))
+    assert alert.evidence.startswith(
+        "q: 1. It is visible again within 20 s. The worker ran on host"
+    )
 
 
 def test_a_large_purge_is_a_note_while_it_can_be_undone():
@@ -399,7 +404,7 @@ def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(run):
         await queues.trash.purge_queue("q", by="ann")
         http.prefix, http.headers = "", {"accept": "text/html"}
         page = (await http("GET", "/")).content.decode()
-        assert '<span class="act"><a href="/activity">Activity</a></span>' in page
+        assert '<span class="act"><a href="/activity">Undo of q</a></span>' in page
         assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()
 
     run(test)

@@ -142,6 +142,42 @@ def test_of_a_dead_worker_the_list_shows_what_is_still_in_flight_and_how_often_o
     run(test)
 
 
+def test_an_action_on_a_message_says_that_the_worker_which_had_it_is_dead(run):
+    async def test(http, queues):
+        await queues.create_queue("q", vt=600)
+        ids = await queues.send_messages("q", ["a", "b"])
+        await queues.receive_messages("q", 2)
+        await _die(queues, "w1", {"q": [(ids[0], 1)]})
+        open_pages(http)
+        texts = [
+            _text((await http("GET", f"/actions/delete-messages?queue=q&ids={id}")).content)
+            for id in ids
+        ]
+        assert "Worker w1, which had received it, is dead." in texts[0]
+        assert "A consumer has received it and may be at work on it" in texts[1]
+
+    run(test)
+
+
+def test_a_queue_that_only_other_consumers_receive_from_says_so(run):
+    async def test(http, queues):
+        await queues.create_queue("q", vt=600)
+        now = int(datetime.now(UTC).timestamp()) // 60
+        await record_queues(queues, now - 1)
+        open_pages(http)
+        assert "rsmq-worker app:worker" in _text((await http("GET", "/queues/q")).content)
+        await queues.send_message("q", "a")
+        await queues.receive_message("q")
+        await record_queues(queues, now)
+        http = open_pages(Http(create_app(queues, auth=False)))
+        text = _text((await http("GET", "/queues/q")).content)
+        assert "other consumers receive from it" in text
+        assert "rsmq-worker app:worker" not in text
+        assert "What happens" in text
+
+    run(test)
+
+
 def test_a_calm_overview_says_how_many_workers_are_alive(run):
     async def test(http, queues):
         await queues.create_queue("q")

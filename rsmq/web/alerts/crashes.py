@@ -88,9 +88,10 @@ def find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
         yield Alert(
             AlertKind.DEAD_WORKER, "bad", worker.name,
             f"Worker {worker.name} died with {format_count(number, 'message')} in flight.",
-            f"{', '.join(f'{name}: {held.by_queue[name]:,}' for name in queues)}. They are visible "
-            f"again within {format_span((held.last_visible_ms - facts.now_ms) / 1000)}. The worker "
-            f"ran on {worker.host or 'an unknown host'}, process {worker.pid}.",
+            f"{', '.join(f'{name}: {held.by_queue[name]:,}' for name in queues)}. "
+            f"{'It is' if number == 1 else 'They are'} visible again within "
+            f"{format_span((held.last_visible_ms - facts.now_ms) / 1000)}. The worker ran on "
+            f"{worker.host or 'an unknown host'}, process {worker.pid}.",
             worker.seen_ms, queues[0] if len(queues) == 1 else None,
         )  # fmt: skip
 

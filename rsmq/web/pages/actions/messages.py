@@ -84,6 +84,9 @@ async def _held(call: PageCall, fields: Fields) -> tuple[str, ...]:
     message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=1)
     if message["state"] != "in_flight":
         return ()
+    holder = (await call.read("/queues/{queue}/messages/{id}/why", names))["holder"]
+    if holder and not holder["is_alive"]:
+        return (f"Worker {show_name(holder['name'])}, which had received it, is dead.",)
     return ("A consumer has received it and may be at work on it; that is not stopped.",)
 
 

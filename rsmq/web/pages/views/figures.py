@@ -120,7 +120,7 @@ def make_charts(history: Mapping[str, Any], span: Span) -> list[Chart]:
             has_open_end=span.step > MINUTE,
         ),
         make_chart(
-            "Messages in the queue",
+            "Messages in the queue (stacked)",
             [(name, history[key]) for name, key in _GAUGES],
             times,
             is_stacked=True,

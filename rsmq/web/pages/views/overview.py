@@ -20,7 +20,7 @@ from rsmq.web.table import Scope
 
 _LIMIT = 10
 #: Where an alert is repaired: the page of its queue unless it is here.
-_PAGES = {"webhook-stopped": "webhooks", "purged": "activity"}
+_PAGES = {"webhook-stopped": "webhooks"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest, sources_of
 from rsmq.web.pages.views.figures import (
+    MINUTE,
     SPANS,
     Figure,
     Span,
@@ -71,6 +72,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "facts": _facts(queue),
         "chain": await _chain(call, queue),
         "workers": listeners,
+        "is_received": span.step == MINUTE and any(history["received"][-_LATELY:]),
         "subscribers": subscribers["subscribers"],
         "findings": await _findings(call, queue),
         "examines": call.query.get("doctor") == "1",
@@ -96,6 +98,8 @@ async def _sources_of_reasons(call: PageCall, queue: str) -> list[str]:
 
 
 _RECEIVED_AGAIN = "received-again"
+#: The last minutes in which other consumers have received something.
+_LATELY = 5
 #: Causes that need nobody.
 _CALM = {"empty", "draining", "waiting", "all-hidden"}
 #: The longest queue that the doctor examines for a page: it reads every message.
