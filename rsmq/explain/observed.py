@@ -58,6 +58,7 @@ class RepeatedReceives:
         repeated: messages that had at least one.
         received: messages that were received.
         lost: of how many receives of the message nothing is known; at least two with an id.
+        first_received_ms: Unix ms of the first receive of the message, if it is known.
     """
 
     id: str | None = None
@@ -65,6 +66,7 @@ class RepeatedReceives:
     repeated: int = 0
     received: int = 0
     lost: int = 0
+    first_received_ms: int | None = None
 
     @property
     def are_many(self) -> bool:

@@ -120,9 +120,9 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
 
 def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
     """Return what ``received_again.lua`` has returned."""
-    id, count, lost, repeated, received = found
+    id, count, lost, repeated, received, first = found
     name = None if id is None else decode_name(id)
-    return RepeatedReceives(name, count, repeated, received, lost)
+    return RepeatedReceives(name, count, repeated, received, lost, parse_integer(first))
 
 
 def _parse_queue(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rsmq import AsyncCells
+from rsmq.explain import observe_queue
 from rsmq.explain.observed import RepeatedReceives
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
@@ -17,6 +18,7 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
 from rsmq.web import create_app
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
+from rsmq.web.activity.reader import read_states
 from rsmq.web.alerts.alert import AlertKind
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.rules import find_alerts
@@ -181,6 +183,36 @@ def test_of_messages_that_the_same_workers_had_the_one_with_most_lost_receives_i
     assert not any("beside" in each.evidence for each in apart)
 
 
+def test_of_messages_with_as_many_lost_receives_the_last_worker_that_died_had_the_suspect():
+    queues = {"orders": 1, "exports": 1}
+    alive = _dying("shop-2", 90, 60, queues=queues)
+    dead = replace(_worker("shop-1", alive=False, queues=queues), seen_ms=_NOW - 9000)
+    older = replace(_worker("shop-3", alive=False, queues=queues), seen_ms=_NOW - 99_000)
+    states = (
+        _state("orders", repeated=RepeatedReceives("o1", 4, 1, 1, 3)),
+        _state("exports", repeated=RepeatedReceives("e1", 4, 1, 1, 3)),
+    )
+
+    def find(*ids):
+        held = {
+            "shop-1": HeldMessages({"orders": 1}, _NOW, frozenset(ids)),
+            "shop-3": HeldMessages({"exports": 1}, _NOW, frozenset({("exports", "e1")})),
+        }
+        found = find_alerts(_facts(*states, workers=[alive, dead, older], held=held))
+        again = [each for each in found if each.kind is AlertKind.RECEIVED_AGAIN]
+        return found[0], [(each.subject, each.level) for each in again]
+
+    loop, again = find(("orders", "o1"), ("other", "e1"))
+    assert (loop.message, loop.queue) == ("o1", "orders")
+    assert "3 receives of it ended without a delete, and the last worker that died" in loop.evidence
+    assert again == [("orders", "bad"), ("exports", "warn")]
+    for ids in ((), (("orders", "o1"), ("exports", "e1"))):
+        loop, again = find(*ids)
+        assert loop.message is None
+        assert "One of the messages" in loop.evidence
+        assert again == [("exports", "bad"), ("orders", "bad")]
+
+
 def _dying(name, *deaths, queues, alive=True):
     """Return a worker whose predecessors died so many seconds ago."""
     died = tuple(_NOW - each * 1000 for each in deaths)
@@ -205,10 +237,13 @@ def test_workers_that_die_again_and_again_are_wrong_also_while_all_are_alive():
     [loop] = find_alerts(_facts(workers=shops))
     assert (loop.message, loop.queue) == (None, None)
     assert "No message is in flight that several of these workers had" in loop.evidence
-    even = replace(states[1], repeated=RepeatedReceives("e1", 4, 1, 1, 3))
+    even = replace(states[1], repeated=RepeatedReceives("e1", 4, 1, 1, 3, _NOW - 130_000))
     loop = find_alerts(_facts(states[0], even, workers=shops))[0]
     assert (loop.message, loop.queue) == (None, None)
-    assert "One of the messages e1 of exports and o1 of orders may crash them" in loop.evidence
+    assert (
+        "One of the messages e1 of exports (first received 40 s before the first death) and o1 of "
+        "orders may crash them: 3 receives of each ended without a delete."
+    ) in loop.evidence
 
 
 @pytest.mark.parametrize(
@@ -362,6 +397,10 @@ def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(ru
         found = (await http("GET", "/alerts")).json["alerts"]
         again = [each for each in found if each["kind"] == "received-again"]
         assert [(each["queue"], each["message"]) for each in again] == [("q", id)]
+        first_ms = (await queues.get_message("q", id)).first_received_ms
+        expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms)
+        assert (await observe_queue(queues, "q")).repeated == expected
+        assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
         why = (await http("GET", "/queues/q/why")).json
         assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
         why = (await http("GET", f"/queues/q/messages/{id}/why")).json

@@ -25,8 +25,9 @@ if not queue(hash) then
   return queue_not_found(hash)
 end
 local now = server_time_ms()
-local again, count, lost, repeated, received = received_again(hash, zset, digits(now))
+local again, count, lost, repeated, received, first = received_again(hash, zset, digits(now))
 return {
   describe(hash, zset), digits(now), registered_workers(zset, workers),
   count_hidden_states(hash, zset, now, tonumber(most)), again or false, count, lost, repeated, received,
+  first or false,
 }

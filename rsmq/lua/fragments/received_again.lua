@@ -4,7 +4,8 @@
 
 -- Looks at the next ten messages that become visible, and at their last receives before the present one that ended
 -- without a delete or a recorded retry. Returns id, receive count and number of such receives of the one that had most
--- of them, at least two, else nil, 0 and 0; how many had at least one; and how many were received. A consumer may have
+-- of them, at least two, else nil, 0 and 0; how many had at least one; how many were received; and the ms at which that
+-- one was received first, or nil. A consumer may have
 -- released them: only workers record that.
 local function received_again(hash, zset, now)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
@@ -29,5 +30,5 @@ local function received_again(hash, zset, now)
       end
     end
   end
-  return found, receives, found and most or 0, repeated, received
+  return found, receives, found and most or 0, repeated, received, found and redis.call('HGET', hash, found .. ':fr')
 end

@@ -34,9 +34,10 @@ def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
         return
     since_ms, last_ms = min(deaths)[0], max(deaths)[0]
     workers = f"Worker{'s' if len(names) > 1 else ''} {list_names(names)}"
-    suspects = _suspects(facts, {
+    worst = _find_worst(facts, {
         queue for worker in facts.workers if worker.name in names for queue in worker.queues
     })  # fmt: skip
+    suspects = _of_last_death(facts, worst)
     is_sure = len(suspects) == 1
     yield Alert(
         AlertKind.CRASH_LOOP,
@@ -45,37 +46,61 @@ def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
         f"{workers} died {format_count(len(deaths), 'time')} in "
         f"{format_span((last_ms - since_ms) / 1000)}.",
         f"The last death was {format_span((facts.now_ms - last_ms) / 1000)} ago. "
-        + _accuse(suspects),
+        + _accuse(suspects, since_ms, is_tie=len(worst) > 1),
         since_ms,
         suspects[0].name if is_sure else None,
         suspects[0].repeated.id if is_sure else None,
     )
 
 
-def _suspects(facts: AlertFacts, queues: set[str]) -> list[QueueBacklog]:
+def _find_worst(facts: AlertFacts, queues: set[str]) -> list[QueueBacklog]:
     """Return the queues of the messages that were received most often without being deleted."""
     found = [facts.states[name] for name in sorted(queues & facts.states.keys())]
     most = max((each.repeated.lost for each in found), default=0)
     return [each for each in found if most and each.repeated.lost == most]
 
 
-def _accuse(suspects: list[QueueBacklog]) -> str:
+def _of_last_death(facts: AlertFacts, worst: list[QueueBacklog]) -> list[QueueBacklog]:
+    """Return those whose message the last worker that died still has, unless it has none or all."""
+    dead = [each for each in facts.workers if not each.alive and each.name in facts.held]
+    last = max(dead, key=lambda each: each.seen_ms, default=None)
+    if last is None:
+        return worst
+    ids = facts.held[last.name].ids
+    return [each for each in worst if (each.name, each.repeated.id) in ids] or worst
+
+
+def _accuse(suspects: list[QueueBacklog], first_death_ms: int, *, is_tie: bool) -> str:
     if not suspects:
         return (
             "No message is in flight that several of these workers had: look at their logs and at "
             "the memory of their machine."
         )
-    names = " and ".join(f"{each.repeated.id} of {each.name}" for each in suspects)
     lost = format_count(suspects[0].repeated.lost, "receive")
+    names = " and ".join(_describe(each, first_death_ms) for each in suspects)
     if len(suspects) == 1:
+        why = (
+            "and the last worker that died had it in flight" if is_tie else "more than of any other"
+        )
         return (
-            f"The suspect is message {names}: {lost} of it ended without a delete, more than of "
-            "any other. If its handler crashes the worker, delete it or move it."
+            f"The suspect is message {names}: {lost} of it ended without a delete, {why}. If its "
+            "handler crashes the worker, delete it or move it."
         )
     return (
         f"One of the messages {names} may crash them: {lost} of each ended without a delete. The "
         "next death shows which."
     )
+
+
+def _describe(suspect: QueueBacklog, first_death_ms: int) -> str:
+    """Return a message with its queue, and when it was received first: a crash follows soon."""
+    name = f"{suspect.repeated.id} of {suspect.name}"
+    first_ms = suspect.repeated.first_received_ms
+    if first_ms is None:
+        return name
+    seconds = (first_death_ms - first_ms) / 1000
+    side = "before" if seconds >= 0 else "after"
+    return f"{name} (first received {format_span(abs(seconds))} {side} the first death)"
 
 
 def find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
@@ -136,7 +161,7 @@ def _received_again(state: QueueBacklog, level: Literal["bad", "warn"], remedy: 
 def _received_again_by_workers(facts: AlertFacts, state: QueueBacklog) -> Alert:
     """Return the alert of a message: of those that the same workers had, one is the suspect."""
     shared = {queue for each in facts.workers if state.name in each.queues for queue in each.queues}
-    worst = _suspects(facts, shared)
+    worst = _of_last_death(facts, _find_worst(facts, shared))
     if state not in worst:
         other = worst[0]
         return _received_again(

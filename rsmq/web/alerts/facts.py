@@ -22,10 +22,12 @@ class HeldMessages:
     Attributes:
         by_queue: their numbers.
         last_visible_ms: Unix ms when all of them are visible again.
+        ids: the queue and the id of each.
     """
 
     by_queue: Mapping[str, int]
     last_visible_ms: float
+    ids: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

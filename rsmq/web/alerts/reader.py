@@ -122,7 +122,8 @@ async def _read_held(
             by_queue[each.queue] = by_queue.get(each.queue, 0) + 1
         if hidden:
             last = max(each.visible_at_ms or 0 for each in hidden)
-            found[worker.name] = HeldMessages(by_queue, last)
+            ids = frozenset((each.queue, each.id) for each in hidden)
+            found[worker.name] = HeldMessages(by_queue, last, ids)
     return found
 
 

@@ -36,14 +36,14 @@ local function read(hash, zset)
   if recent > 0 then
     first_recent = redis.call('ZRANGEBYSCORE', zset, since, now, 'WITHSCORES', 'LIMIT', '0', '1')[2]
   end
-  local again, count, lost, repeated, received = nil, 0, 0, 0, 0
+  local again, count, lost, repeated, received, received_first = nil, 0, 0, 0, 0, nil
   if messages > visible then
-    again, count, lost, repeated, received = received_again(hash, zset, now)
+    again, count, lost, repeated, received, received_first = received_again(hash, zset, now)
   end
   -- If the user lacks the right, it is not known.
   local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
-    has_reasons, again or false, count, lost, repeated, received}
+    has_reasons, again or false, count, lost, repeated, received, received_first or false}
 end
 
 local states = {}
