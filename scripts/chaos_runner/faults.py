@@ -12,7 +12,7 @@ from .recorder import Recorder
 from .topologies import Facts, Topology
 
 #: From the end of a fault to the begin of the next one: the shortest, and the longest.
-_PAUSES_SECONDS = (0.3, 1.2)
+PAUSES_SECONDS = (0.3, 1.2)
 
 Cause = Callable[[Topology, Fleet, random.Random], Facts]
 
@@ -60,7 +60,7 @@ class Saboteur:
         recorder: Recorder,
         seed: int,
         *,
-        pauses: tuple[float, float] = _PAUSES_SECONDS,
+        pauses: tuple[float, float] = PAUSES_SECONDS,
     ) -> None:
         self._names = names
         self._pauses = pauses

@@ -173,8 +173,8 @@ def our_fleet(
         seed: of the choices of consumers.
     """
     kinds = [each for each in clients if each != "worker"]
-    if not isinstance(topology, OneServer) and "node" in kinds:
-        kinds.remove("node")  # Node's client knows one server only
+    if "node" in kinds and not _has_node(topology):
+        kinds.remove("node")
     share = str(rate / len(kinds))
     members: dict[str, list[Member]] = {"producer": [], "consumer": []}
     for role, members_of_role in members.items():
@@ -192,6 +192,15 @@ def our_fleet(
         command = ["worker", topology.url, topology.ns, "FILE", "worker-1", str(seed)]
         members["consumer"].append(Member("worker", _program(*command)))
     return Fleet(folder, members["producer"], members["consumer"])
+
+
+def _has_node(topology: Topology) -> bool:
+    if not isinstance(topology, OneServer):
+        return False  # Node's client knows one server only
+    has_node = (_ROOT / "compat" / "node" / "node_modules" / "rsmq").exists()
+    if not has_node:
+        print("Without Node's client, which scripts/peers installs.", flush=True)
+    return has_node
 
 
 def _program(name: str, *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ import rsmq
 from rsmq import RSMQ
 
 from .client import QUEUE
-from .faults import Saboteur
+from .faults import PAUSES_SECONDS, Saboteur
 from .fleet import CLIENTS, our_fleet
 from .recorder import Recorder, write_history
 from .topologies import TOPOLOGIES, Topology, version_of
@@ -33,6 +33,7 @@ class Plan:
     seed: int
     appendfsync: str
     clients: tuple[str, ...] = CLIENTS
+    pauses: tuple[float, float] = PAUSES_SECONDS
 
 
 def run(plan: Plan, history: Path) -> list[str]:
@@ -67,7 +68,7 @@ def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
     try:
         fleet.start()
         recorder = Recorder(folder / "faults.jsonl")
-        saboteur = Saboteur(topology, fleet, plan.faults, recorder, plan.seed)
+        saboteur = Saboteur(topology, fleet, plan.faults, recorder, plan.seed, pauses=plan.pauses)
         saboteur.run(plan.seconds)
         saboteur.check_primary()
         problems = fleet.stop(fleet.producers)
