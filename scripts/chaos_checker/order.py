@@ -12,7 +12,8 @@ from .losses import Windows
 from .messages import MessageCalls, Messages, received_before
 from .violation import Violation, violation
 
-#: Redis stores the times of delays in milliseconds.
+#: Times at which messages are due are stored in milliseconds. Two that are due in the same one are
+#: in the order of their ids, so a delayed message, whose id is older, comes first.
 _ROUNDING_SECONDS = 0.002
 
 
@@ -25,8 +26,9 @@ def check_order(messages: Messages, windows: Windows) -> Iterator[Violation]:
 
 
 def _due_after(found: MessageCalls) -> float:
-    """Return a time at which the message was not due yet, or just so."""
-    return found.sends[0].begin + found.sends[0].delay
+    """Return a time before which the message was not due."""
+    send = found.sends[0]
+    return send.begin + send.delay - (_ROUNDING_SECONDS if send.delay else 0)
 
 
 def _due_before(found: MessageCalls) -> float:
@@ -40,7 +42,7 @@ def _check_early(sent: list[MessageCalls]) -> Iterator[Violation]:
         if not found.sends[0].delay:
             continue
         for each in found.deliveries:
-            if received_before(each) < _due_after(found) - _ROUNDING_SECONDS:
+            if received_before(each) < _due_after(found):
                 yield violation("early", found.id, [found.sends[0], each])
 
 

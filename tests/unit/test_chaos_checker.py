@@ -181,6 +181,20 @@ def test_histories_of_a_model_pass(seed, steps):
     assert (verdict.violations, verdict.allowed) == ([], [])
 
 
+@pytest.mark.parametrize(("at", "is_passed"), [(10.8995, False), (10.85, True)])
+def test_a_delayed_message_may_come_before_one_that_is_due_in_the_same_millisecond(at, is_passed):
+    """The ids of the two are in the order of their sends."""
+    story = Story()
+    story.send(10, "x", delay=1)
+    story.send(at, "y")
+    story.receive(20, "x")
+    story.receive(21, "y")
+    story.left("x", 1)
+    story.left("y", 1)
+
+    assert [each.kind for each in story.check().violations] == ["reordered"] * is_passed
+
+
 def test_a_system_that_shows_no_bodies_is_judged_by_ids():
     story = Story()
     story.send(1, "a")
