@@ -7,7 +7,7 @@ import pytest
 from tests.admission.events import State
 from tests.admission.model import Model, Size
 from tests.admission.search import Broken, search
-from tests.scale import SOAK
+from tests.scale import SOAK, scaled
 
 ONE_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=1)
 TWO_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=2)
@@ -22,17 +22,15 @@ SEARCHES = [
 #: Minutes of processor time.
 LARGE_SEARCHES = [
     (Size(groups=2, messages=3, consumers=2, most=1), 0),
-    (Size(groups=2, messages=3, consumers=2, most=2), 0),
     (TWO_GROUPS, 0),
     (TWO_GROUPS, 1),
     (TWO_AT_A_TIME, 1),
     (Size(groups=1, messages=4, consumers=2, most=1), 1),
-    (Size(groups=1, messages=4, consumers=3, most=2), 1),
     (ONE_AT_A_TIME, 2),
-    (TWO_AT_A_TIME, 2),
 ]
 
 
+@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize(("size", "faults"), SEARCHES + (LARGE_SEARCHES if SOAK else []))
 def test_no_state_breaks_order_or_limit_and_no_message_is_lost_or_stuck(size, faults):
     assert search(size, faults=faults).states > 1000
