@@ -50,6 +50,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "FastAPI": "fastapi",
             "HTTP": "web",
             "Spark": "spark",
+            "Spark jobs": "spark.pipelines",
             "PyRSMQ": "pyrsmq",
             "rfq": "compat.rfq",
         }.items()

@@ -13,6 +13,7 @@ from tests.documents.player import Player
 from tests.documents.preloaded import Preloaded
 
 INSTALL = "pip install '.[cli,embedded]'"
+WHEEL = "pip install './rsmq-0.1.0-py3-none-any.whl[cli,embedded]'"
 SERVER = "docker run --rm -p 6379:6379 redis"
 PYRSMQ_ERROR = "ImportError: PyRSMQ is installed into the folder of rsmq. Repair it:"
 REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
@@ -24,7 +25,9 @@ NOT_RUN = {
     ("README.md", SERVER): "installs or starts a server",
     ("README.md", "scripts/demo"): "runs for minutes; test_scripts.py runs the demo",
     ("start.md", INSTALL): "installs packages",
+    ("start.md", WHEEL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
+    ("start.md", "sudo apt-get install redis-server"): "installs or starts a server",
     (
         "chaos.md",
         "scripts/chaos --topology sentinel --appendfsync everysec --seconds 120 --seed 1",
@@ -39,6 +42,7 @@ NOT_RUN = {
     ): "needs a replica; test_servers_page.py runs it",
     ("django.md", "await rsmq.sendMessageAsync({"): "is for Node; tests/django sends its body",
     ("from-celery.md", "from celery import Celery"): "is for Celery",
+    ("from-celery.md", "pip install '.[schedules,pydantic,embedded]'"): "installs packages",
     (
         "from-celery.md",
         '@app.task(name="shop.charge", bind=True, ignore_result=True)',
@@ -80,6 +84,7 @@ NOT_RUN = {
         "spark-recipes.md",
         "def store_in_delta(frame, batch):",
     ): "needs the jars of Delta, which are on Maven Central only",
+    ("spark-recipes.md", "from rsmq.spark import pipelines, register"): "is for Databricks",
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 

@@ -13,12 +13,13 @@ from rsmq.spark.pipelines.redrive import Redriven, redrive
 from rsmq.spark.pipelines.replay import Replayed, replay
 from rsmq.spark.pipelines.report import QueueReport as Report
 from rsmq.spark.pipelines.report import report
-from rsmq.spark.pipelines.session import session
+from rsmq.spark.pipelines.session import JavaMissing, session
 from rsmq.spark.pipelines.transform import Transformed, transform
 
 __all__ = [
     "Archived",
     "Drained",
+    "JavaMissing",
     "Migrated",
     "MigratedQueue",
     "Queues",
