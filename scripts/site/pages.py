@@ -3,7 +3,8 @@ Copies the pages of the documentation for the builders, which read one folder on
 
 A page of ``docs/`` keeps its place. A file of the repository that a page links to gets a page below
 ``repository/``, with the links in it followed too. A file that is not Markdown is shown as code.
-A link whose text is the name of a page gets the title of the page.
+A link whose text is the name of a page gets the title of the page. The search finds no design pages
+and no changelog, whose many words would hide the pages for users.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: Files that browsers show.
 IMAGES = {".png", ".svg"}
+#: What begins pages that the search leaves out, and their places.
+_NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+_UNSEARCHED = ("contributing/", "repository/CHANGELOG.md")
 #: The languages of files without a telling suffix.
 _LANGUAGES = {"Dockerfile": "docker", ".alloy": "text", ".service": "ini"}
 #: A block of code, code inside a line, or a link: its text if that is a name, and its target.
@@ -65,7 +69,8 @@ def copy_pages(folder: Path) -> None:
             target.write_text(_show_code(path))
             continue
         text, linked = _follow_links(path)
-        target.write_text(text)
+        is_left_out = page_of(path).as_posix().startswith(_UNSEARCHED)
+        target.write_text(_NOT_SEARCHED * is_left_out + text)
         left += linked - found
         found |= linked
 

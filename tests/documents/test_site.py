@@ -32,6 +32,8 @@ def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, 
     )
     (docs / "start.md").write_text("# Run\n")
     (docs / "life.svg").write_text("<svg/>")
+    (docs / "contributing").mkdir()
+    (docs / "contributing" / "undo.md").write_text("# Undo\n")
     (tmp_path / "WIRE.md").write_text("[code](rsmq/client.py) [home](docs/index.md)\n")
     (tmp_path / "rsmq").mkdir()
     (tmp_path / "rsmq" / "client.py").write_text("pass\n")
@@ -45,6 +47,7 @@ def test_a_page_of_the_repository_is_copied_with_all_that_it_leads_to(tmp_path, 
         "[site](https://example.org/a.md)\n"
         "```text\n[x](y.md)\n```\n[`top`](#top) ![life](life.svg)\n",
         "start.md": "# Run\n",
+        "contributing/undo.md": "---\nsearch:\n  exclude: true\n---\n\n# Undo\n",
         "life.svg": "<svg/>",
         "repository/WIRE.md": "[code](rsmq/client-py.md) [home](../index.md)\n",
         "repository/rsmq/client-py.md": "# client.py\n\n`rsmq/client.py`\n\n```py\npass\n```\n",
