@@ -263,6 +263,13 @@ class Interrupted(BaseException):
     """The exception that the signal handler raises, like KeyboardInterrupt at Ctrl-C."""
 
 
+#: Python prints what a handler raises in the callback of a weak reference, and goes on. The set of
+#: weak references is of the standard library.
+LOST_BY_PYTHON = (
+    "ignore:Exception ignored in. <function WeakSet:pytest.PytestUnraisableExceptionWarning"
+)
+
+
 @pytest.fixture
 def interrupting():
     """Make signals raise in the main thread, as at Ctrl-C."""
@@ -280,6 +287,7 @@ def interrupting():
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of redis-py, if connecting is interrupted
+@pytest.mark.filterwarnings(LOST_BY_PYTHON)
 @pytest.mark.parametrize("kind", [None, redis.Redis, LendingRedis])
 @pytest.mark.parametrize("slow", [True, False])
 def test_random_interruptions_hide_no_message(server, proxy, raw, ns, interrupting, kind, slow):
@@ -293,7 +301,8 @@ def test_random_interruptions_hide_no_message(server, proxy, raw, ns, interrupti
     message_in_flight, interrupted = None, 0
     while interrupted < scaled(100, 1000):
         try:
-            signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.0002, 0.004))
+            # Again each second: the first one may be lost, as ``LOST_BY_PYTHON`` says.
+            signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.0002, 0.004), 1)
             while True:
                 if message_in_flight is not None:
                     client.change_message_visibility(message_in_flight, 0)
@@ -302,6 +311,7 @@ def test_random_interruptions_hide_no_message(server, proxy, raw, ns, interrupti
         except Interrupted:
             interrupted += 1
             assert message_in_flight is not None or hidden(raw, ns) == 0
+    signal.setitimer(signal.ITIMER_REAL, 0)
     if message_in_flight is not None:
         client.change_message_visibility(message_in_flight, 0)
     assert client.list_queues() == ["q"]

@@ -114,7 +114,7 @@ class Side:
 )
 @given(program=programs)
 def test_calls_together_end_as_calls_one_by_one(server, raw, program):
-    namespaces = [f"c{next(_numbers)}" for _ in range(2)]
+    namespaces = [f"together{next(_numbers)}" for _ in range(2)]
 
     async def main():
         async with (

@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from rsmq.spark.connections import SparkServer
-from rsmq.transport.socket import SocketConnection, pack_all
+from rsmq.transport.packing import pack_all
+from rsmq.transport.socket import SocketConnection
 from rsmq.transport.threads.pending import PendingCall
 from rsmq.transport.threads.pools import ThreadConnections
 

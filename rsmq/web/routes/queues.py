@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rsmq.errors import QueueNotFound
+from rsmq.errors import InvalidValue, QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.operations import OperationKind
@@ -85,13 +85,14 @@ async def _read(call: ApiCall) -> ApiAnswer:
 async def _change(call: ApiCall) -> ApiAnswer:
     name = call.names[QUEUE]
     before = None
-    with suppress(QueueNotFound):  # a wrong value comes before it
+    # A wrong value comes before it; and what another client has stored may be what is repaired.
+    with suppress(QueueNotFound, InvalidValue):
         before = await call.queues.get_queue_attributes(name)
     changed = await call.queues.set_queue_attributes(name, **call.values)
     changes = {
         each: (getattr(before, each), getattr(changed, each))
         for each in call.values
-        if getattr(before, each, None) != getattr(changed, each)
+        if before is not None and getattr(before, each) != getattr(changed, each)
     }
     return ApiAnswer(show_attributes(name, changed), changes=changes)
 
