@@ -11,6 +11,10 @@ measures how long a message takes from a producer to a consumer, in rounds of th
                 of the dashboard is taken from the producer and the consumer, but none of Redis's
     with        the same tour, of their own Redis
 
+Redis, the producer and the consumer have one processor, the dashboard and the tour have the others,
+as if they were another machine. Otherwise what the dashboard computes is measured, rather than what
+it asks of Redis.
+
 The tour takes SECONDS (600) in all ROUNDS (10) together. The parts of a round are in another order
 each time, since other work on the machine comes and goes. It prints the percentiles of each round,
 the medians of their ratios, the longest commands of Redis, and the slowest pages.
@@ -21,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import multiprocessing
+import os
 import random
 import statistics
 import sys
@@ -54,8 +59,9 @@ redis.call('HINCRBY', data, 'totalsent', tonumber(ARGV[2]) - tonumber(ARGV[1]) +
 """
 
 
-def send_and_receive(url: str, seconds: float) -> list[float]:
+def send_and_receive(url: str, seconds: float, processors: set[int]) -> list[float]:
     """Return, sorted, how long messages took from a producer to a consumer, in seconds."""
+    os.sched_setaffinity(0, processors)
     times = []
     end = time.perf_counter() + seconds
     with RSMQ.from_url(url) as queues:
@@ -118,8 +124,9 @@ def _percentile(times: list[float], share: float) -> float:
 class Comparison:
     """The rounds, and what was found in them."""
 
-    def __init__(self, own: Server, other: Server, seconds: float) -> None:
+    def __init__(self, own: Server, other: Server, seconds: float, processors: set[int]) -> None:
         self._own = own
+        self._processors = processors
         self._urls = {"with": own.url, "elsewhere": other.url}
         self._seconds = seconds
         self._found: dict[str, dict[str, list[float]]] = {
@@ -135,7 +142,7 @@ class Comparison:
                 if part in self._urls:
                     server = stack.enter_context(serving(self._urls[part]))
                     tour = stack.enter_context(Tour(*server.address))
-                times = _in_process(self._own.url, self._seconds)
+                times = _in_process(self._own.url, self._seconds, self._processors)
             if part == "with":
                 for path, each in tour.times.items():
                     self.page_times[path] += each
@@ -162,25 +169,31 @@ class Comparison:
                 )
 
 
-def _in_process(url: str, seconds: float) -> list[float]:
+def _in_process(url: str, seconds: float, processors: set[int]) -> list[float]:
     """Measure in another process, which does not wait for the tour's interpreter lock."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(send_and_receive, url, seconds).result()
+        return executor.submit(send_and_receive, url, seconds, processors).result()
 
 
 def main() -> None:
     """Fill, measure and print."""
     numbers = [int(each) for each in sys.argv[1:]]
     queues, messages, seconds, rounds = (*numbers, *(10_000, 10_000_000, 600, 10)[len(numbers) :])
-    with Server() as own, Server() as other:
+    every = os.sched_getaffinity(0)
+    processors = {min(every)}
+    with contextlib.ExitStack() as stack:
+        os.sched_setaffinity(0, processors)  # a process that is started inherits its processors
+        own = stack.enter_context(Server())
+        os.sched_setaffinity(0, every - processors or every)
+        other = stack.enter_context(Server())
         for server in (own, other):
             make_queues(server.url, queues)
         fill(own, messages)
         own.client.config_set("slowlog-log-slower-than", _NOTED_US)
         own.client.config_set("slowlog-max-len", 100_000)
         own.client.slowlog_reset()
-        comparison = Comparison(own, other, seconds / rounds)
+        comparison = Comparison(own, other, seconds / rounds, processors)
         for _ in range(rounds):
             comparison.run_round()
         comparison.print_ratios()
