@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import inspect
-import secrets
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +36,7 @@ from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
 from rsmq.tasks.body import TASK_CODEC, make_route
 from rsmq.tasks.follow import EncodeResult, FollowInWorker
-from rsmq.tasks.immediate import Immediate
+from rsmq.tasks.immediate import Immediate, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions
@@ -496,7 +495,7 @@ class Tasks(NamesElsewhere):
         return [jobs[place] for place in range(len(signatures))]
 
     def _make_immediate_id(self) -> str:
-        id: str = self.client.engine.show_id(0, f"immediate-{secrets.token_hex(8)}")
+        id: str = self.client.engine.show_id(0, make_immediate_id())
         return id
 
     def _make_job(
@@ -640,8 +639,9 @@ class Tasks(NamesElsewhere):
         Call the function at once when a task is sent, in the same thread; for tests.
 
         Nothing is sent, and Redis is not used. The arguments go through their JSON, as they do in a
-        message. Options of the send have no effect, ``current_message()`` is None, and an exception
-        of the function is raised by the send. It holds for all threads until the block ends.
+        message. Options of the send have no effect, ``current_message()`` is that of a first
+        attempt, and an exception of the function is raised by the send. It holds for all threads
+        until the block ends.
         """
         before, self._is_immediate = self._is_immediate, True
         try:

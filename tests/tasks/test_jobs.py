@@ -12,7 +12,8 @@ import pydantic
 import pytest
 
 from rsmq import Cells, InvalidFormat
-from rsmq.errors import JobFailed, JobNotTracked
+from rsmq.errors import JobFailed, JobNotTracked, NotTracked
+from rsmq.headers import current_headers, use_headers
 from rsmq.jobs import AsyncJobHandle, JobHandle, ReportedProgress
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
@@ -256,6 +257,37 @@ def test_an_immediate_job_has_its_result_at_once(tasks):
         with pytest.raises(JobNotTracked):
             untracked.send().result()
     assert tasks.client.list_queues() == []
+
+
+def test_an_immediate_call_has_a_message_with_progress(tasks):
+    seen = []
+
+    @tasks.task(queue="q", track=True)
+    def measure(number: int) -> int:
+        message = current_message()
+        seen.append((message.queue, message.id, message.attempt, message.lease_lost))
+        message.set_progress(number, 10, "measured")
+        assert current_headers() == {"tenant": "a"}
+        return number
+
+    @tasks.task(queue="a")
+    async def report(number: int, total: int) -> None:
+        message = current_message()
+        seen.append((message.queue, number, total, message.body["task"]))
+        with pytest.raises(NotTracked):
+            message.set_progress(1)
+        await asyncio.to_thread(measure.send, 7)
+        seen.append(current_message() is message)
+
+    with tasks.immediate(), use_headers({"tenant": "a"}):
+        job = measure.options(then=report.signature(RESULT, total=5)).send(3)
+    assert job.status().progress == ReportedProgress(3, 10, "measured")
+    assert seen[0] == ("q", job.id, 1, False)
+    assert seen[1] == ("a", 3, 5, report.name)
+    assert seen[2][0] == "q"
+    assert seen[2][1] not in {job.id, ""}
+    assert seen[3] is True
+    assert current_message() is None
 
 
 def test_a_set_of_cells_has_jobs_too():

@@ -33,6 +33,8 @@ _AWAIT = "await it in the handler"
 
 #: The call that this thread or task runs; for the log records of handlers.
 current_job: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
+#: The message of a call without a worker.
+message_of_call: ContextVar[Delivery | None] = ContextVar("rsmq_message", default=None)
 
 
 def current_message() -> Delivery | None:
@@ -40,7 +42,9 @@ def current_message() -> Delivery | None:
     Return the message that this thread or task handles; None outside a handler, and for a batch.
     """
     job = current_job.get()
-    if job is None or job.lane.listener.batch:
+    if job is None:
+        return message_of_call.get()
+    if job.lane.listener.batch:
         return None
     return job.leases[0].to_delivery(job.lane.name, job.lane.codec)
 
