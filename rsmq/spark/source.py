@@ -39,7 +39,7 @@ from rsmq.spark.write.sink_options import SinkOptions, parse_sink_options
 
 class RsmqDataSource(DataSource):
     """
-    RSMQ queues as sources and sinks of Spark; docs/spark.md lists the options.
+    RSMQ queues as sources and sinks of Spark. Their options are on the page "Spark".
 
     The names and parameters of the methods are Spark's.
     """

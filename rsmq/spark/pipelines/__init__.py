@@ -8,11 +8,11 @@ reports its progress to the function ``tell``, if there is one, and returns a re
 from rsmq.spark.pipelines.archive import Archived, archive
 from rsmq.spark.pipelines.drain import Drained, drain
 from rsmq.spark.pipelines.migrate import Migrated, MigratedQueue, migrate
+from rsmq.spark.pipelines.progress import JobProgress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.redrive import Redriven, redrive
 from rsmq.spark.pipelines.replay import Replayed, replay
-from rsmq.spark.pipelines.report import QueueReport as Report
-from rsmq.spark.pipelines.report import report
+from rsmq.spark.pipelines.report import QueueReport, report
 from rsmq.spark.pipelines.session import JavaMissing, session
 from rsmq.spark.pipelines.transform import Transformed, transform
 
@@ -20,12 +20,13 @@ __all__ = [
     "Archived",
     "Drained",
     "JavaMissing",
+    "JobProgress",
     "Migrated",
     "MigratedQueue",
+    "QueueReport",
     "Queues",
     "Redriven",
     "Replayed",
-    "Report",
     "Transformed",
     "archive",
     "drain",

@@ -64,7 +64,7 @@ def drain(
             - ``text``: bodies only; bytes that are not UTF-8 become U+FFFD;
             - ``none``: no files, the messages are removed for good.
         batch: the most messages of a batch.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: the kind is unknown, or does not fit the path; there is no checkpoint; or

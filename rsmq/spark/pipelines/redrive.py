@@ -57,7 +57,7 @@ def redrive(
         checkpoint: the folder where Spark stores its progress. A dead-letter queue must always
             have the same checkpoint.
         batch: the most messages of a batch.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: ``otherwise`` is the dead-letter queue itself.

@@ -25,7 +25,7 @@ MAX_RECEIVE_COUNT = 10
 @dataclass(frozen=True, slots=True)
 class QueueReport:
     """
-    The figures of queues at one moment.
+    The figures of queues at one moment: tables, each a tuple of rows, which are dicts.
 
     Attributes:
         queues: for each queue its number of messages (all, visible, in flight, delayed), the

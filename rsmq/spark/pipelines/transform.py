@@ -70,7 +70,7 @@ def transform(  # noqa: PLR0917 - source and target in order
         binary: True passes ``message`` to the function as bytes; False as text, in which bytes
             that are not UTF-8 are U+FFFD.
         batch: the most messages of a batch.
-        tell: a function that is called with each ``Progress``.
+        tell: a function that is called with each ``JobProgress``.
 
     Raises:
         InvalidOption: the function did not return a frame with a column ``message``, or the queue
