@@ -27,6 +27,7 @@ from rsmq.web.access.gate import (
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, end_facts, facts_of, is_audited, is_destroying
+from rsmq.web.client import Client
 from rsmq.web.delivery import (
     ClientLeft,
     Departure,
@@ -44,7 +45,8 @@ from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.selection.previews import load_selection
-from rsmq.web.table import READING, ApiAnswer, ApiCall, Client, RawBody, Route, Scope
+from rsmq.web.table import READING, ApiAnswer, ApiCall, RawBody, Route, Scope
+from rsmq.web.walks import QueueWalks
 
 _READING_METHODS = {"GET", "HEAD"}
 #: The messages of longer bodies may need seconds on their way to Redis.
@@ -63,10 +65,12 @@ class ApiCaller:
 
     Attributes:
         address: of the client, for the audit stream.
+        walks: the walks through all queues that it shares with others; None for its own.
     """
 
     principal: Principal
     address: str
+    walks: QueueWalks | None = None
 
 
 class Api:
@@ -82,6 +86,7 @@ class Api:
     ) -> None:
         self._queues = queues
         self._patient = PatientClient(queues)
+        self._walks = QueueWalks(queues)
         self._redact = redact
         routes = tuple(table)
         self._router = PathRouter(routes)
@@ -128,7 +133,7 @@ class Api:
         call = ApiCall(
             await self._client_for(route, len(body)), names, values, raw, headers,
             self._allow_of(principal), departure.wait, principal.redaction(self._redact),
-            keeps_rights, principal.name, scope[ADDRESS], self._read_only,
+            keeps_rights, principal.name, scope[ADDRESS], self._read_only, self._walks,
         )  # fmt: skip
         return await self._run(route, call, ApiCaller(principal, scope[ADDRESS]))
 
@@ -164,7 +169,7 @@ class Api:
             await self._client_for(route, 0), names, values, b"", {},
             self._allow_of(caller.principal), _never,
             caller.principal.redaction(self._redact), _always, caller.principal.name,
-            caller.address, self._read_only,
+            caller.address, self._read_only, caller.walks or self._walks,
         )  # fmt: skip
         return await self._run(route, call, caller)
 

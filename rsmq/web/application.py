@@ -29,6 +29,7 @@ from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
+from rsmq.web.client import Client
 from rsmq.web.openapi import make_document
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
@@ -36,8 +37,8 @@ from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
 from rsmq.web.service import healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.stopping import end_waits
-from rsmq.web.table import Client
 from rsmq.web.trash_emptier import TrashEmptier
+from rsmq.web.walks import SharedWalks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -139,8 +140,8 @@ def create_app(
     operations = Api(client, TABLE, read_only=read_only, redact=paths)
     api = gate.guard(operations)
     site = Site(
-        gate, operations, namespace=client.cells[0].namespace.name, version=__version__,
-        read_only=read_only,
+        gate, operations, SharedWalks(client), namespace=client.cells[0].namespace.name,
+        version=__version__, read_only=read_only,
     )  # fmt: skip
     app = _Application(
         routes=[

@@ -15,9 +15,10 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.transport.retry import code_of
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.problems import unavailable
-from rsmq.web.table import READING, ApiAnswer, Client, Scope
+from rsmq.web.table import READING, ApiAnswer, Scope
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 

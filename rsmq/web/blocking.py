@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from rsmq.search.failure_groups import FailureGroups
 from rsmq.search.operations import SearchPosition, read_reasons
+from rsmq.web.client import Client
 from rsmq.web.search import MAX_SECONDS, run_paced
-from rsmq.web.table import Client
 
 
 @dataclass(frozen=True, slots=True)

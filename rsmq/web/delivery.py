@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.operations.operation import Operation
 from rsmq.operations.queues import list_queues_in_steps
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 from rsmq.wire.keys import Namespace
 
 

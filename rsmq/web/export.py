@@ -17,11 +17,11 @@ from redis.exceptions import RedisError
 from rsmq.errors import RSMQError
 from rsmq.search.json_path import JsonPath
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition
+from rsmq.web.client import Client
 from rsmq.web.json_text import values_at
 from rsmq.web.problems import describe
 from rsmq.web.routes.forms import show_stored
 from rsmq.web.search import MessagePage, MessageQuery, read_page
-from rsmq.web.table import Client
 
 #: Returns a message as a line.
 Writer: TypeAlias = Callable[[Mapping[str, Any], bytes | None], bytes]

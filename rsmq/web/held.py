@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.errors import RSMQError
+from rsmq.web.client import Client
 from rsmq.web.operations import held_messages
-from rsmq.web.table import Client
 from rsmq.worker.operations import Receipt, list_in_flight
 
 #: Messages that one script looks at.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.figures.operations import HiddenCounts, add_hidden
+from rsmq.web.client import Client
 from rsmq.web.each_queue import is_readable
 from rsmq.web.operations import HiddenMessages, NextMessage, next_hidden
-from rsmq.web.table import Client
 from rsmq.wire.keys import Namespace
 
 #: Queues that are looked at: those with the most hidden messages.

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.operations import claim_key, release_key
-from rsmq.web.table import Client
 from rsmq.wire.cells import cell_of_key
 from rsmq.wire.limits import MAX_SECONDS
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from rsmq.model import Message
 from rsmq.printable import format_count
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
-from rsmq.web.table import Client
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, MAX_RESULT_BYTES, encode_progress
 from rsmq.worker.operations import (
     Identity,

@@ -14,8 +14,8 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
+from rsmq.web.client import Client
 from rsmq.web.problems import unavailable
-from rsmq.web.table import Client
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
+from rsmq.web.client import Client
 from rsmq.web.patience import ping
-from rsmq.web.table import Client
 
 #: So all waits of a process cost less than one command a second.
 _BEAT_SECONDS = 1.5

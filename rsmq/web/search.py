@@ -17,7 +17,7 @@ from rsmq.search.message_filter import FilteredMessage, SearchFilter, Term
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 from rsmq.wire.keys import QueueKeys
 
 T = TypeVar("T")

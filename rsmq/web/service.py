@@ -15,12 +15,13 @@ from starlette.responses import PlainTextResponse, Response
 from rsmq.errors import RSMQError
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.client import Client
 from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Refused
 from rsmq.web.patience import ping
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
 from rsmq.web.routes.queue_list import read_attributes
-from rsmq.web.table import Client, Scope
+from rsmq.web.table import Scope
 
 _READY_SECONDS = 1.0
 _METRICS_SECONDS = 10.0

@@ -4,7 +4,7 @@ The end of a server: waits end with an answer, so that no client sees an error.
 
 from __future__ import annotations
 
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 from rsmq.web.tail import end_tails
 
 

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.model import Message
 from rsmq.search.redaction import Redaction
+from rsmq.web.client import Client
 from rsmq.web.fields import Field
-
-Client: TypeAlias = AsyncRSMQ[Any] | AsyncCells
+from rsmq.web.walks import QueueWalks
 
 
 class Scope(Enum):
@@ -86,6 +84,7 @@ class ApiCall:
         caller: the name of the caller.
         address: its address.
         is_read_only: whether the server sends Redis no command that may write.
+        walks: the walks through all queues.
     """
 
     queues: Client
@@ -100,6 +99,7 @@ class ApiCall:
     caller: str
     address: str
     is_read_only: bool
+    walks: QueueWalks
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]

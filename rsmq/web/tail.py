@@ -26,10 +26,10 @@ from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.operations import message_states
 from rsmq.web.routes.forms import show_stored
-from rsmq.web.table import Client
 
 _log = get_logger("rsmq.web")
 

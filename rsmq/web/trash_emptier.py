@@ -12,7 +12,7 @@ from typing import Self
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 
 #: What is kept lives a minute longer than it can be undone.
 _PAUSE_SECONDS = 30.0

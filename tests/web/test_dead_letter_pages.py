@@ -55,7 +55,7 @@ def test_dead_letter_queues_are_those_of_policies_and_workers_with_their_newest_
         await _make_queues(queues)
         await queues.create_queue("other")
         await _bury(queues, "ValueError", 3)
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         text = await read_page(http, "/dead-letters")
         assert 'href="/dead-letters/dead"' in text
         assert "ValueError: &lt;b&gt;" in text
@@ -70,7 +70,7 @@ def test_dead_letter_queues_are_those_of_policies_and_workers_with_their_newest_
             "queue": "other", "messages": 2, "visible": 2, "new_messages": 2, "sources": []
         }  # fmt: skip
         open_pages(http)
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         text = await read_page(http, "/dead-letters")
         assert 'href="/dead-letters/other"' in text
         assert "workers; no policy names it" in text
@@ -85,14 +85,14 @@ def test_a_dead_letter_without_a_reason_has_the_policy_that_has_moved_it(run):
         open_pages(http)
         assert "No reason is stored" not in await read_page(http, "/dead-letters/dead")
         await queues.send_message("dead", "a")
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         text = await read_page(http, "/dead-letters/dead")
         assert "<strong>No reason is stored.</strong> Neither a move by hand nor a receive" in text
         assert (
             "that was received 3 times and not deleted; its visibility timeout is 30 s at" in text
         )
         await queues.set_dead_letter_policy("orders", None)
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         assert "No cause is known" in await read_page(http, "/dead-letters/dead")
 
     run(test)
@@ -249,7 +249,7 @@ def test_a_queue_of_dead_letters_needs_no_worker_and_offers_their_redrive(run):
         await queues.send_messages("of-workers", ["a"])
         assert "Why it is not drained" in await read_page(http, "/queues/of-workers")
         await _bury(queues, "KeyError", 1, queue="of-workers")
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         page = await read_page(http, "/queues/of-workers")
         assert "Why it is not drained" not in page
         assert 'Dead letters of <a class="mono" href="/queues/orders">orders</a>' in page

@@ -29,7 +29,7 @@ def _shown(reply):
 
 
 async def _page(http, path, **query):
-    http.app.router.default._reads.forget_all()
+    http.app.router.default.forget_all()
     reply = await http("GET", f"{path}?{urlencode(query)}" if query else path)
     assert reply.status == 200, reply.content
     return _shown(reply)
@@ -259,7 +259,7 @@ def test_a_move_offers_the_dead_letter_queue_first(run):
         path = f"/actions/move-messages?queue=q&ids={id}"
         assert "selected" not in (await http("GET", path)).content.decode()
         await queues.set_dead_letter_policy("q", "dead", 3)
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         page = (await http("GET", path)).content.decode()
         assert '<option value="dead" selected>' in page
         assert '<button class="main">Move</button>' in page

@@ -122,7 +122,7 @@ def test_a_delete_by_filter_and_state_can_be_undone(run):
         pages = Http(http.app, "", {"accept": "text/html"})
         assert b"300 of 300 can be undone" in (await pages("GET", "/activity")).content
         assert (await http("POST", f"/undo/{undo}")).json["messages"] == 300
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         assert b"0 of 300 can be undone" in (await pages("GET", "/activity")).content
         assert (await queues.get_queue_attributes("q")).visible_messages == 300
 

@@ -137,7 +137,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(run):
         again = {"if-none-match": first.headers["etag"]}
         assert (await http("GET", "/queues", headers=again)).status == 304
         await queues.send_message("q", "a")
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         assert (await http("GET", "/queues", headers=again)).status == 200
 
     run(test)

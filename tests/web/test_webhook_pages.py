@@ -34,7 +34,7 @@ def test_a_subscriber_has_the_state_of_its_target_and_is_resumed(run, state, sho
         assert ">active<" in text
         assert "$CRM_SECRET" in text
         await _store_state(queues, "orders-crm", _URL, state)
-        http.app.router.default._reads.forget_all()
+        http.app.router.default.forget_all()
         text = await read_page(http, "/webhooks")
         assert f">{shown}<" in text
         assert "500 &lt;b&gt;" in text

@@ -27,6 +27,8 @@ from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_number
 
+#: Seconds for which dead letters are new.
+NEW_SECONDS = 3600
 _MINUTE_MS = 60_000
 _HOUR_MINUTES = 60
 #: A rate is not known if nothing was recorded for so long.
@@ -51,6 +53,9 @@ class QueueBacklog:
         vt: its visibility timeout in seconds.
         repeated: the receives that ended without a delete, of its next hidden messages.
         has_reasons: whether workers have moved messages to it, as their dead-letter queue.
+        sent: messages that were ever sent; None if that is not stored.
+        received: receives, as above.
+        created: Unix seconds of its creation, as above.
     """
 
     name: str
@@ -64,6 +69,9 @@ class QueueBacklog:
     vt: float = 0
     repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     has_reasons: bool = False
+    sent: float | None = None
+    received: float | None = None
+    created: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +138,12 @@ def queue_states(
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
     messages, visible, first, fresh, first_fresh, target, paused, *rest = stored
-    vt, has_reasons, *repeated = rest
+    vt, has_reasons, sent, received, created, *repeated = rest
     return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
         target and decode_name(target), parse_number(paused), parse_number(vt) or 0,
-        parse_repeated(repeated), bool(has_reasons),
+        parse_repeated(repeated), bool(has_reasons), parse_number(sent), parse_number(received),
+        parse_number(created),
     )  # fmt: skip
 
 

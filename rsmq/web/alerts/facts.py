@@ -47,6 +47,7 @@ class AlertFacts:
         memory: the used bytes and ``maxmemory`` of the fullest server that has a limit.
         recorded_minute: the last minute of which histories were recorded, Unix minutes; None if
             none was, and 0 if the user may not read it.
+        age_seconds: how many seconds ago the states were read.
     """
 
     now_ms: int
@@ -59,6 +60,7 @@ class AlertFacts:
     deletions: Sequence[Deletion] = ()
     memory: tuple[int, int] | None = None
     recorded_minute: int | None = None
+    age_seconds: float = 0
 
 
 def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 """
 Reads the facts from which alerts follow.
 
-It takes a script for each 50 queues, and one more for each 50 queues whose messages wait;
+It takes a walk through all queues, and a script for each 50 queues whose messages wait;
 and a command each for workers, schedules, webhooks, deletions, memory and the history.
 """
 
@@ -18,13 +18,13 @@ from rsmq.push.shared_breaker import PushTarget, list_targets
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueBacklog
-from rsmq.web.activity.reader import read_activities, read_states
+from rsmq.web.activity.reader import read_activities
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
-from rsmq.web.alerts.rules import NEW_SECONDS, may_need_activity
+from rsmq.web.alerts.rules import may_need_activity
 from rsmq.web.blocking import in_each_cell
-from rsmq.web.each_queue import list_names
+from rsmq.web.client import Client
 from rsmq.web.held import read_held
-from rsmq.web.table import Client
+from rsmq.web.walks import QueueWalks
 from rsmq.wire.stored import parse_integer
 from rsmq.worker.registry import WorkerInfo, read_workers
 
@@ -33,7 +33,7 @@ _MAX_QUEUES, _MAX_WORKERS = 300, 20
 
 
 async def read_facts(
-    queues: Client, may_see: Callable[[str], bool], *, sees_all: bool
+    queues: Client, walks: QueueWalks, may_see: Callable[[str], bool], *, sees_all: bool
 ) -> AlertFacts:
     """
     Read the facts that a caller may know.
@@ -42,8 +42,7 @@ async def read_facts(
         may_see: whether the caller may know what happens in a queue.
         sees_all: whether it may know what concerns no single queue.
     """
-    names = [name for name in await list_names(queues) if may_see(name)]
-    states = await read_states(queues, names, NEW_SECONDS)
+    states, age = await walks.states(filter(may_see, await walks.names()))
     (now_ms, workers), targets, schedules, deletions, memory, minute = await asyncio.gather(
         _read_workers(queues),
         _read_targets(queues),
@@ -68,6 +67,7 @@ async def read_facts(
         [each for each in deletions if may_see(each.queue)],
         memory,
         minute if sees_all else 0,
+        age,
     )
 
 

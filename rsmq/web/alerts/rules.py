@@ -13,8 +13,6 @@ from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
 from rsmq.web.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
 from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
 
-#: Seconds for which dead letters are new.
-NEW_SECONDS = 3600
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60
 #: Nothing is received if nothing was for so many minutes.

@@ -24,8 +24,9 @@ from rsmq.web.bulk.operations import (
     read_operation,
 )
 from rsmq.web.bulk.runner import wake_runners
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
-from rsmq.web.table import Client, Scope
+from rsmq.web.table import Scope
 
 #: Messages of a second.
 MAX_RATE = 10_000

@@ -27,7 +27,7 @@ from rsmq.web.bulk.operations import (
     read_operation,
 )
 from rsmq.web.bulk.steps import BulkStep, run_step
-from rsmq.web.table import Client
+from rsmq.web.client import Client
 
 _log = get_logger("rsmq.web")
 

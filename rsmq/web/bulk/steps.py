@@ -22,9 +22,9 @@ from rsmq.search.redaction import Redaction
 from rsmq.trash.operations import CLOSED, MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
+from rsmq.web.client import Client
 from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
 from rsmq.web.selection.operations import delete_rows, move_rows
-from rsmq.web.table import Client
 from rsmq.wire.names import encode_name
 
 #: Ms for which an operation adds to a deletion that can be undone; then it begins another one.

@@ -44,6 +44,7 @@ from rsmq.web.pages.views import PAGES
 from rsmq.web.problems import HttpProblem, describe
 from rsmq.web.requests import headers_of, path_of, read_bytes
 from rsmq.web.router import PathRouter
+from rsmq.web.walks import SharedWalks
 
 _MAX_FORM_BYTES = 4 * 1024 * 1024
 _STATIC = "/static/"
@@ -55,10 +56,18 @@ class Site:
     """The pages of a server."""
 
     def __init__(
-        self, gate: AccessGate, api: Api, *, namespace: str, version: str, read_only: bool
+        self,
+        gate: AccessGate,
+        api: Api,
+        walks: SharedWalks,
+        *,
+        namespace: str,
+        version: str,
+        read_only: bool,
     ) -> None:
         self._gate = gate
         self._api = api
+        self._walks = walks
         self._namespace = namespace
         self._version = version
         self._read_only = read_only
@@ -128,7 +137,12 @@ class Site:
             back = None if request.path == "/" else request.address
             return RedirectResponse(request.links.url(LOGIN, next=back), 303)
         address = self._gate.address_of(request.headers, request.peer)
-        return await self._show(request, ApiCaller(principal, address))
+        return await self._show(request, ApiCaller(principal, address, self._walks))
+
+    def forget_all(self) -> None:
+        """Let the next pages read again, after a change."""
+        self._walks.forget_all()
+        self._reads.forget_all()
 
     # -- pages
 
@@ -184,7 +198,7 @@ class Site:
         name = unquote(request.path.removeprefix(_ACTIONS), errors="surrogateescape")
         action = self._actions.find(name)
         # The counts, and whether a name is to be typed, are those of now.
-        read = NewReads(self._api, call.caller)
+        read = NewReads(self._api, replace(call.caller, walks=None))
         call = replace(call, read=read, read_lasting=read)
         if request.method == "GET":
             fields = read_fields(request.headers[QUERY])
@@ -194,7 +208,7 @@ class Site:
             # A form sends the end of a line as two characters, whatever its text has.
             fields = read_fields(body.decode("latin-1").replace("%0D%0A", "%0A"))
             outcome = await self._actions.run(Asked(action, call, fields, request.links))
-            self._reads.forget_all()
+            self.forget_all()
             if isinstance(outcome, Flash):
                 response = RedirectResponse(outcome.address, 303)
                 outcome.store(response, request.links.url(), is_secure=request.is_secure)

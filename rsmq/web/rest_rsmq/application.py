@@ -27,6 +27,7 @@ from rsmq.web.access.gate import (
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.audit import AuditEntry, facts_of
+from rsmq.web.client import Client
 from rsmq.web.delivery import (
     ClientLeft,
     Departure,
@@ -49,7 +50,7 @@ from rsmq.web.rest_rsmq.bodies import (
 )
 from rsmq.web.rest_rsmq.routes import ROUTES, Handler, NodeRequest, NodeResult
 from rsmq.web.rest_rsmq.values import NodeError, check_name
-from rsmq.web.table import Client, Scope
+from rsmq.web.table import Scope
 
 _JSON, _HTML = "application/json; charset=utf-8", "text/html; charset=utf-8"
 _UNAVAILABLE = 503

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.web.bodies import BODIES
+from rsmq.web.client import Client
 from rsmq.web.rest_rsmq.values import (
     NodeError,
     check_id,
@@ -18,7 +19,7 @@ from rsmq.web.rest_rsmq.values import (
     read_size,
     require_seconds,
 )
-from rsmq.web.table import Client, Scope
+from rsmq.web.table import Scope
 from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 
 _VT, _DELAY, _MAXSIZE = 30, 0, 65_536

@@ -24,6 +24,7 @@ def _show(alert: Alert) -> dict[str, Any]:
 async def _list(call: ApiCall) -> ApiAnswer:
     facts = await read_facts(
         call.queues,
+        call.walks,
         lambda queue: may(call, Scope.STATS, queue),
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
     )
@@ -32,6 +33,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
             "alerts": list(map(_show, find_alerts(facts))),
             "queues": len(facts.states),
             "visible": sum(each.visible for each in facts.states.values()),
+            "age_seconds": facts.age_seconds,
         }
     )
 
@@ -47,6 +49,7 @@ ROUTES = (
             "the message, or null, and of dead letters the sources, the queues of their policies."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
             Field("visible", Shape.WHOLE, "Their visible messages."),
+            Field("age_seconds", Shape.NUMBER, "How many seconds ago the queues were read."),
         ),
     ),
 )  # fmt: skip

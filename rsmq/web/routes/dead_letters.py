@@ -8,12 +8,9 @@ from typing import Any
 
 from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.activity.reader import read_states
 from rsmq.web.alerts.facts import dead_letter_queues
-from rsmq.web.alerts.rules import NEW_SECONDS
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.operations import OperationKind
-from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, choose, may, show_attributes
 from rsmq.web.routes.operations import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
@@ -95,8 +92,8 @@ async def _redrive(call: ApiCall) -> ApiAnswer:
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
-    names = [name for name in await list_names(call.queues) if may(call, Scope.STATS, name)]
-    states = await read_states(call.queues, names, NEW_SECONDS)
+    names = [name for name in await call.walks.names() if may(call, Scope.STATS, name)]
+    states, _ = await call.walks.states(names)
     shown: list[dict[str, Any]] = [
         {
             "queue": name,

@@ -17,8 +17,9 @@ from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_me
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, cut_body, show_body
+from rsmq.web.client import Client
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.table import ApiCall, Client, Scope
+from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
 
 #: The name of a queue in the path of an entry.

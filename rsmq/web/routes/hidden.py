@@ -7,12 +7,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.hidden import MAX_QUEUES, WaitingCounts, read_waiting
 from rsmq.web.operations import NextMessage
 from rsmq.web.routes.forms import may, whole
-from rsmq.web.routes.queue_list import read_values
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
 
@@ -21,8 +19,8 @@ _MAX_LIMIT = 500
 
 async def _list(call: ApiCall) -> ApiAnswer:
     limit = check_whole_number("limit", call.values.get("limit", 50), 1, _MAX_LIMIT)
-    names = [name for name in await list_names(call.queues) if may(call, Scope.STATS, name)]
-    hidden, _ = await read_values(call.queues, names, "hidden")
+    names = [name for name in await call.walks.names() if may(call, Scope.STATS, name)]
+    hidden, _ = await call.walks.values(names, "hidden")
     found = await read_waiting(call.queues, hidden, limit)
     return ApiAnswer(
         {

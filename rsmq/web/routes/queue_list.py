@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, TypeAlias
 
 from rsmq.cells.totals import add_attributes
@@ -14,24 +13,22 @@ from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
 from rsmq.web.activity.operations import QueueActivity
-from rsmq.web.activity.reader import read_activities, read_rates
-from rsmq.web.each_queue import list_names, read_each
+from rsmq.web.activity.reader import read_activities
+from rsmq.web.client import Client
+from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
-from rsmq.web.operations import sort_values
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
-from rsmq.web.table import ApiAnswer, ApiCall, Client, Route, Scope
+from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import is_pattern
 
 _MAX_LIMIT = 1000
-#: Queues that one script reads: the attributes of each take 10 µs of Redis's time, a value 1 to 3.
-_ATTRIBUTES_STEP, _VALUES_STEP = 50, 150
+#: Queues that one script reads: the attributes of each take 10 µs of Redis's time.
+_ATTRIBUTES_STEP = 50
 
 #: The place of a queue in an order: whether it has no value, the value or its negative, its name.
 _Place: TypeAlias = tuple[bool, float, str]
 
 
-#: Sorts by times; of a queue in several cells the earliest counts.
-_TIMES = {"oldest", "created"}
 _RATES = ("sent_per_second", "received_per_second")
 _SCRIPT_SORTS = (
     "depth", "visible", "hidden", "oldest", "sent", "received", "created", "dead_letters",
@@ -52,25 +49,6 @@ async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAt
     }
 
 
-async def read_values(
-    queues: Client, names: list[str], sort: str
-) -> tuple[dict[str, float], set[str]]:
-    """
-    Return the values of queues in all cells, and the dead-letter queues of their policies.
-
-    A value is the earliest time, or the sum.
-    """
-    of_cells = await read_each(queues, names, partial(sort_values, sort=sort), step=_VALUES_STEP)
-    join = min if sort in _TIMES else sum
-    values = {
-        name: join(known)
-        for name, found in of_cells.items()
-        if (known := [each.value for each in found if each.value is not None])
-    }
-    targets = {each.dead_letter_queue for found in of_cells.values() for each in found}
-    return values, {each for each in targets if each is not None}
-
-
 async def _read_sorted(
     call: ApiCall, names: list[str], order: str
 ) -> tuple[list[str], dict[str, float]]:
@@ -81,12 +59,12 @@ async def _read_sorted(
     if call.values.get("dead_letter_queues") is False:
         # Those of the policies of all queues, also of queues that are not listed.
         by = order if order in _SCRIPT_SORTS else "depth"
-        values, targets = await read_values(call.queues, names, by)
+        values, targets = await call.walks.values(names, by)
         listed = [name for name in listed if name not in targets]
     elif order in _SCRIPT_SORTS:
-        values, _ = await read_values(call.queues, listed, order)
+        values, _ = await call.walks.values(listed, order)
     if order in _RATES:
-        rates = await read_rates(call.queues, listed)
+        rates = await call.walks.rates(listed)
         values = {name: getattr(rate, order) for name, rate in rates.items()}
     return listed, values
 
@@ -101,7 +79,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
         hint = f"It is one of {show_all(_SORTS)}, with - before it for the descending order."
         raise InvalidFormat("sort", value=sort, hint=hint)
     after = _read_place(call.values.get("cursor"), sort)
-    seen = [name for name in await list_names(call.queues) if may(call, Scope.STATS, name)]
+    seen = [name for name in await call.walks.names() if may(call, Scope.STATS, name)]
     names, values = await _read_sorted(call, seen, order)
     places: list[_Place]
     if order == "name":

@@ -5,7 +5,7 @@
 --
 -- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
 --         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt,
---         whether workers have moved messages to it, what received_again.lua returns}; nil for what there is not, and
+--         whether workers have moved messages to it, totalsent, totalrecv, created, what received_again.lua returns}; nil for what there is not, and
 --         for a queue that can't be read
 -- errors  none
 -- source  none in Node
@@ -21,7 +21,7 @@ local time = server_time_ms()
 local now, since = digits(time), digits(time - fresh)
 
 local function read(hash, zset)
-  local stored = queue(hash, 'x:dlq', 'x:paused')
+  local stored = queue(hash, 'x:dlq', 'x:paused', 'totalsent', 'totalrecv', 'created')
   if not stored then
     return false
   end
@@ -43,7 +43,7 @@ local function read(hash, zset)
   -- If the user lacks the right, it is not known.
   local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
-    has_reasons, again or false, count, lost, repeated, received, received_first or false}
+    has_reasons, stored[6], stored[7], stored[8], again or false, count, lost, repeated, received, received_first or false}
 end
 
 local states = {}

@@ -13,6 +13,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import Deletion, DeletionKind, make_deletion_id
 from rsmq.trash.operations import delete_step
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.selection.operations import (
     STEP,
@@ -24,7 +25,6 @@ from rsmq.web.selection.operations import (
 )
 from rsmq.web.selection.previews import MAX_MESSAGES, preview_again
 from rsmq.web.selection.selection import Selection
-from rsmq.web.table import Client
 
 
 class SelectionAction(Enum):

@@ -15,6 +15,7 @@ from rsmq.operations.arguments import check_batch
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
+from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.search import MessageQuery, read_page
 from rsmq.web.selection.operations import (
@@ -30,7 +31,6 @@ from rsmq.web.selection.selection import (
     encode_selection,
     make_selection,
 )
-from rsmq.web.table import Client
 from rsmq.wire.names import NOT_ENCODABLE, is_encodable
 
 #: Messages of a selection.

@@ -19,12 +19,14 @@ from rsmq.web.pages.views.recent_changes import Entries, read_changes, say_chang
 from rsmq.web.table import Scope
 
 _LIMIT = 10
+#: Numbers of queues that are older are shown with their age.
+_OLD_SECONDS = 3
 #: Where an alert is repaired: the page of its queue unless it is here.
 _PAGES = {"webhook-stopped": "webhooks"}
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Return the values: ten commands, and four for each 150 queues of the namespace."""
+    """Return the values: ten commands, and two for each 150 queues of the namespace."""
     found, longest, workers = await asyncio.gather(
         call.read("/alerts"),
         call.read(
@@ -45,7 +47,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
             and not each["activity"]["has_reasons"]  # a dead-letter queue of workers
         ][:_LIMIT],
         "columns": queue_columns(),
-        "figures": _figures(history, workers["workers"], found["visible"]),
+        "figures": _figures(history, workers["workers"], found),
         "pages": _PAGES,
     }
 
@@ -84,7 +86,9 @@ def _calm(workers: list[Any]) -> str:
     return f"Nothing. Messages are received, {of_workers}, and no dead letter is new."
 
 
-def _figures(history: Mapping[str, Any] | None, workers: list[Any], visible: int) -> list[Figure]:
+def _figures(
+    history: Mapping[str, Any] | None, workers: list[Any], found: Mapping[str, Any]
+) -> list[Figure]:
     """Return the figures: those that a minute has recorded with its end."""
     alive = sum(each["is_alive"] for each in workers)
     of_workers = Figure(
@@ -101,7 +105,9 @@ def _figures(history: Mapping[str, Any] | None, workers: list[Any], visible: int
         Figure(name, show_number(_last(history[key])), unit, spark=spark_of(history[key]))
         for name, key, unit in names
     ]
-    now = Figure("visible", show_number(visible), spark=spark_of(history["visible"]))
+    age = found["age_seconds"]
+    unit = f"{age:.0f} s ago" if age > _OLD_SECONDS else ""
+    now = Figure("visible", show_number(found["visible"]), unit, spark=spark_of(history["visible"]))
     return [now, *rest, of_workers]
 
 

@@ -1,0 +1,12 @@
+"""
+The client that the server calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.cells.cells import AsyncCells
+
+Client: TypeAlias = AsyncRSMQ[Any] | AsyncCells
