@@ -192,7 +192,11 @@ def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operat
 
 
 async def read_entries(
-    queues: Client, limit: int, before: str | None, fits: Callable[[Mapping[str, str]], bool]
+    queues: Client,
+    limit: int,
+    before: str | None,
+    fits: Callable[[Mapping[str, str]], bool],
+    since_ms: int | None = None,
 ) -> tuple[list[dict[str, str]], str | None]:
     """
     Return entries that fit, the newest first, and the id before which the next ones are.
@@ -201,14 +205,16 @@ async def read_entries(
 
     Args:
         before: the id of an entry; only earlier ones.
+        since_ms: Unix ms; only later ones. None has no limit.
     """
     client: Any = await queues.engine.client(0)
+    first = "-" if since_ms is None else str(since_ms)
     found: list[dict[str, str]] = []
     count = limit
     while True:
         last = "+" if before is None else f"({before}"
         command = plain_command(
-            "XREVRANGE", client.namespace.audit, last, "-", "COUNT", count, parse=_parse
+            "XREVRANGE", client.namespace.audit, last, first, "COUNT", count, parse=_parse
         )
         entries: list[dict[str, str]] = await client.run(command)
         for each in entries:

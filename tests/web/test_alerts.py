@@ -21,6 +21,7 @@ from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.activity.reader import read_states
 from rsmq.web.alerts.alert import AlertKind
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
+from rsmq.web.alerts.removals import RemovedMessage, read_removals
 from rsmq.web.alerts.rules import find_alerts
 from rsmq.wire.cells import join_id
 from rsmq.worker.registry import WorkerInfo
@@ -236,7 +237,7 @@ def test_workers_that_die_again_and_again_are_wrong_also_while_all_are_alive():
     )
     [loop] = find_alerts(_facts(workers=shops))
     assert (loop.message, loop.queue) == (None, None)
-    assert "No message is in flight that several of these workers had" in loop.evidence
+    assert "No message is in flight now that several of these workers had" in loop.evidence
     even = replace(states[1], repeated=RepeatedReceives("e1", 4, 1, 1, 3, _NOW - 130_000))
     loop = find_alerts(_facts(states[0], even, workers=shops))[0]
     assert (loop.message, loop.queue) == (None, None)
@@ -244,6 +245,72 @@ def test_workers_that_die_again_and_again_are_wrong_also_while_all_are_alive():
         "One of the messages e1 of exports (first received 40 s before the first death) and o1 of "
         "orders may crash them: 3 receives of each ended without a delete."
     ) in loop.evidence
+
+
+def _moved(id="o1", *, ago, to="orders-dead", lost=3, by="kim", queue="orders"):
+    return RemovedMessage(queue, id, by, _NOW - ago * 1000, to, lost)
+
+
+def test_a_suspect_that_was_moved_or_deleted_is_still_named():
+    shops = [_dying("shop-1", 90, 30, queues={"orders": 0, "exports": 0})]
+    beside = _state("exports", repeated=RepeatedReceives("e1", 3, 1, 1, 2))
+    in_flight = _state("orders", repeated=RepeatedReceives("o2", 5, 1, 1, 4))
+
+    def find(*removed, states=()):
+        loop = find_alerts(_facts(*states, workers=shops, removed=removed))[0]
+        return loop.level, loop.queue, loop.message, loop.evidence.partition(" ago. ")[2]
+
+    named = (
+        "The suspect was message o1 of orders, of which 3 receives ended without a delete: at "
+        "07:59:40 UTC kim moved it to orders-dead. No worker has died since."
+    )
+    over = ("warn", "orders-dead", "o1", named)
+    ran_once = _moved("o3", ago=5, lost=1)
+    assert find(_moved(ago=20)) == find(ran_once, _moved(ago=20)) == over
+    assert find(_moved(ago=20), states=[beside]) == over
+    level, queue, message, text = find(_moved(ago=40, by=None))  # before the last death
+    assert (level, queue, message) == ("bad", "orders-dead", "o1")
+    assert text.endswith(
+        "07:59:20 UTC somebody moved it to orders-dead. A worker has died since: look at the logs "
+        "of the workers too."
+    )
+    assert find(_moved(ago=20, to=None, lost=0)) == ("warn", None, None, (
+        "The suspect may have been message o1 of orders: at 07:59:40 UTC kim deleted it. No worker "
+        "has died since."
+    ))  # fmt: skip
+    assert find(_moved(ago=20), states=[in_flight])[2] == "o2"
+    assert find(_moved(ago=40), states=[beside])[2] == "e1"
+    unrelated = _moved(ago=20, queue="other")
+    assert find(unrelated)[3] == find(ran_once)[3] == find()[3]
+
+
+def test_the_messages_that_were_moved_or_deleted_are_those_of_the_audit(run):
+    async def test(http, queues):
+        for name in ("orders", "dead", "hidden"):
+            await queues.create_queue(name, vt=600)
+        await queues.send_messages("orders", ["a"] * 4)
+        for _ in range(2):
+            await queues.release_messages(await queues.receive_messages("orders", 4))
+        ids = [each.id for each in await queues.receive_messages("orders", 4)]
+        for act, body in (
+            ("move", {"ids": ids[:1], "destination": "dead"}),
+            ("move", {"ids": ids[1:2], "destination": "hidden"}),
+            ("move", {"ids": ["none"], "destination": "dead"}),
+            ("move", {"ids": ids[2:3], "destination": "gone"}),
+            ("delete", {"ids": ids[2:3]}),
+            ("visibility", {"ids": ids[3:], "vt": 9}),
+        ):
+            await http("POST", f"/queues/orders/messages:{act}", body)
+        await http("DELETE", f"/queues/orders/messages/{ids[3]}")
+        found = await read_removals(queues, 0, lambda name: name != "hidden")
+        shown = [(each.id, each.queue, each.destination, each.lost) for each in found]
+        assert shown == [
+            (ids[3], "orders", None, 0), (ids[2], "orders", None, 0), (ids[0], "orders", "dead", 3),
+        ]  # fmt: skip
+        assert {each.by for each in found} == {None}
+        assert await read_removals(queues, found[0].at_ms + 1000, lambda _: True) == []
+
+    run(test)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +360,35 @@ def test_a_dead_worker_is_wrong_while_it_has_messages_in_flight():
     assert alert.evidence.startswith(
         "q: 1. It is visible again within 20 s. The worker ran on host"
     )
+
+
+def test_a_worker_that_was_not_started_again_is_a_note():
+    queues = {"orders": 0}
+
+    def find(*others, ago=61, held=()):
+        dead = replace(_worker("shop-2", alive=False, queues=queues), seen_ms=_NOW - ago * 1000)
+        found = find_alerts(replace(
+            _CALM, workers=[dead, *others], held={each: HeldMessages({"q": 1}, 0) for each in held}
+        ))  # fmt: skip
+        return [each for each in found if each.kind is AlertKind.NOT_RESTARTED]
+
+    def started(ago, *deaths, **values):
+        shop = _dying("shop-1", *deaths, queues=values.get("queues", queues))
+        return replace(shop, since_ms=_NOW - ago * 1000)
+
+    [alert] = find()
+    assert (alert.level, alert.subject, alert.queue) == ("note", "shop-2", None)
+    assert alert.text == (
+        "Worker shop-2 has been dead since 07:58:59 UTC and was not started again."
+    )
+    assert alert.evidence.startswith("It ran on host, process 7. Start it again unless")
+    assert find(ago=59) == find(held=["shop-2"]) == []
+    # In place of it a worker of another name was started, as by a service manager of containers.
+    assert find(started(60)) == []
+    for other in (started(62), started(60, queues={"other": 0}), started(50, 55)):
+        assert len(find(other)) == 1
+    older = replace(_worker("shop-3", alive=False, queues=queues), seen_ms=_NOW - 300_000)
+    assert [each.subject for each in find(older, started(60))] == ["shop-3"]
 
 
 def test_a_large_purge_is_a_note_while_it_can_be_undone():

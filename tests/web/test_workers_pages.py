@@ -15,7 +15,7 @@ from tests.web.pages_client import open_pages
 _FORM = {"accept": "text/html", "content-type": "application/x-www-form-urlencoded"}
 
 
-async def _die(queues, name, by_queue, *, is_reported=True, **facts):
+async def _die(queues, name, by_queue, *, is_reported=True, seconds_ago=60, **facts):
     """
     Store a worker that has died, with the messages that it had in flight: ids and counts.
 
@@ -31,7 +31,7 @@ async def _die(queues, name, by_queue, *, is_reported=True, **facts):
         "failed": 1,
         **facts,
     }
-    entry = f"{int(time.time() * 1000) - 60_000}:token:{json.dumps(info)}"
+    entry = f"{int((time.time() - seconds_ago) * 1000)}:token:{json.dumps(info)}"
     await queues.run(plain_command("HSET", queues.namespace.workers, name, entry))
     for queue, receipts in by_queue.items():
         for id, count in receipts:
@@ -188,11 +188,16 @@ def test_a_calm_overview_says_how_many_workers_are_alive(run):
         text = _text((await http("GET", "/")).content)
         assert "received, workers are alive, and" in text
         assert re.search(r"visible 0 in flight 0 at \d\d:\d\d delayed 0 at \d\d:\d\d sent", text)
-        await _die(queues, "w1", {"q": []})
+        await _die(queues, "w1", {"q": []}, seconds_ago=20)
         http = open_pages(Http(create_app(queues, auth=False)))
         assert "of 1 worker 0 are alive, and the others have no message" in _text(
             (await http("GET", "/")).content
         )
+        await _die(queues, "w1", {"q": []}, seconds_ago=70)
+        http = open_pages(Http(create_app(queues, auth=False)))
+        page = (await http("GET", "/")).content
+        assert re.search(r"note Worker w1 has been dead since [^.]* not started again", _text(page))
+        assert b'<a href="/workers/w1">w1</a>' in page
 
     run(test)
 

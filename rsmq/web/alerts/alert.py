@@ -24,6 +24,7 @@ class AlertKind(Enum):
     PAUSED = "paused"
     GROWING = "growing"
     NOT_RECORDED = "not-recorded"
+    NOT_RESTARTED = "not-restarted"
     PURGED = "purged"
 
 

@@ -5,51 +5,103 @@ The rules about workers that die, and about messages that are received and not d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from rsmq.explain.sentences import remedy_of_lost_receives
+from rsmq.explain.sentences import format_moment, remedy_of_lost_receives
 from rsmq.printable import format_count
 from rsmq.web.activity.operations import QueueBacklog
 from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
 from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
+from rsmq.web.alerts.removals import RemovedMessage
+from rsmq.worker.registry import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
 _LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3
 #: It goes on until no worker has died for so many seconds.
 _QUIET_SECONDS = 120
+#: From so many lost receives on, a message that was removed may have killed its workers.
+_SUSPICIOUS = 2
+
+
+def find_repeated_deaths(workers: Iterable[WorkerInfo], now_ms: int) -> list[tuple[int, str]]:
+    """Return the deaths of a crash loop, as Unix ms and the worker's name; none without one."""
+    deaths = [
+        (at_ms, worker.name)
+        for worker in workers
+        for at_ms in (*worker.deaths, *(() if worker.alive else (worker.seen_ms,)))
+        if at_ms >= now_ms - _LOOP_SECONDS * 1000
+    ]
+    most = max(Counter(name for _, name in deaths).values(), default=0)
+    return deaths if len(deaths) >= _OF_ALL or most >= _OF_ONE_NAME else []
 
 
 def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
     """Find workers that die again and again, also while all of them are alive."""
-    first_ms = facts.now_ms - _LOOP_SECONDS * 1000
-    deaths = [
-        (at_ms, worker.name)
-        for worker in facts.workers
-        for at_ms in (*worker.deaths, *(() if worker.alive else (worker.seen_ms,)))
-        if at_ms >= first_ms
-    ]
-    names = Counter(name for _, name in deaths)
-    if len(deaths) < _OF_ALL and max(names.values(), default=0) < _OF_ONE_NAME:
+    deaths = find_repeated_deaths(facts.workers, facts.now_ms)
+    if not deaths:
         return
+    names = {name for _, name in deaths}
     since_ms, last_ms = min(deaths)[0], max(deaths)[0]
     workers = f"Worker{'s' if len(names) > 1 else ''} {list_names(names)}"
-    worst = _find_worst(facts, {
-        queue for worker in facts.workers if worker.name in names for queue in worker.queues
-    })  # fmt: skip
+    queues = {queue for worker in facts.workers if worker.name in names for queue in worker.queues}
+    worst = _find_worst(facts, queues)
     suspects = _of_last_death(facts, worst)
+    removed = _find_removed(facts, queues, last_ms, worst)
+    is_over = removed is not None and removed.at_ms > last_ms
     is_sure = len(suspects) == 1
+    if removed is not None:
+        place, message = removed.destination, removed.id if removed.destination else None
+        cause = _describe_removal(removed, facts.now_ms, has_died_since=not is_over)
+    else:
+        place = suspects[0].name if is_sure else None
+        message = suspects[0].repeated.id if is_sure else None
+        cause = _accuse(suspects, since_ms, is_tie=len(worst) > 1)
+    is_recent = facts.now_ms - last_ms < _QUIET_SECONDS * 1000
     yield Alert(
-        AlertKind.CRASH_LOOP,
-        "bad" if facts.now_ms - last_ms < _QUIET_SECONDS * 1000 else "warn",
-        min(names),
+        AlertKind.CRASH_LOOP, "bad" if is_recent and not is_over else "warn", min(names),
         f"{workers} died {format_count(len(deaths), 'time')} in "
         f"{format_span((last_ms - since_ms) / 1000)}.",
-        f"The last death was {format_span((facts.now_ms - last_ms) / 1000)} ago. "
-        + _accuse(suspects, since_ms, is_tie=len(worst) > 1),
-        since_ms,
-        suspects[0].name if is_sure else None,
-        suspects[0].repeated.id if is_sure else None,
+        f"The last death was {format_span((facts.now_ms - last_ms) / 1000)} ago. {cause}",
+        since_ms, place, message,
+    )  # fmt: skip
+
+
+def _find_removed(
+    facts: AlertFacts, queues: set[str], last_death_ms: int, worst: list[QueueBacklog]
+) -> RemovedMessage | None:
+    """
+    Return the message that was the suspect until somebody moved or deleted it.
+
+    While another one is in flight that several workers had, it is the suspect only if it had as
+    many lost receives, and no worker has died since.
+    """
+    found = [
+        each
+        for each in facts.removed
+        if each.queue in queues and (each.destination is None or each.lost >= _SUSPICIOUS)
+    ]
+    first = max(found, key=lambda each: each.lost, default=None)  # of as many, the newest
+    if first is None or not worst:
+        return first
+    is_worse = first.lost >= worst[0].repeated.lost
+    return first if is_worse and first.at_ms > last_death_ms else None
+
+
+def _describe_removal(removed: RemovedMessage, now_ms: int, *, has_died_since: bool) -> str:
+    name = f"{removed.id} of {removed.queue}"
+    who = f"at {format_moment(removed.at_ms, now_ms)} {removed.by or 'somebody'}"
+    since = (
+        "A worker has died since: look at the logs of the workers too."
+        if has_died_since
+        else "No worker has died since."
+    )
+    if removed.destination is None:
+        return f"The suspect may have been message {name}: {who} deleted it. {since}"
+    lost = format_count(removed.lost, "receive")
+    return (
+        f"The suspect was message {name}, of which {lost} ended without a delete: {who} moved it "
+        f"to {removed.destination}. {since}"
     )
 
 
@@ -73,8 +125,9 @@ def _of_last_death(facts: AlertFacts, worst: list[QueueBacklog]) -> list[QueueBa
 def _accuse(suspects: list[QueueBacklog], first_death_ms: int, *, is_tie: bool) -> str:
     if not suspects:
         return (
-            "No message is in flight that several of these workers had: look at their logs and at "
-            "the memory of their machine."
+            "No message is in flight now that several of these workers had. One that was moved or "
+            "deleted since may be the cause; else look at their logs and at the memory of their "
+            "machine."
         )
     lost = format_count(suspects[0].repeated.lost, "receive")
     names = " and ".join(_describe(each, first_death_ms) for each in suspects)

@@ -11,6 +11,7 @@ from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
+from rsmq.web.alerts.removals import RemovedMessage
 from rsmq.worker.registry import WorkerInfo
 
 
@@ -48,6 +49,8 @@ class AlertFacts:
         recorded_minute: the last minute of which histories were recorded, Unix minutes; None if
             none was, and 0 if the user may not read it.
         age_seconds: how many seconds ago the states were read.
+        removed: if workers die again and again, the messages that were moved or deleted since the
+            first death.
     """
 
     now_ms: int
@@ -61,6 +64,7 @@ class AlertFacts:
     memory: tuple[int, int] | None = None
     recorded_minute: int | None = None
     age_seconds: float = 0
+    removed: Sequence[RemovedMessage] = ()
 
 
 def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:

@@ -2,7 +2,8 @@
 Reads the facts from which alerts follow.
 
 It takes a walk through all queues, and a script for each 50 queues whose messages wait;
-and a command each for workers, schedules, webhooks, deletions, memory and the history.
+and a command each for workers, schedules, webhooks, deletions, memory and the history. If workers
+die again and again, the audit stream is read too, and the messages that were moved since.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueBacklog
 from rsmq.web.activity.reader import read_activities
+from rsmq.web.alerts.crashes import find_repeated_deaths
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
+from rsmq.web.alerts.removals import read_removals
 from rsmq.web.alerts.rules import may_need_activity
 from rsmq.web.blocking import in_each_cell
 from rsmq.web.client import Client
@@ -33,7 +36,12 @@ _MAX_QUEUES, _MAX_WORKERS = 300, 20
 
 
 async def read_facts(
-    queues: Client, walks: QueueWalks, may_see: Callable[[str], bool], *, sees_all: bool
+    queues: Client,
+    walks: QueueWalks,
+    may_see: Callable[[str], bool],
+    *,
+    sees_all: bool,
+    sees_audit: bool = False,
 ) -> AlertFacts:
     """
     Read the facts that a caller may know.
@@ -41,6 +49,7 @@ async def read_facts(
     Args:
         may_see: whether the caller may know what happens in a queue.
         sees_all: whether it may know what concerns no single queue.
+        sees_audit: whether it may read all calls of others.
     """
     states, age = await walks.states(filter(may_see, await walks.names()))
     (now_ms, workers), targets, schedules, deletions, memory, minute = await asyncio.gather(
@@ -52,6 +61,7 @@ async def read_facts(
         _read_recorded_minute(queues) if sees_all else _nothing(),
     )
     shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
+    deaths = find_repeated_deaths(shown, now_ms) if sees_audit else []
     return AlertFacts(
         now_ms,
         states,
@@ -68,6 +78,7 @@ async def read_facts(
         memory,
         minute if sees_all else 0,
         age,
+        await read_removals(queues, min(deaths)[0], may_see) if deaths else [],
     )
 
 

@@ -12,6 +12,7 @@ from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
 from rsmq.web.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
 from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
+from rsmq.web.alerts.restarts import find_not_restarted
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60
@@ -261,5 +262,6 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     _find_late_schedules,
     _find_paused,
     _find_missing_records,
+    find_not_restarted,
     _find_purges,
 )

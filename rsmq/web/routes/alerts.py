@@ -27,6 +27,7 @@ async def _list(call: ApiCall) -> ApiAnswer:
         call.walks,
         lambda queue: may(call, Scope.STATS, queue),
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
+        sees_audit=may(call, Scope.AUDIT, ALL_QUEUES),
     )
     return ApiAnswer(
         {
