@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import time
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -94,6 +95,75 @@ def test_a_dead_letter_without_a_reason_has_the_policy_that_has_moved_it(run):
         await queues.set_dead_letter_policy("orders", None)
         http.app.router.default.forget_all()
         assert "No cause is known" in await read_page(http, "/dead-letters/dead")
+
+    run(test)
+
+
+async def _receive_three_times(queues, id):
+    """Let a message of orders be received as by workers that die."""
+    for _ in range(3):
+        await queues.receive_message("orders")
+        await queues.change_message_visibility("orders", id, 0)
+
+
+def test_a_message_that_was_moved_by_hand_may_crash_its_workers_again(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        id = await queues.send_message("orders", "poison")
+        await _receive_three_times(queues, id)
+        body = {"ids": [id], "destination": "dead"}
+        assert (await http("POST", "/queues/orders/messages:move", body)).status == 200
+        open_pages(http)
+        page = await read_page(http, f"/queues/dead/messages/{id}")
+        assert (
+            "It was received 3 times, and it is not stored how these receives ended. If workers "
+            "died with it in flight, it may crash them again"
+        ) in page
+        assert "visibility timeout of" not in page
+        groups = await read_page(http, "/dead-letters/dead")
+        assert "A move by hand stores none. It is not stored how the receives" in groups
+        assert "and not deleted" not in groups
+        for action in ("redrive?queue=dead", "redrive-group?queue=dead&filter=cause:none",
+                       f"redrive-messages?queue=dead&ids={id}"):  # fmt: skip
+            asked = await read_page(http, f"/actions/{action}")
+            assert "they may crash their workers again: find out why before" in asked, action
+        asked = await read_page(http, "/actions/redrive-group?queue=dead&filter=cause:none")
+        assert "Sends 1 dead letter of dead again without a stored reason, with" in asked
+        # Another one, that nobody has moved: the policy may be its cause.
+        await queues.send_message("dead", "a")
+        http.app.router.default.forget_all()
+        groups = await read_page(http, "/dead-letters/dead")
+        assert "A receive moves a message of orders here that was received 3 times" in groups
+
+    run(test)
+
+
+def test_the_pages_of_a_suspect_say_what_the_overview_says(run):
+    async def test(http, queues):
+        await _make_queues(queues)
+        await queues.set_dead_letter_policy("orders", "dead", 9)
+        id = await queues.send_message("orders", "poison")
+        await _receive_three_times(queues, id)
+        await queues.receive_message("orders")
+        now = int(time.time() * 1000)
+        info = {
+            "since_ms": 1, "host": "h", "pid": 7, "queues": {"orders": 0}, "handled": 0,
+            "failed": 0, "deaths": [now - 30_000, now - 20_000],
+        }  # fmt: skip
+        entry = f"{now + 60_000}:token:{json.dumps(info)}"
+        await queues.run(plain_command("HSET", queues.namespace.workers, "shop-1", entry))
+        page = await read_page(open_pages(http), f"/queues/orders/messages/{id}")
+        assert "Worker shop-1 died 2 times in 10 s." in page
+        assert f"The suspect is message {id} of orders" in page
+        http.prefix = "/api/v1"
+        body = {"ids": [id], "destination": "dead"}
+        assert (await http("POST", "/queues/orders/messages:move", body)).status == 200
+        open_pages(http)
+        http.app.router.default.forget_all()
+        for path in (f"/queues/dead/messages/{id}", "/actions/redrive?queue=dead"):
+            page = await read_page(http, path)
+            assert f"The suspect was message {id} of orders, of which 4 receives" in page, path
+            assert "moved it to dead. No worker has died since." in page, path
 
     run(test)
 

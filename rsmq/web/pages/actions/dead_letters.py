@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.search.failure_causes import UNKNOWN_CAUSE
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
+from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS, read_crash_loop
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -53,15 +55,30 @@ async def _group_of(call: PageCall, fields: Fields) -> tuple[Mapping[str, Any], 
     )
 
 
-def _cause_of(group: Mapping[str, Any]) -> str:
-    return show_name(group["exception"] or "a cause that is not known")
+def _died_of(group: Mapping[str, Any]) -> str:
+    if group["exception"]:
+        return f"that died of {show_name(group['exception'])}"
+    if group["key"] == UNKNOWN_CAUSE:
+        return "without a stored reason"
+    return "that died of a cause that is not known"
 
 
 def _typed(fields: Fields, number: int) -> str | None:
     return one(fields, "queue") if number > _MAX_UNTYPED else None
 
 
-async def _warnings(call: PageCall, fields: Fields) -> tuple[str, ...]:
+async def _warnings(
+    call: PageCall, fields: Fields, groups: list[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the warnings that messages of groups may crash their workers, or die again."""
+    if all(each["key"] != UNKNOWN_CAUSE for each in groups):
+        return await _still_die(call, fields)
+    loop = await read_crash_loop(call, one(fields, "queue"))
+    suspect = () if loop is None else (f"{show_name(loop['text'])} {show_name(loop['evidence'])}",)
+    return (*suspect, UNKNOWN_ENDS, *await _still_die(call, fields))
+
+
+async def _still_die(call: PageCall, fields: Fields) -> tuple[str, ...]:
     """Return the warnings that messages still die, by the queues of the policies: one for each."""
     listed = (await call.read_lasting("/dead-letters"))["queues"]
     sources = [each["sources"] for each in listed if each["queue"] == one(fields, "queue")]
@@ -80,10 +97,11 @@ async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
     now_ms = (await call.read("/queues/{queue}/why", names))["now_ms"]
     queue = await call.read("/queues/{queue}", names)
     number = queue["visible_messages"]
+    groups = (await call.read("/queues/{queue}/dead-letters/groups", names))["groups"]
     return Effect(
         f"Sends {plural(number, 'dead letter')} of {_name(fields)} again, with new ids and a "
         "receive count of 0. Those that come later stay.",
-        await _warnings(call, fields),
+        await _warnings(call, fields, groups),
         name_to_type=_typed(fields, number),
         hidden={"before_ms": str(now_ms)},
     )
@@ -94,9 +112,9 @@ async def _effect_on_group(call: PageCall, fields: Fields) -> Effect:
     again = group["redriven"]
     warning = f"{plural(again, 'message')} of them died again after a redrive before."
     return Effect(
-        f"Sends {number} of {_name(fields)} again that died of {_cause_of(group)}, with new ids "
+        f"Sends {number} of {_name(fields)} again {_died_of(group)}, with new ids "
         "and a receive count of 0. Those that come later stay.",
-        (*((warning,) if again else ()), *await _warnings(call, fields)),
+        (*((warning,) if again else ()), *await _warnings(call, fields, [group])),
         name_to_type=_typed(fields, group["count"]),
         hidden={"before_ms": str(group["last_died_ms"])},
     )
@@ -106,8 +124,7 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
     group, number = await _group_of(call, fields)
     off = (await call.read("/undo"))["off"]
     return Effect(
-        f"Removes {number} of {_name(fields)} that died of {_cause_of(group)}. Those that come "
-        "later stay.",
+        f"Removes {number} of {_name(fields)} {_died_of(group)}. Those that come later stay.",
         (f"It can't be undone, because {off}.",) if off else (UNDO_OF_OPERATION,),
         name_to_type=one(fields, "queue"),
         hidden={

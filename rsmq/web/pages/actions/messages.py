@@ -12,6 +12,7 @@ from typing import Any
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
 from rsmq.web.pages.actions.queues import undo_of
+from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import plural, show_bytes, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -24,6 +25,8 @@ _MAX_CHOICES = 200
 #: A longer body is not edited in a browser.
 _MAX_EDITED_BYTES = 512 * 1024
 _DELETE_OLD = "delete"
+#: Messages of which it is read whether they may crash their workers: two commands each.
+_MAX_LOOKED_AT = 5
 
 
 def _queue(fields: Fields) -> str:
@@ -124,7 +127,18 @@ async def _effect_of_redrive(call: PageCall, fields: Fields) -> Effect:
         f"Redrives {_of(fields)}: sends each to the queue that it came from, as a new message, and "
         "deletes it here.",
         *await _held(call, fields),
+        *await _may_crash(call, fields),
     )
+
+
+async def _may_crash(call: PageCall, fields: Fields) -> tuple[str, ...]:
+    """Return the warning that of one of the first messages it is not known how receives ended."""
+    for id in _ids(fields)[:_MAX_LOOKED_AT]:
+        names = {"queue": _queue(fields), "id": id}
+        message = await call.read("/queues/{queue}/messages/{id}", names, max_bytes=1)
+        if message["reason"] is None and message["receive_count"] > 1:
+            return (UNKNOWN_ENDS,)
+    return ()
 
 
 async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:

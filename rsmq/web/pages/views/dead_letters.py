@@ -10,12 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.search.failure_causes import UNKNOWN_CAUSE
+from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest
 from rsmq.web.pages.views.figures import Figure
-from rsmq.web.pages.views.recent_changes import read_changes, say_changes, say_moves
+from rsmq.web.pages.views.recent_changes import (
+    moved_ids,
+    read_changes,
+    say_changes,
+    say_moves,
+)
 from rsmq.web.table import Scope
 
 #: Queues of which the newest dead letter is read: two commands each.
@@ -67,6 +73,8 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
         "first": "?" if "cursor" in call.query else None,
         "sources": shown,
         "policies": policies,
+        "unknown_ends": UNKNOWN_ENDS,
+        "are_moved": _are_moved(groups, moved_ids(entries, queue["name"])),
         "moves": say_moves(entries, queue["name"]),
         "changes": say_changes(entries, [each["name"] for each in policies], time.time() * 1000),
         "figures": [
@@ -75,6 +83,12 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
             Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
         ],
     }
+
+
+def _are_moved(groups: list[Mapping[str, Any]], moved: set[str]) -> bool:
+    """Return whether people have moved all dead letters without a reason, and no policy has."""
+    unknown = [each for each in groups if each["key"] == UNKNOWN_CAUSE]
+    return all(len(each["ids"]) == each["count"] and moved >= {*each["ids"]} for each in unknown)
 
 
 async def _policies(

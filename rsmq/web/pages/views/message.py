@@ -11,6 +11,8 @@ from rsmq.errors import JobNotFound
 from rsmq.explain.causes import Cause
 from rsmq.web.fields import Refused
 from rsmq.web.pages.body_forms import BodyForm, forms_of
+from rsmq.web.pages.crash_evidence import read_crash_loop
+from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import with_query
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
@@ -20,7 +22,7 @@ from rsmq.web.table import Scope
 
 #: Bytes of a body that are shown.
 _SHOWN_BYTES = 65_536
-_NO_WORKER = Cause.NO_WORKER.value
+_NO_WORKER, _RECEIVED_AGAIN = Cause.NO_WORKER.value, Cause.RECEIVED_AGAIN.value
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -28,7 +30,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     Return the page: four commands, of which two are for the reason why it does not move.
 
     The policies of all queues are read too, and for a message of a dead-letter queue without a
-    reason the last calls of the audit stream: at most once a minute, and after each action.
+    reason the last calls of the audit stream: at most once a minute, and after each action. If its
+    receives ended without a delete, the alerts are read, to say if it is suspected to kill workers.
     """
     names = {"queue": call.names["queue"], "id": call.names["id"]}
     job = await _read_job(call, names)
@@ -48,8 +51,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     moved = ""
     if may_be_dead and reason is None:
         moved = say_move(await read_changes(call, lasting=True), names["queue"], names["id"])
+    causes = {each["cause"] for each in why["causes"]}
+    loop = await read_crash_loop(call, names["queue"]) if _RECEIVED_AGAIN in causes else None
     # A dead-letter queue may have workers of its own, and messages that were sent to it.
-    stays = any(each["cause"] == _NO_WORKER for each in why["causes"])
+    stays = _NO_WORKER in causes
     return {
         "queue": names["queue"],
         # Without a reason, only a policy can have moved it here.
@@ -57,7 +62,8 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "stays": stays,
         "sources": [reason["queue"]] if reason else sources or [],
         "moved": moved,
-        "causes": _shown_causes(why, is_dead=may_be_dead and stays),
+        "loop": loop if loop is not None and loop["message"] == names["id"] else None,
+        "causes": _shown_causes(why, message if may_be_dead and stays else None),
         "id": names["id"],
         "message": message,
         "why": why,
@@ -69,10 +75,30 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-def _shown_causes(why: Mapping[str, Any], *, is_dead: bool) -> list[str]:
-    """Return the sentences of causes: a dead letter that nobody listens to waits for nobody."""
-    unsaid = {_NO_WORKER, Cause.WAITING.value} if is_dead else set()
-    return [each["text"] for each in why["causes"] if each["cause"] not in unsaid]
+def _shown_causes(why: Mapping[str, Any], dead: Mapping[str, Any] | None) -> list[str]:
+    """
+    Return the sentences of causes.
+
+    Args:
+        dead: the message, if it is a dead letter that nobody listens to, which waits for nobody;
+            else None.
+    """
+    if dead is None:
+        return [each["text"] for each in why["causes"]]
+    # The visibility timeout of the queue that it is in now is not the cause.
+    ended = "" if dead["reason"] else _ended(dead["receive_count"])
+    texts = {_NO_WORKER: "", Cause.WAITING.value: "", _RECEIVED_AGAIN: ended}
+    shown = (texts.get(each["cause"], each["text"]) for each in why["causes"])
+    return [each for each in shown if each]
+
+
+def _ended(received: int) -> str:
+    """Return what somebody needs to know before a redrive."""
+    return (
+        f"It was received {plural(received, 'time')}, and it is not stored how these receives "
+        "ended. If workers died with it in flight, it may crash them again: find out why before "
+        "you redrive it."
+    )
 
 
 async def _read_job(call: PageCall, names: Mapping[str, str]) -> Mapping[str, Any] | None:

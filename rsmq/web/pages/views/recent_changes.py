@@ -95,6 +95,11 @@ def say_moves(entries: Entries, queue: str) -> str:
     return ""
 
 
+def moved_ids(entries: Entries, queue: str) -> set[str]:
+    """Return the ids of messages that somebody has moved to a queue, as far as they are known."""
+    return {id for each in _moves_to(entries, queue) for id in each.get("ids", "").split(",")}
+
+
 def _moves_to(entries: Entries, queue: str) -> Iterator[Mapping[str, Any]]:
     return (each for each in _done(entries, _MOVE) if each.get("destination") == queue)
 

@@ -1,0 +1,35 @@
+"""
+What is known of a message that may crash its workers, as the overview says it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq.web.pages.table import PageCall
+from rsmq.web.table import Scope
+
+#: What is said of messages without a stored reason, before somebody sends them again.
+UNKNOWN_ENDS = (
+    "It is not stored how the receives of such messages ended. If workers died with them in "
+    "flight, they may crash their workers again: find out why before you redrive them."
+)
+
+
+async def read_crash_loop(call: PageCall, queue: str) -> Any:
+    """
+    Return the alert of workers that die again and again, if its suspect is in a queue; else None.
+
+    It takes what the overview does, so it is for pages of messages that are suspicious.
+    """
+    if not call.may(Scope.STATS, None):
+        return None
+    alerts = (await call.read("/alerts"))["alerts"]
+    return next(
+        (
+            each
+            for each in alerts
+            if each["kind"] == "crash-loop" and each["message"] and each["queue"] == queue
+        ),
+        None,
+    )
