@@ -242,7 +242,11 @@ def test_chosen_messages_are_deleted_released_hidden_and_moved(run):
         assert "2 messages of q deleted. 1 message had left the queue." in page
         await _post(http, "/actions/release-messages", queue="q", ids=ids[2])
         await _post(http, "/actions/hide-messages", queue="q", ids=ids[3], vt=0)
-        await _post(http, "/actions/move-messages", queue="q", ids=ids[4], destination="other")
+        move = {"queue": "q", "ids": ids[4], "destination": "other"}
+        done = await _post(http, "/actions/move-messages", **move)
+        page = await http("GET", "/queues/q/messages", headers={"cookie": _cookie_of(done)})
+        assert "1 message of q moved to other. other" in " ".join(_shown(page).split())
+        assert b'href="/queues/other/messages">other</a>' in page.content
         states = {each.id: each.state for each in await queues.peek_messages("q", count=10)}
         assert states == {ids[2]: "visible", ids[3]: "visible", ids[5]: "delayed"}
         assert [each.body for each in await queues.peek_messages("other")] == ["e"]

@@ -76,13 +76,20 @@ def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_re
         assert ids[0] not in page
         assert "with 3 messages in flight; 1 of them is visible again at" in page
         assert "or when a worker of this name starts." in page
+        assert "look at the log of process 7 on &lt;b&gt;host. It does not come back by" in page
         assert "Release its messages" in page
         assert (await http("GET", "/workers/none")).status == 404
         confirm = (await http("GET", "/actions/release-held?worker=w1")).content.decode()
-        assert "Makes 1 message that w1 had in flight visible at once in q." in confirm
+        assert re.search(
+            r"Makes 1 message that w1 had in flight visible at once in q\. Otherwise it is visible "
+            r"again at [0-9:]{8} UTC, when its visibility timeout ends\.",
+            confirm,
+        )
         body = urlencode({"worker": "w1"}).encode()
         done = await http("POST", "/actions/release-held", body=body, headers=_FORM)
         assert (done.status, done.headers["location"]) == (303, "/workers/w1")
+        said = _text((await http("GET", "/workers/w1", headers=_cookie_of(done))).content)
+        assert "was made visible. Other consumers may have received them since." in said
         page = (await http("GET", "/workers/w1")).content.decode()
         assert "1 of them is visible again; others were received by other consumers" in page
         assert "Release its messages" not in page
@@ -99,6 +106,27 @@ def test_what_a_dead_worker_had_in_flight_is_shown_and_released_unless_it_was_re
 
 def _text(content):
     return " ".join(re.sub(r"<[^>]+>", " ", content.decode()).split())
+
+
+def _cookie_of(reply):
+    return {"cookie": reply.headers["set-cookie"].partition(";")[0]}
+
+
+def test_a_message_that_is_hidden_for_longer_than_its_queue_says_is_explained(run):
+    async def test(http, queues):
+        held = {}
+        for name, vt in (("p", 30), ("q", 600)):
+            await queues.create_queue(name, vt=30)
+            held[name] = [(await queues.send_message(name, "a"), 1)]
+            await queues.receive_message(name, vt=vt)
+        await _die(queues, "w1", held, seconds_ago=0)
+        page = _text((await open_pages(http)("GET", "/workers/w1")).content)
+        assert (
+            "q has a visibility timeout of 30 s, and the worker had asked for a longer one"
+        ) in page
+        assert "p has a visibility timeout" not in page
+
+    run(test)
 
 
 def test_the_release_of_what_a_dead_worker_had_warns_of_a_message_that_may_have_killed_it(run):

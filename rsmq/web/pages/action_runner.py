@@ -42,6 +42,7 @@ class Flash:
     Attributes:
         address: of the next page.
         undo: the id with which it can be undone.
+        queue: the queue to which it links; None without a link.
     """
 
     cookie: ClassVar[str] = "rsmq-done"
@@ -49,10 +50,11 @@ class Flash:
     text: str
     undo: str | None
     address: str
+    queue: str | None = None
 
     def store(self, response: Response, path: str, *, is_secure: bool) -> None:
         """Send it to the browser."""
-        content = json.dumps([self.text, self.undo]).encode()
+        content = json.dumps([self.text, self.undo, self.queue]).encode()
         response.set_cookie(
             self.cookie, base64.urlsafe_b64encode(content).decode(), max_age=_FLASH_SECONDS,
             path=path, secure=is_secure, httponly=True, samesite="strict",
@@ -64,8 +66,8 @@ def read_flash(headers: Mapping[str, str]) -> Flash | None:
     value = read_cookie(headers, Flash.cookie)
     try:
         match decode_payload(value or "", _MAX_FLASH):
-            case [str(text), str() | None as undo]:
-                return Flash(text, undo, "")
+            case [str(text), str() | None as undo, str() | None as queue]:
+                return Flash(text, undo, "", queue)
     except ValueError:
         pass
     return None
@@ -160,7 +162,7 @@ class Actions:
             return await self._refuse(asked, effect, describe(error, may_repeat=False))
         done = action.done(fields, answer.content)
         text = f"{done.text}{await self._follow_up(asked)}"
-        return Flash(text, done.undo, action.back(asked.links, fields))
+        return Flash(text, done.undo, action.back(asked.links, fields), done.queue)
 
     async def _refuse(self, asked: Asked, effect: Effect, problem: HttpProblem) -> dict[str, Any]:
         """Return the page again with what is wrong; with the new selection, if it has changed."""

@@ -75,10 +75,12 @@ class Done:
 
     Attributes:
         undo: the id with which it can be undone.
+        queue: the queue to which messages went, for a link.
     """
 
     text: str
     undo: str | None = None
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

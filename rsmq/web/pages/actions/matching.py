@@ -105,8 +105,10 @@ def _changed(verb: str) -> Any:
         if content.get("operation"):
             return Done(f"The operation {content['operation']} has begun.")
         left = f" {plural(content['left'], 'message')} stayed." if content["left"] else ""
-        text = f"{plural(content['done'], 'message')} of {show_name(_queue(fields))} {verb}."
-        return Done(text + left, (content.get("undo") or {}).get("id"))
+        target = one(fields, "destination") or None
+        to = "" if target is None else f" to {show_name(target)}"
+        text = f"{plural(content['done'], 'message')} of {show_name(_queue(fields))} {verb}{to}."
+        return Done(text + left, (content.get("undo") or {}).get("id"), target)
 
     return done
 

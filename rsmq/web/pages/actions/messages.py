@@ -252,9 +252,11 @@ def _changed(verb: str, key: str = "ids") -> Any:
 
     def done(fields: Fields, content: Any) -> Done:
         number, all = len(content[key]), len(_ids(fields))
-        text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}."
+        target = one(fields, "destination") or None
+        to = "" if target is None else f" to {show_name(target)}"
+        text = f"{plural(number, 'message')} of {show_name(_queue(fields))} {verb}{to}."
         gone = f" {plural(all - number, 'message')} had left the queue." if number < all else ""
-        return Done(text + gone, (content.get("undo") or {}).get("id"))
+        return Done(text + gone, (content.get("undo") or {}).get("id"), target)
 
     return done
 

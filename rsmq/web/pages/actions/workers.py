@@ -9,7 +9,7 @@ from typing import Any
 
 from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
-from rsmq.web.pages.formats import plural, show_name, were_made_visible
+from rsmq.web.pages.formats import plural, show_name, show_time, were_made_visible
 from rsmq.web.pages.held import hidden_of, suspect_of
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -35,18 +35,26 @@ async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
             "nothingHidden", "The worker has no message that is still hidden", status=409,
             value=name, hint="They are visible, or were received by others or settled, already.",
         )  # fmt: skip
+    last = show_time(max(each["visible_at_ms"] for each in hidden))
+    otherwise = (
+        f"Otherwise it is visible again at {last}, when its visibility timeout ends."
+        if len(hidden) == 1
+        else f"Otherwise all are visible again by {last}, when their visibility timeouts end."
+    )
     queues = ", ".join(show_name(each) for each in sorted({each["queue"] for each in hidden}))
     return Effect(
         f"Makes {plural(len(hidden), 'message')} that {show_name(name)} had in flight visible at "
-        f"once{' in ' if queues else ''}{queues}. Without it they come back when their visibility "
-        "timeouts end. A worker that is alive keeps its messages: then this is refused.",
+        f"once{' in ' if queues else ''}{queues}. {otherwise} A worker that is "
+        "alive keeps its messages: then this is refused.",
         name_to_type=name if len(hidden) > _MANY else None,
         suspect=suspect_of(hidden),
     )
 
 
 def _released(fields: Fields, answer: Mapping[str, Any]) -> Done:
-    return Done(were_made_visible(answer["released"], show_name(_worker(fields))))
+    text = were_made_visible(answer["released"], show_name(_worker(fields)))
+    taken = " Other consumers may have received them since." if answer["released"] else ""
+    return Done(text + taken)
 
 
 ACTIONS = (

@@ -20,6 +20,10 @@ from rsmq.web.table import Scope
 _MAX_LISTED = 200
 #: Dead workers of which it is read what they still have in flight.
 _MAX_DEAD = 20
+#: Queues of a dead worker whose visibility timeouts are read.
+_MAX_QUEUES = 5
+#: So many seconds after its last sign of life a worker may still have received messages.
+_LATER_SECONDS = 10
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
@@ -53,7 +57,8 @@ def _row(worker: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _show_one(call: PageCall) -> Mapping[str, Any]:
     """
-    Return the values: two commands, and one for each queue with messages of the worker.
+    Return the values: two commands, and one for each queue with messages of the worker; of a dead
+    one, one more for each of the first five.
 
     Messages that are visible again are not in flight, so they are not listed.
     """
@@ -76,6 +81,7 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         worker["in_flight"] = {name: still[name] for name in worker["in_flight"] | still}
     return {
         "worker": worker,
+        "longer": [] if worker["is_alive"] else await _say_longer(call, hidden, worker["seen_ms"]),
         "suspect": None if worker["is_alive"] else suspect_of(hidden),
         "figures": _figures(worker, len(hidden)),
         "held": hidden[:_MAX_LISTED],
@@ -87,6 +93,22 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
             not each["is_hidden"] and each["visible_at_ms"] is not None for each in held
         ),
     }
+
+
+async def _say_longer(call: PageCall, hidden: list[Any], seen_ms: int) -> list[str]:
+    """Return why messages of a dead worker are hidden for longer than their queues say."""
+    names = sorted({each["queue"] for each in hidden if call.may(Scope.STATS, each["queue"])})
+    found = []
+    for name in names[:_MAX_QUEUES]:
+        vt = (await call.read("/queues/{queue}", {"queue": name}))["vt"]
+        last_ms = max(each["visible_at_ms"] for each in hidden if each["queue"] == name)
+        # It had received or extended them at its last sign of life, or a little later.
+        if last_ms - seen_ms > (vt + _LATER_SECONDS) * 1000:
+            found.append(
+                f"{name} has a visibility timeout of {show_duration(vt)}, and the worker had asked "
+                "for a longer one: its listener has its own, or its handler has extended it."
+            )
+    return found
 
 
 def _figures(worker: Mapping[str, Any], hidden: int) -> list[Figure]:
