@@ -36,6 +36,11 @@ const replace = (old, fresh) => {
 
 const apply = (text) => {
   const page = new DOMParser().parseFromString(text, "text/html");
+  const ids = (root) => sectionsOf(root).map((each) => each.id).join(" ");
+  if (ids(page) !== ids(document) && !sectionsOf(document).some(isBusy)) {
+    location.reload(); // a message is gone: its facts and actions are too
+    return;
+  }
   for (const fresh of sectionsOf(page)) {
     const old = document.getElementById(fresh.id);
     const html = fresh.outerHTML;
