@@ -254,6 +254,19 @@ def test_chosen_messages_are_deleted_released_hidden_and_moved(run):
     run(test)
 
 
+def test_a_message_with_a_limit_of_its_own_says_that_of_its_queue_too(run):
+    async def test(http, queues):
+        for name in ("q", "dead"):
+            await queues.create_queue(name)
+        await queues.set_dead_letter_policy("q", "dead", 20)
+        id = await queues.send_message("q", "a", max_retries=1000)
+        assert (await http("GET", f"/queues/q/messages/{id}/why")).json["max_receives"] == 20
+        page = _shown(await _pages(http)("GET", f"/queues/q/messages/{id}"))
+        assert "0 of 1,001 the limit of this message; that of its queue is 20" in page
+
+    run(test)
+
+
 def test_a_move_offers_the_dead_letter_queue_first(run):
     async def test(http, queues):
         for name in ("a", "dead", "q"):

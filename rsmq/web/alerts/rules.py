@@ -37,6 +37,15 @@ def find_alerts(facts: AlertFacts) -> list[Alert]:
     them: the level, since when, the subject.
     """
     found = [alert for rule in _RULES for alert in rule(facts)]
+    # The suspect of a crash loop is named once.
+    suspects = {(each.queue, each.message) for each in found if each.kind is AlertKind.CRASH_LOOP}
+    found = [
+        each
+        for each in found
+        if each.kind is not AlertKind.RECEIVED_AGAIN
+        or each.message is None
+        or (each.queue, each.message) not in suspects
+    ]
     order = list(AlertKind)
     found.sort(
         key=lambda each: (

@@ -46,6 +46,7 @@ async def _explain_message(call: ApiCall) -> ApiAnswer:
             "attempts": facts.attempts,
             "max_attempts": facts.max_attempts,
             "has_own_limit": facts.has_own_limit,
+            "max_receives": facts.queue.attributes.max_receives,
             "messages_before": facts.ids_before if facts.is_there else None,
             "expires_ms": whole(facts.expires_ms),
             "redriven": facts.is_redriven,
@@ -157,6 +158,7 @@ ROUTES = (
             Field("max_attempts", Shape.WHOLE, "After how many it is a dead letter; or null."),
             Field("has_own_limit", Shape.FLAG, "Whether max_attempts is of the message itself, and "
             "not of the policy of its queue."),
+            Field("max_receives", Shape.WHOLE, "The limit of the policy of its queue; or null."),
             Field("messages_before", Shape.WHOLE, "How many are in front of it in the queue."),
             Field("expires_ms", Shape.WHOLE, "Unix ms from which it is too old; or null."),
             Field("redriven", Shape.FLAG, "Whether it was sent again from a dead-letter queue."),

@@ -55,15 +55,15 @@ def say_who(entries: Entries, kind: str, queue: str, since_ms: float) -> str:
         if entry["queue"] == queue and _at_ms(entry) >= since_ms - _BEFORE_MS:
             if entry["user"] == EVERYONE.name:
                 break
-            return f"{show_name(entry['user'])} {did} at {show_time(_at_ms(entry))}."
+            return f"{_when_and_who(entry)} {did}."
     return ""
 
 
 def say_changes(entries: Entries, queues: Sequence[str], now_ms: float) -> list[str]:
     """Return who has changed the visibility timeout of queues in the last hour, as sentences."""
     return [
-        f"{_who(entry)} changed attributes of {show_name(entry['queue'])} at "
-        f"{show_time(_at_ms(entry))}: {', '.join(changes)}."
+        f"{_when_and_who(entry)} changed attributes of {show_name(entry['queue'])}: "
+        f"{', '.join(changes)}."
         for entry in _done(entries, _ATTRIBUTES)
         if entry["queue"] in queues
         and now_ms - _at_ms(entry) < _RECENT_MS
@@ -78,20 +78,14 @@ def say_move(entries: Entries, queue: str, id: str) -> str:
     """Return who has moved a message to a queue, as a sentence; empty if it is not known."""
     for entry in _moves_to(entries, queue):
         if id in entry.get("ids", "").split(","):
-            return (
-                f"{_who(entry)} moved it here from {show_name(entry['queue'])} at "
-                f"{show_time(_at_ms(entry))}."
-            )
+            return f"{_when_and_who(entry)} moved it here from {show_name(entry['queue'])}."
     return ""
 
 
 def say_moves(entries: Entries, queue: str) -> str:
     """Return who has moved messages to a queue last, as a sentence; empty if it is not known."""
     for entry in _moves_to(entries, queue):
-        return (
-            f"{_who(entry)} moved messages of {show_name(entry['queue'])} here at "
-            f"{show_time(_at_ms(entry))}."
-        )
+        return f"{_when_and_who(entry)} moved messages of {show_name(entry['queue'])} here."
     return ""
 
 
@@ -112,8 +106,10 @@ def _done(entries: Entries, path: str) -> Iterator[Mapping[str, Any]]:
             yield each
 
 
-def _who(entry: Mapping[str, Any]) -> str:
-    return "Somebody" if entry["user"] == EVERYONE.name else show_name(entry["user"])
+def _when_and_who(entry: Mapping[str, Any]) -> str:
+    """Return the begin of a sentence; with the name of a user, it would have a small letter."""
+    who = "somebody" if entry["user"] == EVERYONE.name else show_name(entry["user"])
+    return f"At {show_time(_at_ms(entry))} {who}"
 
 
 def _at_ms(entry: Mapping[str, Any]) -> float:
