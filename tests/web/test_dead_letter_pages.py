@@ -155,6 +155,7 @@ def test_the_pages_of_a_suspect_say_what_the_overview_says(run):
         page = await read_page(open_pages(http), f"/queues/orders/messages/{id}")
         assert "Worker shop-1 died 2 times in 10 s." in page
         assert f"The suspect is message {id} of orders" in page
+        assert "It may only have been in flight beside" not in page
         http.prefix = "/api/v1"
         body = {"ids": [id], "destination": "dead"}
         assert (await http("POST", "/queues/orders/messages:move", body)).status == 200

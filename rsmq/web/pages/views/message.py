@@ -53,6 +53,7 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         moved = say_move(await read_changes(call, lasting=True), names["queue"], names["id"])
     causes = {each["cause"] for each in why["causes"]}
     loop = await read_crash_loop(call, names["queue"]) if _RECEIVED_AGAIN in causes else None
+    is_suspect = loop is not None and loop["message"] == names["id"]
     # A dead-letter queue may have workers of its own, and messages that were sent to it.
     stays = _NO_WORKER in causes
     return {
@@ -62,8 +63,10 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
         "stays": stays,
         "sources": [reason["queue"]] if reason else sources or [],
         "moved": moved,
-        "loop": loop if loop is not None and loop["message"] == names["id"] else None,
-        "causes": _shown_causes(why, message if may_be_dead and stays else None),
+        "loop": loop if is_suspect else None,
+        "causes": _shown_causes(
+            why, message if may_be_dead and stays else None, is_suspect=is_suspect
+        ),
         "id": names["id"],
         "message": message,
         "why": why,
@@ -75,16 +78,23 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     }
 
 
-def _shown_causes(why: Mapping[str, Any], dead: Mapping[str, Any] | None) -> list[str]:
+def _shown_causes(
+    why: Mapping[str, Any], dead: Mapping[str, Any] | None, *, is_suspect: bool
+) -> list[str]:
     """
     Return the sentences of causes.
 
     Args:
         dead: the message, if it is a dead letter that nobody listens to, which waits for nobody;
             else None.
+        is_suspect: whether the evidence of the overview is shown, which is surer.
     """
     if dead is None:
-        return [each["text"] for each in why["causes"]]
+        return [
+            each["text"]
+            for each in why["causes"]
+            if not (is_suspect and each["cause"] == _RECEIVED_AGAIN)
+        ]
     # The visibility timeout of the queue that it is in now is not the cause.
     ended = "" if dead["reason"] else _ended(dead["receive_count"])
     texts = {_NO_WORKER: "", Cause.WAITING.value: "", _RECEIVED_AGAIN: ended}
