@@ -15,7 +15,16 @@ from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.misuse import OnlyAsyncWith, explain_arguments
-from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
+from rsmq.operations import (
+    batches,
+    dead_letters,
+    inspection,
+    messages,
+    queues,
+    recovery,
+    sending,
+    sweeping,
+)
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.confirmation import copies_of
 from rsmq.operations.lost_replies import LostReplies
@@ -794,6 +803,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        group: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -848,6 +858,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 ``job`` reads.
                 The listener that handles it needs ``track=True`` too. Clients in other languages
                 handle it without the record.
+            group: a text of 1 to 128 characters. The messages of a group are handled one at a
+                time, in the order of their sends: the next one becomes visible when this one was
+                deleted or dead-lettered. Consumers in other languages obey too. It can't be
+                combined with front. A message that is replaced keeps its group.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -862,9 +876,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters, nor is unique_key; or deliver_at is not an aware
-                datetime.
-            InvalidCombination: more than one of delay, deliver_at and front is set; or replace or
+                str of 1 to 128 characters, nor is unique_key or group; or deliver_at is not an
+                aware datetime.
+            InvalidCombination: more than one of delay, deliver_at and front is set, or group and
+                front; or replace or
                 max_wait is set without the arguments that it needs. It is an InvalidFormat and an
                 InvalidValue.
             InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
@@ -893,6 +908,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                group=group,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -916,6 +932,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        groups: Iterable[str | None] | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -946,6 +963,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             expires: as for send_message.
             max_retries: as for send_message.
             track: as for send_message.
+            groups: for each body a group as for send_message, or None.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -991,6 +1009,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                groups=groups,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -1790,7 +1809,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             start: the position of the first message, from 0. A negative one counts from the end; -1
                 is the last message.
             count: the maximum number of messages, 1 to 10,000.
-            state: only messages that are "visible", "in_flight", "retrying" or "delayed", and
+            state: only messages that are "visible", "in_flight", "retrying", "delayed" or
+                "held_back", and
                 positions among those; None includes all.
             codec: the codec of these messages; None uses the client's.
 
@@ -1936,6 +1956,27 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         return await self.run_steps(
             dead_letters.sweep_dead_letters(self._namespace, qname, max_messages)
         )
+
+    async def sweep_groups(self, qname: str) -> int:
+        """
+        Admit messages of groups whose last admitted message is gone.
+
+        For queues whose consumers are Node or PHP programs: their deletes admit no message of a
+        group, so call it from time to time, and at least every half day. Deletes by this library
+        admit at once. Runs in steps of 250 messages that are held back, each atomic.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages that were admitted.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return await self.run_steps(sweeping.sweep_groups(self._namespace, qname))
 
     async def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
         """

@@ -18,7 +18,7 @@ from rsmq.printable import format_count
 from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us, parse_tick_ms
 
-State = Literal["visible", "in_flight", "retrying", "delayed"]
+State = Literal["visible", "in_flight", "retrying", "delayed", "held_back"]
 Expired = Literal["drop", "dead-letter"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -280,8 +280,8 @@ class StoredMessage(_MessageFields[B_co]):
         sent_ms: Unix ms of the send, with microseconds as decimals; None if the id contains no
             time.
         state: "visible", "in_flight" (received and hidden), "retrying" (its handler has failed in a
-            worker, and it is hidden until the next attempt) or "delayed" (never received and
-            hidden).
+            worker, and it is hidden until the next attempt), "delayed" (never received and
+            hidden), or "held_back" (another message of its group comes first).
         visible_at_ms: Unix ms from which it is visible.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
             queue's vt; None before the first receive, while it waits for a retry, and for a message
@@ -365,6 +365,7 @@ class MessageCounts:
             has been visible the longest; None if no message is visible.
         retrying: messages whose handler has failed in a worker, and that are hidden until the next
             attempt.
+        held_back: messages that wait for another message of their group.
     """
 
     visible: int
@@ -373,6 +374,7 @@ class MessageCounts:
     oldest_sent_ms: float | None
     due_since_ms: float | None = None
     retrying: int = 0
+    held_back: int = 0
 
     @property
     def oldest_sent_at(self) -> datetime | None:

@@ -512,6 +512,7 @@ class Cells(OnlyWith):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        group: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -539,6 +540,8 @@ class Cells(OnlyWith):
             expires: as for ``RSMQ.send_message``.
             max_retries: as for ``RSMQ.send_message``.
             track: as for ``RSMQ.send_message``.
+            group: as for ``RSMQ.send_message``, within the cell. Without a key it chooses the
+                cell, so the group is in one cell, as long as all senders leave out the key.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -552,7 +555,7 @@ class Cells(OnlyWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = self._send(
-            choose_cell(self._number, key, (dedup_id,), (unique_key,)),
+            choose_cell(self._number, key, (dedup_id,), (unique_key,), (group,)),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -567,6 +570,7 @@ class Cells(OnlyWith):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                group=group,
                 codec=codec,
                 confirm=copies,
             ),
@@ -591,6 +595,7 @@ class Cells(OnlyWith):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        groups: Iterable[str | None] | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -616,6 +621,8 @@ class Cells(OnlyWith):
             expires: as for ``RSMQ.send_messages``.
             max_retries: as for ``RSMQ.send_messages``.
             track: as for ``RSMQ.send_messages``.
+            groups: as for ``RSMQ.send_messages``, within the cell. Without a key they must all
+                belong to one cell.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -631,8 +638,9 @@ class Cells(OnlyWith):
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
+        groups = None if groups is None else check_batch("groups", groups)
         cell, ids = self._send(
-            choose_cell(self._number, key, dedup_ids, unique_keys),
+            choose_cell(self._number, key, dedup_ids, unique_keys, groups),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -647,6 +655,7 @@ class Cells(OnlyWith):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                groups=groups,
                 codec=codec,
                 confirm=copies,
             ),
@@ -1379,6 +1388,22 @@ class Cells(OnlyWith):
             lambda client, number: client.sweep_dead_letters(qname, number),
             join_id,
         )
+
+    def sweep_groups(self, qname: str) -> int:
+        """
+        Admit messages of groups whose last admitted message is gone, in every cell.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages that were admitted.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return sum(self._engine.on_each(lambda client: client.sweep_groups(qname)))
 
     def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
         """

@@ -16,7 +16,16 @@ from rsmq._sync.one_cell import OneCell
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.misuse import OnlyWith, explain_arguments
-from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
+from rsmq.operations import (
+    batches,
+    dead_letters,
+    inspection,
+    messages,
+    queues,
+    recovery,
+    sending,
+    sweeping,
+)
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.confirmation import copies_of
 from rsmq.operations.lost_replies import LostReplies
@@ -791,6 +800,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        group: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -845,6 +855,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 ``job`` reads.
                 The listener that handles it needs ``track=True`` too. Clients in other languages
                 handle it without the record.
+            group: a text of 1 to 128 characters. The messages of a group are handled one at a
+                time, in the order of their sends: the next one becomes visible when this one was
+                deleted or dead-lettered. Consumers in other languages obey too. It can't be
+                combined with front. A message that is replaced keeps its group.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -859,9 +873,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters, nor is unique_key; or deliver_at is not an aware
-                datetime.
-            InvalidCombination: more than one of delay, deliver_at and front is set; or replace or
+                str of 1 to 128 characters, nor is unique_key or group; or deliver_at is not an
+                aware datetime.
+            InvalidCombination: more than one of delay, deliver_at and front is set, or group and
+                front; or replace or
                 max_wait is set without the arguments that it needs. It is an InvalidFormat and an
                 InvalidValue.
             InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
@@ -890,6 +905,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                group=group,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -913,6 +929,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        groups: Iterable[str | None] | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -943,6 +960,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             expires: as for send_message.
             max_retries: as for send_message.
             track: as for send_message.
+            groups: for each body a group as for send_message, or None.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -988,6 +1006,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                groups=groups,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -1780,7 +1799,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
             start: the position of the first message, from 0. A negative one counts from the end; -1
                 is the last message.
             count: the maximum number of messages, 1 to 10,000.
-            state: only messages that are "visible", "in_flight", "retrying" or "delayed", and
+            state: only messages that are "visible", "in_flight", "retrying", "delayed" or
+                "held_back", and
                 positions among those; None includes all.
             codec: the codec of these messages; None uses the client's.
 
@@ -1924,6 +1944,27 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: the queue does not exist.
         """
         return self.run_steps(dead_letters.sweep_dead_letters(self._namespace, qname, max_messages))
+
+    def sweep_groups(self, qname: str) -> int:
+        """
+        Admit messages of groups whose last admitted message is gone.
+
+        For queues whose consumers are Node or PHP programs: their deletes admit no message of a
+        group, so call it from time to time, and at least every half day. Deletes by this library
+        admit at once. Runs in steps of 250 messages that are held back, each atomic.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages that were admitted.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run_steps(sweeping.sweep_groups(self._namespace, qname))
 
     def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
         """

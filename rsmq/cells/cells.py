@@ -513,6 +513,7 @@ class AsyncCells(OnlyAsyncWith):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        group: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -540,6 +541,8 @@ class AsyncCells(OnlyAsyncWith):
             expires: as for ``AsyncRSMQ.send_message``.
             max_retries: as for ``AsyncRSMQ.send_message``.
             track: as for ``AsyncRSMQ.send_message``.
+            group: as for ``AsyncRSMQ.send_message``, within the cell. Without a key it chooses the
+                cell, so the group is in one cell, as long as all senders leave out the key.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -553,7 +556,7 @@ class AsyncCells(OnlyAsyncWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = await self._send(
-            choose_cell(self._number, key, (dedup_id,), (unique_key,)),
+            choose_cell(self._number, key, (dedup_id,), (unique_key,), (group,)),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -568,6 +571,7 @@ class AsyncCells(OnlyAsyncWith):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                group=group,
                 codec=codec,
                 confirm=copies,
             ),
@@ -592,6 +596,7 @@ class AsyncCells(OnlyAsyncWith):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         track: bool = False,
+        groups: Iterable[str | None] | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -617,6 +622,8 @@ class AsyncCells(OnlyAsyncWith):
             expires: as for ``AsyncRSMQ.send_messages``.
             max_retries: as for ``AsyncRSMQ.send_messages``.
             track: as for ``AsyncRSMQ.send_messages``.
+            groups: as for ``AsyncRSMQ.send_messages``, within the cell. Without a key they must all
+                belong to one cell.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -632,8 +639,9 @@ class AsyncCells(OnlyAsyncWith):
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
+        groups = None if groups is None else check_batch("groups", groups)
         cell, ids = await self._send(
-            choose_cell(self._number, key, dedup_ids, unique_keys),
+            choose_cell(self._number, key, dedup_ids, unique_keys, groups),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -648,6 +656,7 @@ class AsyncCells(OnlyAsyncWith):
                 expires=expires,
                 max_retries=max_retries,
                 track=track,
+                groups=groups,
                 codec=codec,
                 confirm=copies,
             ),
@@ -1384,6 +1393,22 @@ class AsyncCells(OnlyAsyncWith):
             lambda client, number: client.sweep_dead_letters(qname, number),
             join_id,
         )
+
+    async def sweep_groups(self, qname: str) -> int:
+        """
+        Admit messages of groups whose last admitted message is gone, in every cell.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            The number of messages that were admitted.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return sum(await self._engine.on_each(lambda client: client.sweep_groups(qname)))
 
     async def sweep_expired(self, qname: str, max_messages: int = 1000) -> list[str]:
         """

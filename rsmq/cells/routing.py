@@ -18,6 +18,7 @@ def choose_cell(
     key: object,
     dedup_ids: Sequence[object] | None = None,
     unique_keys: Sequence[object] | None = None,
+    groups: Sequence[object] | None = None,
 ) -> int | None:
     """
     Return the cell of a send; None if any cell will do.
@@ -28,6 +29,8 @@ def choose_cell(
         dedup_ids: the dedup_id of each message, or None for a message without one. It decides if
             the message has no unique_key: a call that is repeated has the same unique_key.
         unique_keys: the unique_key of each message, or None for a message without one.
+        groups: the group of each message, or None; it decides before the other two, since the
+            order of a group is that of its cell.
 
     Raises:
         InvalidFormat: key is not a str, or it has a lone surrogate; or without a key the messages
@@ -40,8 +43,8 @@ def choose_cell(
             raise InvalidFormat("key", value=show(key), hint=NOT_ENCODABLE)
         return cell_of_key(key, number)
     labels = (
-        dedup_id if unique_key is None else unique_key
-        for dedup_id, unique_key in zip_longest(dedup_ids or (), unique_keys or ())
+        next((label for label in labels if label is not None), None)
+        for labels in zip_longest(groups or (), unique_keys or (), dedup_ids or ())
     )
     cells = {
         cell_of_key(each, number)
@@ -49,10 +52,12 @@ def choose_cell(
         if isinstance(each, str) and is_encodable(each)  # the send refuses the others
     }
     if len(cells) > 1:
-        item, one = ("unique_keys", "unique_key") if unique_keys else ("dedup_ids", "dedup_id")
+        lists = {"groups": groups, "unique_keys": unique_keys, "dedup_ids": dedup_ids}
+        item = next(name for name, labels in lists.items() if labels)
+        one = item.removesuffix("s")
         raise InvalidFormat(
             item,
-            value=show(f"{item.partition('_')[2]} of {format_count(len(cells), 'cell')}"),
+            value=show(f"{item.rpartition('_')[2]} of {format_count(len(cells), 'cell')}"),
             hint="A batch goes whole into one cell. Pass key= to choose it, or send the messages "
             f"one by one: each goes to the cell of its {one}.",
         )

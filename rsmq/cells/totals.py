@@ -49,4 +49,5 @@ def add_counts(of_cells: Sequence[MessageCounts]) -> MessageCounts:
         oldest_sent_ms=min(oldest, default=None),
         due_since_ms=min(due_since, default=None),
         retrying=sum(each.retrying for each in of_cells),
+        held_back=sum(each.held_back for each in of_cells),
     )

@@ -26,6 +26,12 @@ end
 if count ~= '' and redis.call('HGET', hash, id .. ':rc') ~= count then
   return 2
 end
+if count == '' and string.byte(id, -1) == 114 then -- a group's, as in fragments/leaving.lua
+  -- @include held_back.lua
+  if due_of_held_back(zset, hash, id) then
+    return 0
+  end
+end
 allow_when_full(zset)
 redis.call('ZADD', zset, digits(server_time_ms() + vt), id)
 return 1

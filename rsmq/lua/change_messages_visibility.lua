@@ -30,8 +30,12 @@ local score = digits(server_time_ms() + vt)
 local answers, from = {}, 2
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local ids, members = nil, {}
-  ids, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', answers)
+  local ids, places, members = nil, nil, {}
+  local first, before = from, #answers
+  ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', answers)
+  if messages[first + 1] == '' then -- given by their ids
+    ids = except_held_back(zset, hash, ids, places, answers, before - first - 1, 1)
+  end
   for each, id in ipairs(ids) do
     members[2 * each - 1], members[2 * each] = score, id
   end

@@ -7,7 +7,7 @@
 -- ARGV[2] seen   integer     the position: ids of that score already read
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms,
---         visible, in flight, delayed, {ids}, score of the first visible message or nil, retrying}
+--         visible, in flight, delayed, {ids}, score of the first visible message or nil, retrying, held back}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -17,6 +17,7 @@
 -- @include variadic.lua
 -- @include walk.lua
 -- @include retrying.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen = ARGV[1], ARGV[2]
@@ -32,7 +33,7 @@ for at = 1, #found, 2 do
 end
 local counts, ids = values_of('HMGET', hash, names), {}
 local visible, in_flight, delayed, first = 0, 0, 0, false
-local received, receives, retrying = {}, {}, 0
+local received, receives, retrying, held_back = {}, {}, 0, 0
 for at = 1, #names do
   local id = found[2 * at - 1]
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
@@ -42,6 +43,8 @@ for at = 1, #names do
     elseif counts[at] then
       in_flight = in_flight + 1
       received[in_flight], receives[in_flight] = id, counts[at]
+    elseif due_of_held_back(zset, hash, id) then
+      held_back = held_back + 1
     else
       delayed = delayed + 1
     end
@@ -52,4 +55,4 @@ for _, failure in ipairs(errors_of(zset, hash, received, receives)) do
 end
 in_flight = in_flight - retrying
 local score, behind = place_behind(found, #names, from, seen)
-return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids, first, retrying}
+return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids, first, retrying, held_back}

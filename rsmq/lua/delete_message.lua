@@ -29,5 +29,9 @@ if removed == 1 and not reserved then
   -- As remove_message does, but without functions, which take time in such a frequent script.
   local meta = string.find(id, '%u') and id or id .. ':meta'
   redis.call('HDEL', hash, id, counter, id .. ':fr', meta)
+  if string.byte(id, -1) == 114 then -- as in fragments/leaving.lua
+    -- @include leaving.lua
+    leave_groups(zset, hash, {id})
+  end
 end
 return removed

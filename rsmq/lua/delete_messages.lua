@@ -11,6 +11,7 @@
 -- @include full.lua
 -- @include variadic.lua
 -- @include receipts.lua
+-- @include leaving.lua
 
 local queues = KEYS
 local messages = ARGV
@@ -25,5 +26,6 @@ for at = 1, #queues, 2 do
   local removed
   removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', answers)
   variadic('HDEL', hash, fields_of(removed))
+  leave_groups(zset, hash, removed)
 end
 return table.concat(answers)

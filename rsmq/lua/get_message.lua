@@ -16,6 +16,7 @@
 -- @include reserved.lua
 -- @include reasons.lua
 -- @include retrying.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, cut = ARGV[1], ARGV[2]
@@ -31,6 +32,7 @@ if not score or not fields[1] or is_reserved(id) then
 end
 local reason = reasons_of(zset, {id})[1] or false
 local now = server_time_ms()
-local failure = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})[1]
+local failures = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})
+mark_held_back(zset, hash, {id}, failures)
 local body = cut == '' and fields[1] or string.sub(fields[1], 1, tonumber(cut))
-return {body, fields[2], fields[3], score, digits(now), stored[1], reason, failure, #fields[1]}
+return {body, fields[2], fields[3], score, digits(now), stored[1], reason, failures[1], #fields[1]}

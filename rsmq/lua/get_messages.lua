@@ -16,6 +16,7 @@
 -- @include reserved.lua
 -- @include reasons.lua
 -- @include retrying.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local room = ARGV[1]
@@ -43,4 +44,5 @@ for at = 2, #ids do
   end
 end
 local errors = errors_of(zset, hash, looked_up, counts)
+mark_held_back(zset, hash, looked_up, errors)
 return {digits(now), stored[1], values, reasons_of(zset, looked_up), errors}

@@ -19,6 +19,8 @@
 -- @include limits.lua
 -- @include dead_letters.lua
 -- @include receipts.lua
+-- @include held_back.lua
+-- @include leaving.lua
 
 local to_hash, to_zset = KEYS[1], KEYS[2]
 local queues = KEYS
@@ -49,9 +51,11 @@ for at = 3, #queues, 2 do
   ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', answers)
   for each, id in ipairs(ids) do
     if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
-      -- A message that was received becomes visible; any other keeps its score.
+      -- A message that was received becomes visible; any other keeps the time when it is due.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
-      transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
+      local due = received and now or due_of_held_back(zset, hash, id) or redis.call('ZSCORE', zset, id)
+      transfer(zset, hash, to, id, due)
+      leave_groups(zset, hash, {id})
     else
       answers[before + places[each]] = '0'
     end

@@ -25,6 +25,7 @@
 -- @include rank.lua
 -- @include reasons.lua
 -- @include retrying.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, to, since, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -62,4 +63,5 @@ end
 local score, behind = place_behind(found, passed, from, seen)
 ended = ended or #found == 0
 local errors = errors_of(zset, hash, ids, counts)
+mark_held_back(zset, hash, ids, errors)
 return {not ended and score, behind, digits(now), stored[1], messages, reasons_of(zset, ids), errors}

@@ -4,7 +4,7 @@
 -- KEYS[2] zset   sorted set  the queue's message ids
 -- ARGV[1] from   score       the position: its score, '' = the first step
 -- ARGV[2] seen   integer     the position: ids of that score already read; if the score is '', the rank
--- ARGV[3] state  string      only those that are visible, in_flight, retrying or delayed; '' = all
+-- ARGV[3] state  string      only those that are visible, in_flight, retrying, delayed or held_back; '' = all
 -- ARGV[4] skip   integer     how many of them to skip
 -- ARGV[5] count  integer     how many of them to return
 -- ARGV[6] room   integer     bytes of bodies at most, except for the first body
@@ -12,7 +12,7 @@
 -- returns {score of the next position or nil at the end, ids of that score already read, how many
 --         are still to be skipped, now ms, vt as stored, {id, body, receive count or '',
 --         first-received ms or '', score, id ...}, {the reason of each or nil}, {the error of the last
---         attempt of each that waits for a retry or nil}}
+--         attempt of each that waits for a retry, 1 of each that is held back, or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -23,6 +23,7 @@
 -- @include walk.lua
 -- @include reasons.lua
 -- @include retrying.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, state = ARGV[1], ARGV[2], ARGV[3]
@@ -56,12 +57,13 @@ for at = 1, #names do
   hidden_counts[at] = tonumber(found[2 * at]) > tonumber(now) and counts[at]
 end
 local failures = errors_of(zset, hash, found_ids, hidden_counts)
+mark_held_back(zset, hash, found_ids, failures)
 
 local messages, ids, errors, passed = {}, {}, {}, 0
 while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0) do
   local id, score, times = found[2 * passed + 1], found[2 * passed + 2], counts[passed + 1]
   local failure = failures[passed + 1]
-  if not hidden or state == (failure and 'retrying' or times and 'in_flight' or 'delayed') then
+  if not hidden or state == (failure == 1 and 'held_back' or failure and 'retrying' or times and 'in_flight' or 'delayed') then
     local body, first = unpack(redis.call('HMGET', hash, id, id .. ':fr'))
     body = not is_reserved(id) and body
     if body and hidden and skip > 0 then

@@ -16,6 +16,7 @@
 -- @include full.lua
 -- @include totals.lua
 -- @include deliverable.lua
+-- @include leaving.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local namespace = ARGV[1]
@@ -34,5 +35,6 @@ end
 allow_removal(zset, hash)
 add_to(hash, 'totalrecv', 1)
 remove_message(zset, hash, id)
+leave_groups(zset, hash, {id})
 local count = whole(values[2]) + 1
 return {id, values[1], count, count > 1 and values[3] or digits(now)}

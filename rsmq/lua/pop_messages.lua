@@ -17,7 +17,6 @@
 -- @include due.lua
 -- @include totals.lua
 -- @include due_many.lua
--- @include variadic.lua
 
 local queues = KEYS
 local most, room, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -40,8 +39,7 @@ for at, of in ipairs(found) do
   end
   if due.number > 0 then
     add_to(of.hash, 'totalrecv', due.number)
-    variadic('ZREM', of.zset, ids)
-    variadic('HDEL', of.hash, fields_of(ids))
+    remove_messages(of.zset, of.hash, ids)
   end
   answer[2 * at + 1], answer[2 * at + 2] = due.told, due.again
 end

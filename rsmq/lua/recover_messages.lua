@@ -23,6 +23,7 @@
 -- @include totals.lua
 -- @include dead_letters.lua
 -- @include expired.lua
+-- @include leaving.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -53,8 +54,10 @@ for at = 5, #receipts, 2 do
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and is_dead(zset, hash, id, count, dead) then
       transfer(zset, hash, dead, id, digits(now))
+      leave_groups(zset, hash, {id})
     elseif expires and is_expired(zset, id, now, expires) then
       expire(zset, hash, id, now, expires)
+      leave_groups(zset, hash, {id})
     elseif #body > left and #recovered > 0 then
       break
     else

@@ -77,8 +77,7 @@ if due.number > 0 then
   add_to(to_hash, 'totalsent', due.number)
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
-  variadic('ZREM', zset, ids)
-  variadic('HDEL', hash, fields_of(ids))
+  remove_messages(zset, hash, ids)
   forget_reasons(zset, ids)
 end
 return {digits(now), time, ids, due.examined or 0}

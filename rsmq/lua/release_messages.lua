@@ -31,7 +31,11 @@ local answers, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local ids, places, members = nil, nil, {}
+  local first, before = from, #answers
   ids, from, places = fitting(hash, zset, messages, from, 2, 'ZSCORE', answers)
+  if messages[first + 1] == '' then -- given by their ids
+    ids, places = except_held_back(zset, hash, ids, places, answers, before - first / 2, 2)
+  end
   for each, id in ipairs(ids) do
     local sent = tonumber(messages[places[each] + 1]) or now
     members[2 * each - 1], members[2 * each] = digits(math.min(sent, now)), id

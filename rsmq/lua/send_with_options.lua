@@ -16,7 +16,7 @@
 -- ARGV[8] expires      integer     ms after which the messages expire; '' = never
 -- ARGV[9] retries      integer     their own number of retries; '' = that of the policy
 -- ARGV[10] track       integer     1 = new and replaced messages get a record, as in fragments/jobs.lua; '' = none does
--- ARGV[11...] messages  bytes      for each message its body, its dedup_id and its unique_key; '' = without it
+-- ARGV[11...] messages  bytes      for each message its body, its dedup_id, its unique_key and its group; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -29,6 +29,9 @@
 -- @include unique.lua
 -- @include limiting.lua
 -- @include tracking.lua
+-- @include grouping.lua
+-- @include held_back.lua
+-- @include was_received.lua
 
 local hash, zset, records, unique, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -43,25 +46,28 @@ if refusal then
   return refusal
 end
 require_local_jobs(zset, track)
+require_local_groups(zset, suffixes)
 local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
 local score = score_of(zset, delay, now, wait)
-local fields, members, named, keyed = {}, {}, {}, {} -- what to write; named and keyed have message ids
+local fields, members, named, keyed, groups = {}, {}, {}, {}, {} -- what to write; named and keyed have message ids
 local earlier_ids, number, is_repeated = {}, 0, false
-for each = 1, (#messages - 10) / 3 do
-  local at = 11 + (each - 1) * 3
-  local body, name, key = messages[at], messages[at + 1], messages[at + 2]
+for each = 1, (#messages - 10) / 4 do
+  local at = 11 + (each - 1) * 4
+  local body, name, key, group = messages[at], messages[at + 1], messages[at + 2], messages[at + 3]
   local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
   if id and not sent and replace == '1' then
     id = not was_received(hash, id) and id
     put(fields, id, body)
-    put(members, id and score_when_replaced(zset, id, delay, score, now, max_wait), id)
+    put(members, id and not due_of_held_back(zset, hash, id)
+      and score_when_replaced(zset, id, delay, score, now, max_wait), id)
   end
   earlier_ids[each], is_repeated = id or '', is_repeated or sent
   if not id then
     id, number = time .. string.sub(suffixes, 22 * each - 21, 22 * each), number + 1
     put(fields, id, body)
     put(members, score, id)
+    groups[id] = group ~= '' and group or nil
   end
   if not sent then
     named[name], keyed[key] = id, id
@@ -73,14 +79,11 @@ if #fields > 0 then -- in the order of send_message.lua
   begin_storing(zset, channel, number)
 end
 require_job_rights(zset, track)
+remove_free_groups(zset, groups, #earlier_ids)
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
-if limits ~= hash then
-  remove_free_limits(limits, #earlier_ids, zset, stored[5])
-  store_limits(hash, limits, fields, limits_record(retries, expires, now))
-elseif drops_limits then
-  drop_limits(zset, fields)
-end
+change_limits(limits, hash, zset, drops_limits, stored[5], #earlier_ids, fields, limits_record(retries, expires, now))
+store_groups(zset, hash, groups, members, now)
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)

@@ -20,6 +20,7 @@
 -- @include dead_letters.lua
 -- @include variadic.lua
 -- @include walk.lua
+-- @include leaving.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, most, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -47,6 +48,7 @@ while passed < #names and #moved < tonumber(most) do
   if (dead.limited or count >= dead.limit) and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
     and is_dead(zset, hash, id, count, dead) then
     transfer(zset, hash, dead, id, now)
+    leave_groups(zset, hash, {id})
     gone[id] = true
     moved[#moved + 1] = id
   end

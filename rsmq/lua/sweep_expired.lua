@@ -20,6 +20,7 @@
 -- @include dead_letters.lua
 -- @include expired.lua
 -- @include walk.lua
+-- @include leaving.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, most, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -42,6 +43,7 @@ while passed < #found / 2 and #gone_ids < tonumber(most) do
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) and is_expired(zset, id, now, expires)
     and not (dead and is_dead(zset, hash, id, whole(redis.call('HGET', hash, id .. ':rc')), dead)) then
     expire(zset, hash, id, now, expires)
+    leave_groups(zset, hash, {id})
     gone[id] = true
     gone_ids[#gone_ids + 1] = id
   end

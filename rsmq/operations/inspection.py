@@ -32,7 +32,7 @@ def count_messages(namespace: Namespace, qname: str) -> Steps[MessageCounts]:
 
 
 def _count(keys: QueueKeys) -> Steps[MessageCounts]:
-    visible = in_flight = delayed = retrying = 0
+    visible = in_flight = delayed = retrying = held_back = 0
     oldest: float | None = None
     due_since: bytes | None = None
     position: Position | None = (b"-inf", b"0")
@@ -41,6 +41,7 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
         now = int(reply[2])
         visible, in_flight, delayed = visible + reply[3], in_flight + reply[4], delayed + reply[5]
         retrying += reply[8]
+        held_back += reply[9]
         for id in reply[6]:
             us = parse_sent_us(decode_name(id), now)
             if us is not None and (oldest is None or us < oldest):
@@ -54,6 +55,7 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
         None if oldest is None else oldest / 1000,
         None if due_since is None else float(due_since),
         retrying,
+        held_back,
     )
 
 

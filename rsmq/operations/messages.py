@@ -63,6 +63,7 @@ def send_message(
     expires: Seconds | None = None,
     max_retries: int | None = None,
     track: bool = False,
+    group: str | None = None,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -79,6 +80,7 @@ def send_message(
         or expires is not None
         or max_retries is not None
         or track is not False
+        or group is not None
     ):
         options = check_options(
             1,
@@ -91,6 +93,8 @@ def send_message(
             expires=expires,
             max_retries=max_retries,
             track=track,
+            groups=None if group is None else [group],
+            front=front,
         )
         if options is not None:
             raw, size = encode_body(body, codec)

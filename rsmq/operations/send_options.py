@@ -5,11 +5,12 @@ The options of a send that need ``send_with_options.lua``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
+from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
     MAX_RECEIVES,
@@ -35,6 +36,7 @@ class SendOptions:
         expires: ms after the send at which the messages expire; empty for never.
         max_retries: how often they may be tried again; empty for the number of the policy.
         track: whether new messages get a record.
+        groups: the group of each message, as dedup_ids.
     """
 
     dedup_ids: list[bytes] | None
@@ -45,6 +47,7 @@ class SendOptions:
     expires: bytes
     max_retries: bytes
     track: bool
+    groups: list[bytes] | None
 
     @property
     def may_repeat(self) -> bool:
@@ -63,10 +66,28 @@ class SendOptions:
             queue.limits if self.expires or self.max_retries else queue.hash,
         )
 
+    @property
+    def has_groups_only(self) -> bool:
+        """Whether the messages have groups and no other option."""
+        return self.groups is not None and self == replace(_GROUPS_ONLY, groups=self.groups)
+
+    def mark(self, suffixes: list[bytes]) -> list[bytes]:
+        """Return the random parts of ids, with the mark of messages that have a group."""
+        if self.groups is None:
+            return suffixes
+        pairs = zip(suffixes, self.groups, strict=True)
+        return [mark_group(suffix) if group else suffix for suffix, group in pairs]
+
     def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
         """Return the arguments behind those of ``send_messages.lua``, with the bodies."""
         nothing = [b""] * len(raws)
-        messages = zip(raws, self.dedup_ids or nothing, self.unique_keys or nothing, strict=True)
+        messages = zip(
+            raws,
+            self.dedup_ids or nothing,
+            self.unique_keys or nothing,
+            self.groups or nothing,
+            strict=True,
+        )
         return (
             self.window,
             b"1" if self.replace else b"0",
@@ -76,6 +97,9 @@ class SendOptions:
             b"1" if self.track else b"",
             *(value for message in messages for value in message),
         )
+
+
+_GROUPS_ONLY = SendOptions(None, b"", None, False, b"", b"", b"", False, None)
 
 
 def check_options(
@@ -90,13 +114,15 @@ def check_options(
     expires: Seconds | None,
     max_retries: int | None,
     track: bool,
+    groups: Iterable[str | None] | None = None,
+    front: bool = False,
 ) -> SendOptions | None:
     """
     Return the options of so many messages; None if there are none, for the faster scripts.
 
     Raises:
-        InvalidFormat: a dedup_id or unique_key is not a str of 1 to 128 characters; there are more
-            or fewer than messages.
+        InvalidFormat: a dedup_id, unique_key or group is not a str of 1 to 128 characters, or a
+            group contains a zero byte; there are more or fewer than messages.
         InvalidCombination: an option lacks one that it needs.
         InvalidValue: dedup_window, max_wait, expires or max_retries is out of range, or max_wait is
             less than delay, or expires is not greater.
@@ -113,7 +139,12 @@ def check_options(
     encoded_expires, retries = encode_limits(expires, max_retries, delay)
     if not isinstance(track, bool):
         raise InvalidFormat("track", value=show(track), hint="Pass True or False.")
-    if dedup_ids is None and unique_keys is None and not (encoded_expires or retries or track):
+    checked_groups = _check_groups(groups, number, front=front)
+    if (
+        dedup_ids is None
+        and unique_keys is None
+        and not (encoded_expires or retries or track or checked_groups)
+    ):
         return None
     return SendOptions(
         _check_labels("dedup_id", dedup_ids, number),
@@ -124,7 +155,24 @@ def check_options(
         encoded_expires,
         retries,
         track,
+        checked_groups,
     )
+
+
+def _check_groups(
+    groups: Iterable[str | None] | None, number: int, *, front: bool
+) -> list[bytes] | None:
+    checked = _check_labels("group", groups, number)
+    if checked is not None and front:
+        raise InvalidCombination(
+            "front",
+            value=front,
+            hint="The messages of a group are in the order of their sends. Omit group or front.",
+        )
+    for group in checked or ():
+        if b"\0" in group:
+            raise InvalidFormat("group", value=group, hint="A group is a text without zero bytes.")
+    return checked
 
 
 def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> bytes:

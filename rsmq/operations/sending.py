@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Protocol
 
 from rsmq.codecs import Codec
@@ -71,6 +72,7 @@ def send_messages(
     expires: Seconds | None = None,
     max_retries: int | None = None,
     track: bool = False,
+    groups: Iterable[str | None] | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -89,6 +91,8 @@ def send_messages(
         expires=expires,
         max_retries=max_retries,
         track=track,
+        groups=groups,
+        front=front,
     )
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
@@ -113,7 +117,7 @@ def send_messages(
             confirmation=confirmation,
             limit=limit,
         )
-    suffixes = make_id_suffixes(len(raws))
+    suffixes = options.mark(make_id_suffixes(len(raws)))
     largest_size = digits(largest)
     batch = _Batch(keys, raws, suffixes, largest_size, encoded_delay, channel, confirmation, limit)
     return _single_step(batch.with_options(keys, options))
@@ -200,7 +204,8 @@ def send_with_options(
         channel: the channel to publish to; empty for none.
     """
     raw, size = body
-    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation, limit)
+    suffixes = options.mark([make_id_suffix()])
+    batch = _Batch(keys, [raw], suffixes, size, delay, channel, confirmation, limit)
     operation: Operation[Any] = batch.with_options(keys, options)
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
@@ -263,6 +268,19 @@ class _Batch:
             ]
 
         suffixes = b"".join(self.suffixes)
+        if options.groups is not None and options.has_groups_only:
+            pairs = zip(self.raws, options.groups, strict=True)
+            return Operation(
+                load("send_to_groups"),
+                (keys.hash, keys.zset),
+                (self.largest, self.delay, suffixes, self.channel, *chain.from_iterable(pairs)),
+                self.ids,
+                RetryClass.NEVER,
+                (self.keys.name,),
+                confirmation=self.confirmation,
+                limit=self.limit,
+                large_body=self.large_body(),
+            )
         return Operation(
             load("send_with_options"),
             (keys.hash, keys.zset, *options.keys(keys)),

@@ -27,6 +27,9 @@ EXPIRED = "x:expired"
 #: Set by the first send with limits: receives then look for the limits of messages.
 LIMITED = "x:limited"
 
+#: Set by the first send with a group: sweeps then look for messages that can be admitted.
+GROUPED = "x:groups"
+
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
 DIVIDED = "x:divided"
 

@@ -47,6 +47,9 @@ _TICK_RANDOM_LENGTH = 5
 _CHECK_LENGTH = 3
 _BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
+#: The end of the id of a message with a group, so that a delete knows when to look for its group.
+_GROUP_MARK = b"Gr"
+
 _suffix_pool: Iterator[bytes] = iter(())
 
 
@@ -108,6 +111,11 @@ def make_id_suffixes(number: int) -> list[bytes]:
     characters = make_random_characters(number * ID_RANDOM_LENGTH)
     ends = range(ID_RANDOM_LENGTH, len(characters) + 1, ID_RANDOM_LENGTH)
     return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
+
+
+def mark_group(suffix: bytes) -> bytes:
+    """Return the random characters of the id of a message with a group."""
+    return suffix[: -len(_GROUP_MARK)] + _GROUP_MARK
 
 
 def make_random_characters(number: int) -> bytes:

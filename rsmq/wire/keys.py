@@ -58,6 +58,9 @@ class QueueKeys:
         copied: extension data of migrations: digests of the messages that were copied.
         unique: extension data of sends with a unique_key: the id of the message that has each key.
         limits: extension data of sends with max_retries or expires: the limits of each message.
+        group_of: extension data of sends with a group: when each message is due, and its group.
+        admitted, held_back: extension data of sends with a group: the messages of each group, one
+            of which is admitted.
         history: extension data of recorders: what has happened in each minute and hour.
     """
 
@@ -78,6 +81,9 @@ class QueueKeys:
     finished: bytes
     locks: bytes
     limits: bytes
+    group_of: bytes
+    admitted: bytes
+    held_back: bytes
     history: bytes
 
     @property
@@ -101,6 +107,9 @@ class QueueKeys:
             self.finished,
             self.locks,
             self.limits,
+            self.group_of,
+            self.admitted,
+            self.held_back,
         )
 
     @property
@@ -342,6 +351,9 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}locks"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}limits"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}group_of"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}admitted"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}held_back"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}history"),
     )
 

@@ -179,7 +179,12 @@ class Model:
         self.discard("keyed", message)
 
     def show_by_id(self, message: int) -> None:
-        """Release or change the visibility of a message that is held back: it stays so."""
+        """
+        Release or change the visibility of a message that is held back: it stays so, unless the
+        records that say so were lost.
+        """
+        if not self.held & self.keyed & ~self.received & 1 << message:
+            self.score(message, State.DUE)
 
     def restore(self, message: int) -> None:
         """

@@ -34,6 +34,9 @@ HELD, WORKERS, COPIED = "rsmq:x:held:w", "rsmq:x:workers", "rsmq:q:x:copied"
 REFUSED = "command not allowed when used memory"
 NO_ID = "i" * 32
 NO_RECEIPT = [1, 1, NO_ID]
+#: The keys of groups.
+GROUPS = ["rsmq:q:x:admitted", "rsmq:q:x:held_back", "rsmq:q:x:group_of"]
+
 #: A message that is in the queue: its id, its body, and its score, count and time.
 ROW = ["{id}", "m", "", "", ""]
 
@@ -140,6 +143,7 @@ UNCHANGING = {
     "store_errors": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, ""]),
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),
+    "sweep_groups": ([H, Z, *GROUPS], ["", 9]),
 }  # fmt: skip
 
 #: Calls that must pass so that consumers can receive and delete: they renew what is stored.
@@ -176,6 +180,7 @@ STORING = {
     "send_each",
     "send_message",
     "send_messages",
+    "send_to_groups",
     "send_with_options",
     "set_dead_letter_policy",
     "set_queue_attributes",

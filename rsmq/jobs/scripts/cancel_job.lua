@@ -15,6 +15,7 @@
 -- @include due.lua
 -- @include jobs.lua
 -- @include job_state.lua
+-- @include leaving.lua
 
 local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
 local lifetime, id = ARGV[1], ARGV[2]
@@ -39,4 +40,5 @@ elseif state == 'running' then
 end
 change_job(record, 'cancel', now, lifetime, 0)
 remove_message(zset, hash, id)
+leave_groups(zset, hash, {id})
 return 'cancelled'

@@ -23,9 +23,11 @@ local function first_deliverable(zset, hash, now, namespace, target, limit, keep
     if dead and is_dead(zset, hash, id, receives, dead) then
       allow_removal(zset, hash)
       transfer(zset, hash, dead, id, digits(now))
+      leave_groups(zset, hash, {id})
     elseif expires and is_expired(zset, id, now, expires) then
       allow_removal(zset, hash)
       expire(zset, hash, id, now, expires)
+      leave_groups(zset, hash, {id})
     else
       return id, values
     end

@@ -1,6 +1,8 @@
 -- The next message to deliver, and the removal of a message.
 -- @include digits.lua
+-- @include leaving.lua
 -- @include reserved.lua
+-- @include variadic.lua
 
 -- Returns whether a message may be from apalis-rsmq, whose messages also have a field `id:meta`.
 -- Their ids have no capitals; nearly all other ids have some.
@@ -34,6 +36,13 @@ local function fields_of(ids)
   return fields
 end
 
+-- Removes many messages, and admits the next ones of their groups.
+local function remove_messages(zset, hash, ids)
+  variadic('ZREM', zset, ids)
+  variadic('HDEL', hash, fields_of(ids))
+  leave_groups(zset, hash, ids)
+end
+
 -- Returns whether an id without a body (a ghost id) may be a send in progress: until ten seconds
 -- after its score, since some clients send without MULTI.
 local function in_progress(zset, id, now)
@@ -60,6 +69,7 @@ local function first_due(zset, hash, now)
         stepped_over = stepped_over + 1
       else
         remove_message(zset, hash, id)
+        leave_groups(zset, hash, {id})
         removed = removed + 1
       end
     end

@@ -11,7 +11,7 @@
 -- first_due, messages beyond the limit of a policy `dead` are moved, and those that `expires` names are
 -- removed or moved. A call moves and removes at most 1,000 other messages.
 local function due_messages(zset, hash, now, want, room, first, dead, expires)
-  local told, again = {}, {}
+  local told, again, gone = {}, {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
   local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
@@ -20,7 +20,7 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires)
       'LIMIT', number + stepped_over, math.max(page, 1))
     local names, ids = {}, #found
     if ids == 0 then
-      return due
+      break
     end
     for each = 1, ids do
       local id = found[each]
@@ -35,18 +35,22 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires)
         stepped_over = stepped_over + 1
       elseif not body then
         remove_message(zset, hash, id)
+        gone[#gone + 1] = id
         cleared = cleared + 1
         due.cleared = cleared
       elseif dead and is_dead(zset, hash, id, whole(count), dead) then
         transfer(zset, hash, dead, id, digits(now))
+        gone[#gone + 1] = id
         cleared = cleared + 1
         due.cleared = cleared
       elseif expires and is_expired(zset, id, now, expires) then
         expire(zset, hash, id, now, expires)
+        gone[#gone + 1] = id
         cleared = cleared + 1
         due.cleared = cleared
       elseif #body > room - due.size and not (first and number == 0) then
         due.size = room -- so that no later message is added
+        leave_groups(zset, hash, gone)
         return due
       else
         number = number + 1
@@ -62,6 +66,7 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires)
       end
     end
   end
+  leave_groups(zset, hash, gone) -- last, since it may add a message between those that were read
   return due
 end
 

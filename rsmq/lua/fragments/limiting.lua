@@ -57,3 +57,13 @@ local function drop_limits(zset, fields)
     forget_limits(zset, fields[at])
   end
 end
+
+-- Stores the limits of the messages in `fields`, or removes them if the send has none and `drops` them.
+local function change_limits(limits, hash, zset, drops, limited, messages, fields, record)
+  if limits ~= hash then
+    remove_free_limits(limits, messages, zset, limited)
+    store_limits(hash, limits, fields, record)
+  elseif drops then
+    drop_limits(zset, fields)
+  end
+end

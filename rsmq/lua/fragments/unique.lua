@@ -11,10 +11,6 @@ local function holder_of(unique, key, hash, zset)
   end
 end
 
-local function was_received(hash, id)
-  return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
-end
-
 -- Returns the new score of a message that is replaced, or nothing if it keeps its score: without a delay, and if it is
 -- visible and would remain so. `score` is that of a message sent now; `max_wait` is as in send_with_options.lua, and
 -- counts from the first send, whose time is in the id.

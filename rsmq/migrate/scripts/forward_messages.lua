@@ -15,6 +15,7 @@
 -- errors  none: a message of a missing queue counts as missing
 -- source  none in Node
 -- @include full.lua
+-- @include leaving.lua
 -- @include variadic.lua
 
 local hash, zset, target = KEYS[1], KEYS[2], KEYS[3]
@@ -56,4 +57,5 @@ end
 variadic('LPUSH', target, elements)
 variadic('ZREM', zset, ids)
 variadic('HDEL', hash, fields)
+leave_groups(zset, hash, ids)
 return table.concat(outcomes)

@@ -29,6 +29,7 @@
 -- source  none in Node
 -- @include reserved.lua
 -- @include full.lua
+-- @include leaving.lua
 -- @include variadic.lua
 -- @include copies.lua
 -- @include incoming.lua
@@ -71,6 +72,7 @@ end
 local added = store(to, hash, zset, copied, unique, rows, field, after, lifetime)
 variadic('ZREM', source_zset, ids)
 variadic('HDEL', source_hash, fields)
+leave_groups(source_zset, source_hash, ids)
 variadic('HDEL', source_copied, digests)
 publish_count(channel, zset, added)
 return table.concat(outcomes)

@@ -75,7 +75,6 @@ if due.number > 0 then
     end
   end
   add_to(hash, 'totalrecv', due.number)
-  variadic('ZREM', zset, ids)
-  variadic('HDEL', hash, fields_of(ids))
+  remove_messages(zset, hash, ids)
 end
 return due.number

@@ -20,6 +20,7 @@
 -- @include variadic.lua
 -- @include leases.lua
 -- @include acknowledged.lua
+-- @include leaving.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, batch, part, lifetime, query, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -38,4 +39,5 @@ for at = 1, #leased, 4000 do
   removed = removed + redis.call('ZREM', zset, unpack(leased, at, math.min(at + 3999, #leased)))
 end
 variadic('HDEL', hash, fields_of(leased))
+leave_groups(zset, hash, leased)
 return {removed, lost}

@@ -32,7 +32,6 @@
 -- @include local_keys.lua
 -- @include sending.lua
 -- @include totals.lua
--- @include variadic.lua
 
 local hash, zset, to_hash, to_zset, map = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, count, number, body, size = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -83,8 +82,7 @@ if is_last then
   redis.call('HSET', to_hash, next_id, body)
   redis.call('ZADD', to_zset, digits(now + wait), next_id)
 end
-redis.call('ZREM', zset, id)
-variadic('HDEL', hash, fields_of({id}))
+remove_messages(zset, hash, {id})
 if tracked ~= '' then -- the user may lack the right
   pcall(change_job, zset .. ':x:job:' .. id, 'succeed', now, tracked, 0, 'result', result,
     fields_of_progress(progress))

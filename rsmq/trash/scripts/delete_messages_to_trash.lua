@@ -73,7 +73,6 @@ if #ids > 0 then
   add_facts(beside, deletion, names, ids, now)
   deletion.messages = deletion.messages + #ids
   put_deletion(trash, id, deletion)
-  variadic('ZREM', zset, ids)
-  variadic('HDEL', hash, fields_of(ids))
+  remove_messages(zset, hash, ids)
 end
 return {deletion.ms, looked, (string.gsub(table.concat(answers, '', 1, looked), '2', '1'))}

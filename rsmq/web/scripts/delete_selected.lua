@@ -10,7 +10,6 @@
 -- source  none in Node; the queue is as after delete_messages.lua
 -- @include due.lua
 -- @include full.lua
--- @include variadic.lua
 -- @include selected.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -22,6 +21,5 @@ local ids = selected_ids(hash, zset, rows, 2, strict)
 if not ids then
   return -1
 end
-variadic('ZREM', zset, ids)
-variadic('HDEL', hash, fields_of(ids))
+remove_messages(zset, hash, ids)
 return #ids

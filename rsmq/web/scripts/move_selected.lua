@@ -19,6 +19,8 @@
 -- @include limits.lua
 -- @include dead_letters.lua
 -- @include selected.lua
+-- @include held_back.lua
+-- @include leaving.lua
 
 local to_hash, to_zset, hash, zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local strict = ARGV[1]
@@ -45,7 +47,9 @@ local to = {hash = to_hash, zset = to_zset, has_limits = stored[4]}
 for _, id in ipairs(ids) do
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
     local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
-    transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
+    local due = received and now or due_of_held_back(zset, hash, id) or redis.call('ZSCORE', zset, id)
+    transfer(zset, hash, to, id, due)
+    leave_groups(zset, hash, {id})
     moved = moved + 1
   end
 end

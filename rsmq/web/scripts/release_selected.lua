@@ -15,6 +15,7 @@
 -- @include expired.lua
 -- @include variadic.lua
 -- @include selected.lua
+-- @include held_back.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local strict = ARGV[1]
@@ -30,7 +31,8 @@ if not ids then
 end
 local now, members = server_time_ms(), {}
 for each, id in ipairs(ids) do
-  members[2 * each - 1], members[2 * each] = digits(math.min(sent_ms(id) or now, now)), id
+  local due = due_of_held_back(zset, hash, id) and redis.call('ZSCORE', zset, id)
+  members[2 * each - 1], members[2 * each] = due or digits(math.min(sent_ms(id) or now, now)), id
 end
 variadic('ZADD', zset, members)
 return #ids

@@ -34,6 +34,7 @@
 -- @include workers.lua
 -- @include in_flight.lua
 -- @include tracked.lua
+-- @include leaving.lua
 
 local in_flight, to_hash, to_zset, reasons = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local hash, zset = KEYS[5], KEYS[6]
@@ -62,8 +63,7 @@ local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 
 local now, answer = digits(server_time_ms()), {}
 for at = 7, #messages, tracked ~= '' and 5 or 3 do
-  local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
-  local result = {}
+  local id, count, reason, result = messages[at], messages[at + 1], messages[at + 2], {}
   match_receipts(hash, zset, {id}, count, result)
   local is_complete = redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1
     and not is_reserved(id)
@@ -81,6 +81,7 @@ for at = 7, #messages, tracked ~= '' and 5 or 3 do
     end
     if not is_cancelled then
       transfer(zset, hash, to, id, now)
+      leave_groups(zset, hash, {id})
     end
     if room > 0 and not is_cancelled then
       redis.call('HSET', reasons, id, now .. ':' .. reason)

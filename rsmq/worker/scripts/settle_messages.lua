@@ -29,7 +29,6 @@
 -- @include digits.lua
 -- @include due.lua
 -- @include full.lua
--- @include variadic.lua
 -- @include failed.lua
 -- @include workers.lua
 -- @include in_flight.lua
@@ -65,8 +64,7 @@ for at = 2, #queues, 2 do
   if not has_own_name and action ~= 'delete' then -- the messages belong to the successor
     results, fit = {string.rep('2', number)}, {}
   elseif action == 'delete' then
-    variadic('ZREM', zset, fit)
-    variadic('HDEL', hash, fields_of(fit))
+    remove_messages(zset, hash, fit)
     forget_errors(zset, fit, count)
   else
     local is_release = action == 'release' or action == 'unbegun'

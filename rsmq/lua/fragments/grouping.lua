@@ -1,0 +1,68 @@
+-- Sends of messages with groups, whose records groups.lua describes.
+-- @include digits.lua
+-- @include groups.lua
+-- @include local_keys.lua
+-- @include variadic.lua
+
+-- Fails, before the first change, if the ids with these suffixes have groups that are on another node of a cluster.
+local function require_local_groups(zset, suffixes)
+  for at = 22, #suffixes, 22 do
+    if string.sub(suffixes, at - 1, at) == 'Gr' then
+      if type(redis.pcall('EXISTS', zset, zset .. ':x:group_of', zset .. ':x:admitted', zset .. ':x:held_back'))
+        == 'table' then
+        require_local_beside(zset, ':x:group_of')
+        require_local_beside(zset, ':x:admitted')
+        require_local_beside(zset, ':x:held_back')
+      end
+      return
+    end
+  end
+end
+
+-- Before records are stored, removes those of messages that are gone: it reads twice as many as the batch has messages,
+-- chosen at random. So records that no admission reads, because their group is not used any more, remain few. The first
+-- command fails, before any change, if the user lacks the right.
+local function remove_free_groups(zset, groups, messages)
+  if not next(groups) then
+    return
+  end
+  local records = zset .. ':x:group_of'
+  redis.call('HDEL', records, '') -- Redis then allows the rest if memory is full
+  local found = redis.call('HRANDFIELD', records, 2 * messages, 'WITHVALUES') or {}
+  for at = 1, #found, 2 do
+    if is_gone(zset, found[at]) then
+      forget_group(zset, string.match(found[at + 1], '^%d+:(.+)$') or '', found[at])
+    end
+  end
+end
+
+-- Stores the groups of new messages. The first of each group is admitted if there is room; the others are held back: it
+-- replaces their scores in `members`, pairs of score and id. `groups` has the group of each of these ids that has one.
+-- `is_grouped` is the field x:groups as stored.
+local function store_groups(zset, hash, groups, members, now, is_grouped)
+  local rooms, records, lists = {}, {}, {admitted = {}, held_back = {}}
+  for at = 2, #members, 2 do
+    local id = members[at]
+    local group = groups[id]
+    if group then
+      if rooms[group] == nil then
+        rooms[group] = admit(zset, hash, group)
+      end
+      records[#records + 1], records[#records + 2] = id, members[at - 1] .. ':' .. group
+      local list = rooms[group] and lists.admitted or lists.held_back
+      list[#list + 1], list[#list + 2] = '0', group .. '\0' .. id
+      if not rooms[group] then
+        members[at - 1] = digits(now + 86400000)
+      end
+      rooms[group] = false
+    end
+  end
+  if #records > 0 then
+    if not is_grouped then
+      redis.call('HSET', hash, 'x:groups', '1')
+    end
+    variadic('HSET', zset .. ':x:group_of', records)
+    variadic('ZADD', zset .. ':x:admitted', lists.admitted)
+    variadic('ZADD', zset .. ':x:held_back', lists.held_back)
+  end
+end

@@ -1,0 +1,30 @@
+"""
+Operations on messages that are held back, since another message of their group is admitted.
+"""
+
+from __future__ import annotations
+
+from rsmq.lua.load import load
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.wire.keys import Namespace
+
+#: Messages that are held back, of which a step of a sweep examines so many.
+SWEEP_STEP = 250
+
+
+def sweep_groups(namespace: Namespace, qname: str) -> Steps[int]:
+    """Admit messages of groups that have none; the result is their number."""
+    keys = namespace.queue(qname)
+    number, position = 0, b""
+    while position is not None:
+        position, admitted = yield Operation(
+            load("sweep_groups"),
+            (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
+            (position, digits(SWEEP_STEP)),
+            tuple,
+            RetryClass.ALWAYS,
+            (keys.name,),
+        )
+        number += admitted
+    return number

@@ -1,0 +1,181 @@
+"""Messages of groups: one at a time is due, on raw keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import InvalidCombination, InvalidFormat
+from tests.expect import refused
+
+DAY_MS = 86_400_000
+
+
+def records_of(env, queue):
+    """Return the messages in the keys of groups: those admitted, held back, and with a group."""
+    key = f"{env.ns}:{queue}:x:"
+    lists = [
+        [member.decode() for member in env.raw.zrange(key + name, 0, -1)]
+        for name in ("admitted", "held_back")
+    ]
+    groups = env.raw.hgetall(key + "group_of")
+    return *lists, {id.decode(): group.decode() for id, group in groups.items()}
+
+
+def held_back(env, queue):
+    """Return the ids whose scores are about a day ahead."""
+    least = env.now_ms() + DAY_MS - 600_000
+    return [id for id, score in env.scores(queue).items() if score > least]
+
+
+def send(env, queue, *groups):
+    return [env.rsmq.send_message(queue, f"m{n}", group=group) for n, group in enumerate(groups)]
+
+
+def delete_as_node(env, queue, id):
+    env.raw.zrem(env.zset(queue), id)
+    env.raw.hdel(env.hash(queue), id, f"{id}:rc", f"{id}:fr")
+
+
+def test_the_first_message_of_a_group_is_due_and_the_others_are_a_day_ahead(env, queue):
+    before = env.now_ms()
+    a1, b1, a2, a3 = send(env, queue, "a", "b", "a", "a")
+
+    assert all(id.endswith("Gr") for id in (a1, b1, a2, a3))
+    assert held_back(env, queue) == [a2, a3]
+    admitted, held, groups = records_of(env, queue)
+    assert admitted == [f"a\0{a1}", f"b\0{b1}"]
+    assert held == [f"a\0{a2}", f"a\0{a3}"]
+    assert {id: text.partition(":")[2] for id, text in groups.items()} == {
+        a1: "a", b1: "b", a2: "a", a3: "a",
+    }  # fmt: skip
+    assert all(before <= int(text.partition(":")[0]) <= env.now_ms() for text in groups.values())
+    assert env.fields(queue)["x:groups"] == "1"
+    assert env.fields(queue)["totalsent"] == "4"
+
+
+def test_a_batch_has_a_group_for_each_message(env, queue):
+    a1, none, a2, b1 = env.rsmq.send_messages(queue, list("wxyz"), groups=["a", None, "a", "b"])
+
+    assert held_back(env, queue) == [a2]
+    assert not none.endswith("Gr") or records_of(env, queue)[2].keys() == {a1, a2, b1}
+    assert records_of(env, queue)[:2] == ([f"a\0{a1}", f"b\0{b1}"], [f"a\0{a2}"])
+
+
+def test_a_delete_admits_the_next_message_with_the_time_of_its_send(env, queue):
+    a1, a2, a3 = send(env, queue, "a", "a", "a")
+    due = int(records_of(env, queue)[2][a2].partition(":")[0])
+
+    assert env.rsmq.delete_message(env.rsmq.receive_message(queue))
+    assert env.scores(queue)[a2] == due
+    assert held_back(env, queue) == [a3]
+    assert records_of(env, queue)[0] == [f"a\0{a2}"]
+    assert a1 not in records_of(env, queue)[2]
+    assert env.rsmq.pop_message(queue).id == a2
+    assert env.rsmq.delete_messages(env.rsmq.receive_messages(queue, 5)) == [a3]
+    assert records_of(env, queue) == ([], [], {})
+
+
+def test_a_message_that_is_released_or_waits_for_a_retry_stays_before_the_others(env, queue):
+    a1, a2 = send(env, queue, "a", "a")
+    message = env.rsmq.receive_message(queue)
+    env.rsmq.change_message_visibility(message, 60)
+    assert env.rsmq.receive_message(queue) is None
+    env.rsmq.release_messages([message])
+    assert env.rsmq.receive_message(queue).id == a1
+    assert held_back(env, queue) == [a2]
+
+
+def test_a_message_that_is_held_back_is_not_released_and_not_shown(env, queue):
+    _, a2 = send(env, queue, "a", "a")
+
+    assert env.rsmq.release_messages(queue, [a2]) == []
+    assert env.rsmq.change_message_visibility(queue, a2, 0) is False
+    assert env.rsmq.change_messages_visibility(queue, [a2], 0) == []
+    assert env.rsmq.release_all_messages(queue) == 0
+    assert held_back(env, queue) == [a2]
+
+
+def test_a_dead_letter_admits_the_next_message(env, queue):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 1)
+    a1, a2 = send(env, queue, "a", "a")
+    env.rsmq.change_message_visibility(env.rsmq.receive_message(queue), 0)
+
+    assert env.rsmq.receive_messages(queue, 2) == []
+    assert list(env.scores("dead")) == [a1]
+    assert [message.id for message in env.rsmq.receive_messages(queue, 2)] == [a2]
+
+
+def test_a_message_that_is_held_back_is_due_where_it_is_moved_to(env, queue):
+    env.rsmq.create_queue("other")
+    _, a2 = send(env, queue, "a", "a")
+
+    assert env.rsmq.move_messages(queue, "other", [a2]) == [a2]
+    assert env.rsmq.receive_message("other").id == a2
+    assert a2 not in records_of(env, queue)[2]
+
+
+@pytest.mark.parametrize("by", ["send", "sweep"])
+def test_after_a_delete_by_node_a_send_or_a_sweep_admits_the_next_message(env, queue, by):
+    a1, a2 = send(env, queue, "a", "a")
+    delete_as_node(env, queue, a1)
+    assert env.rsmq.receive_message(queue) is None
+
+    if by == "send":
+        a3 = env.rsmq.send_message(queue, "m", group="a")
+        assert held_back(env, queue) == [a3]
+    else:
+        assert env.rsmq.sweep_groups(queue) == 1
+    assert env.rsmq.receive_message(queue).id == a2
+    assert a1 not in records_of(env, queue)[2]
+
+
+def test_a_sweep_keeps_messages_that_are_held_back_a_day_ahead(env, queue):
+    _, a2 = send(env, queue, "a", "a")
+    env.raw.zincrby(env.zset(queue), -DAY_MS * 3 // 4, a2)
+
+    assert env.rsmq.sweep_groups(queue) == 0
+    assert held_back(env, queue) == [a2]
+
+
+def test_a_message_that_is_replaced_stays_held_back(env, queue):
+    send(env, queue, "a")
+    a2 = env.rsmq.send_message(queue, "m", group="a", unique_key="k")
+
+    assert env.rsmq.send_message(queue, "new", unique_key="k", replace=True, delay=0) == a2
+    assert held_back(env, queue) == [a2]
+    assert env.fields(queue)[a2] == "new"
+
+
+def test_held_back_is_a_state_of_its_own(env, queue):
+    a1, a2, a3 = send(env, queue, "a", "a", "a")
+    delayed = env.rsmq.send_message(queue, "m", delay=60)
+    states = {message.id: message.state for message in env.rsmq.peek_messages(queue)}
+
+    assert states == {a1: "visible", a2: "held_back", a3: "held_back", delayed: "delayed"}
+    peeked = env.rsmq.peek_messages(queue, state="held_back")
+    assert [message.id for message in peeked] == [a2, a3]
+    assert [message.id for message in env.rsmq.peek_messages(queue, -1, state="held_back")] == [a3]
+    assert env.rsmq.get_message(queue, a2).state == "held_back"
+    assert env.rsmq.get_message(queue, a2).last_error is None
+    counts = env.rsmq.count_messages(queue)
+    assert (counts.visible, counts.in_flight, counts.retrying) == (1, 0, 0)
+    assert (counts.delayed, counts.held_back) == (1, 2)
+
+
+def test_a_purge_removes_the_keys_of_groups(env, queue):
+    send(env, queue, "a", "a")
+    env.rsmq.purge_queue(queue)
+    assert records_of(env, queue) == ([], [], {})
+
+    [a1] = send(env, queue, "a")
+    assert env.rsmq.receive_message(queue).id == a1
+
+
+def test_a_group_is_a_text_without_zero_bytes_and_not_at_the_front(env, queue):
+    for group in ("", "x" * 129, 7, "a\0b"):
+        with refused(InvalidFormat, "Invalid group format"):
+            env.rsmq.send_message(queue, "m", group=group)
+    with refused(InvalidCombination, "Invalid front format"):
+        env.rsmq.send_message(queue, "m", group="a", front=True)
+    assert env.scores(queue) == {}
