@@ -5,12 +5,8 @@ Operations on messages that are held back, since another message of their group 
 from __future__ import annotations
 
 from rsmq.lua.load import load
-from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.wire.keys import Namespace
-
-#: Messages that are held back, of which a step of a sweep examines so many.
-SWEEP_STEP = 250
 
 
 def sweep_groups(namespace: Namespace, qname: str) -> Steps[int]:
@@ -21,7 +17,7 @@ def sweep_groups(namespace: Namespace, qname: str) -> Steps[int]:
         position, admitted = yield Operation(
             load("sweep_groups"),
             (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
-            (position, digits(SWEEP_STEP)),
+            (position,),
             tuple,
             RetryClass.ALWAYS,
             (keys.name,),

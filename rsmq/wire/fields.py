@@ -27,7 +27,8 @@ EXPIRED = "x:expired"
 #: Set by the first send with limits: receives then look for the limits of messages.
 LIMITED = "x:limited"
 
-#: Set by the first send with a group: sweeps then look for messages that can be admitted.
+#: Set to 1 by the first send with a group: workers then look for messages that can be admitted.
+#: Their sweeps store the Unix ms of the next step, and behind a blank the position.
 GROUPED = "x:groups"
 
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.

@@ -63,6 +63,7 @@ class ReceiveResult:
         max_retries: the messages that were sent with their own number of retries, by their index.
         finished: of messages with several handlers, by their index, the names of those that have
             finished in earlier attempts.
+        may_have_groups: whether the queue may have messages with groups.
     """
 
     state: QueueState
@@ -73,6 +74,7 @@ class ReceiveResult:
     fill_ms: int = 0
     max_retries: Mapping[int, int] = field(default_factory=dict)
     finished: Mapping[int, list[str]] = field(default_factory=dict)
+    may_have_groups: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,9 @@ def receive_for_worker(
 def _parse_results(reply: Any) -> list[ReceiveResult]:
     results = iter(reply)
     now = int(next(results))
-    states, *fills = next(results).decode().split(" ")
-    next_fill = iter(fills)
+    states, *extras = next(results).decode().split(" ")
+    next_fill = (each for each in extras if each[0] != "g")
+    grouped = {int(each[1:]) for each in extras if each[0] == "g"}
     return [
         ReceiveResult(
             state,
@@ -178,9 +181,10 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
             },
             int(next(next_fill)) if state == "f" else 0,
             {place - 1: number for place, number in zip(own[::2], own[1::2], strict=True)},
+            may_have_groups=at in grouped,
         )
-        for state, bodies, redelivered, unbegun, own in zip(
-            states, results, results, results, results, strict=True
+        for at, (state, bodies, redelivered, unbegun, own) in enumerate(
+            zip(states, results, results, results, results, strict=True), 1
         )
     ]
 
@@ -335,6 +339,39 @@ def list_finished(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[list[s
         tuple(encode_names(ids)),
         # Nothing is recorded if the reply is empty.
         lambda reply: [_split_names(each) for each in reply] or [[] for _ in ids],
+        RetryClass.ALWAYS,
+        (queue.name,),
+    )
+
+
+class SweepStep(NamedTuple):
+    """
+    The result of a step of a sweep of groups.
+
+    Attributes:
+        pause: seconds until the next call.
+        position: the argument of the next call.
+        admitted: the number of messages that were admitted.
+    """
+
+    pause: float
+    position: bytes
+    admitted: int
+
+
+def sweep_groups_in_turn(queue: QueueKeys, position: bytes) -> Operation[SweepStep | None]:
+    """
+    Make the next step of the sweep of a queue, if it is due. Return None if it has no groups.
+
+    Args:
+        position: that of the last result; empty for none.
+    """
+    return Operation(
+        load("sweep_groups_in_turn"),
+        (queue.hash, queue.zset, queue.admitted, queue.held_back, queue.group_of),
+        (position,),
+        lambda reply: reply and SweepStep(reply[0] / 1000, reply[1], reply[2]),
+        # A second run finds another position, and makes no step.
         RetryClass.ALWAYS,
         (queue.name,),
     )

@@ -31,6 +31,10 @@ def send(env, queue, *groups):
     return [env.rsmq.send_message(queue, f"m{n}", group=group) for n, group in enumerate(groups)]
 
 
+def send_batch(env, queue, groups):
+    return env.rsmq.send_messages(queue, ["m"] * len(groups), groups=groups)
+
+
 def delete_as_node(env, queue, id):
     env.raw.zrem(env.zset(queue), id)
     env.raw.hdel(env.hash(queue), id, f"{id}:rc", f"{id}:fr")
@@ -136,6 +140,51 @@ def test_a_sweep_keeps_messages_that_are_held_back_a_day_ahead(env, queue):
 
     assert env.rsmq.sweep_groups(queue) == 0
     assert held_back(env, queue) == [a2]
+
+
+def test_a_sweep_has_steps(env, queue):
+    ids = send_batch(env, queue, [f"g{n % 350:03}" for n in range(1400)])
+    for id in ids[:350:7]:
+        delete_as_node(env, queue, id)
+
+    assert env.rsmq.sweep_groups(queue) == 50
+    admitted, held, _ = records_of(env, queue)
+    assert admitted == [f"g{n:03}\0{ids[n if n % 7 else n + 350]}" for n in range(350)]
+    assert len(held) == 1000
+    assert env.rsmq.sweep_groups(queue) == 0
+
+
+def test_a_sweep_finds_a_group_among_many_that_hold_nothing_back(env, queue):
+    ids = send_batch(env, queue, [f"g{n:04}" for n in range(1500)])
+    behind = send(env, queue, "g0001", "g0900", "g1400")
+    for at in (1, 900, 1400):
+        delete_as_node(env, queue, ids[at])
+
+    assert env.rsmq.sweep_groups(queue) == 3
+    admitted, held, groups = records_of(env, queue)
+    assert [
+        each.partition("\0")[2] for each in admitted if each.partition("\0")[2] in behind
+    ] == behind
+    assert (len(admitted), held, len(groups)) == (1500, [], 1500)
+
+
+def test_a_sweep_completes_an_admission_that_a_crash_has_cut(env, queue):
+    _, a2, a3 = send(env, queue, "a", "a", "a")
+    env.rsmq.delete_message(env.rsmq.receive_message(queue))
+    env.raw.zadd(env.zset(queue), {a2: env.now_ms() + DAY_MS})
+    env.raw.zadd(f"{env.ns}:{queue}:x:held_back", {f"a\0{a2}": 0})
+
+    assert env.rsmq.sweep_groups(queue) == 0
+    assert held_back(env, queue) == [a3]
+    assert records_of(env, queue)[:2] == ([f"a\0{a2}"], [f"a\0{a3}"])
+
+
+def test_a_sweep_removes_the_records_of_an_earlier_queue(env, queue):
+    send_batch(env, queue, ["a"] * 1200)
+    env.raw.delete(env.zset(queue))
+
+    assert env.rsmq.sweep_groups(queue) == 0
+    assert records_of(env, queue) == ([], [], {})
 
 
 def test_a_message_that_is_replaced_stays_held_back(env, queue):

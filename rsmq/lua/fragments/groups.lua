@@ -30,7 +30,8 @@ local function was_shown(hash, id)
   return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
 end
 
--- Makes a message due that is held back, unless another client has shown it. In the order of the writes, a cut leaves the message in both lists, and a sweep repeats this.
+-- Makes a message due that is held back, unless another client has shown it. In the order of the writes, a cut leaves
+-- the message in both lists, and a sweep repeats this.
 local function admit_message(zset, hash, group, id)
   local member = group .. '\0' .. id
   redis.call('ZADD', zset .. ':x:admitted', '0', member)
@@ -40,41 +41,39 @@ local function admit_message(zset, hash, group, id)
   redis.call('ZREM', zset .. ':x:held_back', member)
 end
 
--- Returns the first messages of a group in one of the lists: their ids.
-local function first_of(list, group, most)
-  local ids = redis.call('ZRANGEBYLEX', list, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', '0', most)
-  for at, member in ipairs(ids) do
-    ids[at] = string.sub(member, #group + 2)
+-- Returns the first message of a group in one of the lists that is in the queue; or nothing. Removes the records of those
+-- before it, at most 250; with more, it returns ''.
+local function first_of_group(zset, list, group)
+  local removed, page = 0, '1'
+  while removed < 250 do
+    local members = redis.call('ZRANGEBYLEX', list, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', '0', page)
+    if #members == 0 then
+      return
+    end
+    for _, member in ipairs(members) do
+      local id = string.sub(member, #group + 2)
+      if not is_gone(zset, id) then
+        return id
+      end
+      forget_group(zset, group, id)
+    end
+    removed, page = removed + #members, '50'
   end
-  return ids
+  return ''
 end
 
 -- Admits the next message of a group if there is room. Returns whether there still is: then it has no message that is
--- held back. A call removes the records of at most 1,000 messages that are gone; with more, there is no room yet.
+-- held back. Also returns the id that it has admitted.
 local function admit(zset, hash, group)
-  local list = zset .. ':x:admitted'
-  for _, key in ipairs({list, zset .. ':x:held_back'}) do
-    local ids = first_of(key, group, key == list and '1000' or '1')
-    local read = 0
-    while #ids > 0 do
-      for _, id in ipairs(ids) do
-        if is_gone(zset, id) then
-          forget_group(zset, group, id)
-        else
-          if key ~= list then
-            admit_message(zset, hash, group, id)
-          end
-          return false
-        end
-      end
-      read = read + #ids
-      if read >= 1000 then
-        return false
-      end
-      ids = first_of(key, group, '100')
-    end
+  if first_of_group(zset, zset .. ':x:admitted', group) then
+    return false
   end
-  return true
+  local id = first_of_group(zset, zset .. ':x:held_back', group)
+  if not id or id == '' then
+    return not id
+  end
+  admit_message(zset, hash, group, id)
+  return false, id
 end
 
 -- After a message has left the queue: removes its records, and admits the next one of its group.

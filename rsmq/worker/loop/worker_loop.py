@@ -29,6 +29,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
+from rsmq.worker.loop.group_sweeps import GroupSweeps
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import send_heartbeat, unregister_worker
@@ -143,7 +144,10 @@ class WorkerLoop:
         self._reporting_jobs: deque[TrackedJob] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
-        self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
+        self._group_sweeps = GroupSweeps(access)
+        self._prefetcher = Prefetcher(
+            access, lanes, slots, self.run_queue, self._settler, hooks, self._group_sweeps.note
+        )
         for lane in lanes:
             lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
             lane.renew_soon = self._renew_soon
@@ -322,6 +326,7 @@ class WorkerLoop:
             self._release_waiting()
         elif self._may_begin(time.monotonic()):
             self._receive(now)
+            self._group_sweeps.run(now)
         else:
             self._release_unstarted()
         access.end_turn()
@@ -559,6 +564,7 @@ class WorkerLoop:
         if self.is_stopping or not self._may_begin(now):
             return min(pause, _SHUTDOWN_POLL_SECONDS if self.is_stopping else pause), 1
         pause = min(pause, self.run_queue.start_deadline - now)  # then messages are released
+        pause = min(pause, self._group_sweeps.due_at - now)
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))
             if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up

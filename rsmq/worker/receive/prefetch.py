@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,6 +68,7 @@ class Prefetcher:
         run_queue: RunQueue,
         settler: Settler,
         hooks: Hooks,
+        note_groups: Callable[[CellQueue], None],
     ) -> None:
         """
         Make it.
@@ -79,6 +80,7 @@ class Prefetcher:
             run_queue: the calls that wait for a slot.
             settler: settles messages.
             hooks: the worker's middleware.
+            note_groups: called with a queue whose messages may have groups.
         """
         self._access = access
         self._lanes = lanes
@@ -87,6 +89,7 @@ class Prefetcher:
         self._run_queue = run_queue
         self._settler = settler
         self._hooks = hooks
+        self._note_groups = note_groups
         self._has_groups = any(lane.listener.handlers.is_group for lane in lanes)
 
     def receive(self, now: float) -> tuple[list[Job], list[Job]]:
@@ -187,12 +190,7 @@ class Prefetcher:
         quarantined: list[Job] = []
         for (request, queue), each in zip(requests, results, strict=True):
             lane = request.lane
-            if each.state in ".+f":
-                lane.last_request_at = sent_at
-                if each.state == "f":
-                    queue.fill_at = time.monotonic() + each.fill_ms / 1000
-            elif each.state in "pm":
-                self._close(queue, each.state)
+            self._note_state(queue, each, sent_at)
             if each.ids:
                 received, received_quarantined = self._make_jobs(queue, each, sent_at)
                 if request.is_starved:
@@ -208,6 +206,16 @@ class Prefetcher:
                 if self._run_queue.shares is not None and lane.is_waiting:
                     self._run_queue.note_nothing_due(lane)
         return jobs, quarantined
+
+    def _note_state(self, queue: CellQueue, result: ReceiveResult, sent_at: float) -> None:
+        if result.state in ".+f":
+            queue.lane.last_request_at = sent_at
+            if result.state == "f":
+                queue.fill_at = time.monotonic() + result.fill_ms / 1000
+        elif result.state in "pm":
+            self._close(queue, result.state)
+        if result.may_have_groups:
+            self._note_groups(queue)
 
     def _lanes_to_ask(self) -> list[Lane]:
         """

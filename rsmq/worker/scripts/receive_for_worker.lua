@@ -13,7 +13,8 @@
 --                                         Then, if messages are tracked, the name of the worker and the places of
 --                                         their queues
 --
--- returns {ms now, a character for each queue and, after a blank each, ms of each f, then for each queue
+-- returns {ms now, a character for each queue and, after a blank each, ms of each f, and g with the place
+--         of each queue that may have messages with groups, then for each queue
 --         {id, body, id ...}, {place, receive count, first-received ms, place ...} of those that were
 --         received before, for each of these how many of its earlier receives began no call, and
 --         {place, own number of retries, place ...}}. The lists are empty for a queue that was not read.
@@ -39,11 +40,11 @@ local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found, fills, expiries, limited = {}, {}, '', {}, {}
+local states, found, fills, groups, expiries, limited = {}, {}, '', '', {}, {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited')
-  limited[at / 2] = stored and stored[6]
+  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups')
+  limited[at / 2], groups = stored and stored[6], groups .. (stored and stored[7] and ' g' .. at / 2 or '')
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
@@ -80,7 +81,7 @@ for at, due in pairs(found) do -- before the first delivery, which may not be re
 end
 
 local this_time = digits(now)
-local answer = {this_time, table.concat(states) .. fills}
+local answer = {this_time, table.concat(states) .. fills .. groups}
 for at in ipairs(states) do
   local due = found[at]
   if due and due.number > 0 then
