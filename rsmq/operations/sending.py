@@ -205,6 +205,18 @@ def send_with_options(
     """
     raw, size = body
     suffixes = options.mark([make_id_suffix()])
+    if options.groups is not None and options.has_groups_only:
+        return Operation(
+            load("send_to_group"),
+            (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
+            (raw, size, delay, *suffixes, channel, *options.groups),
+            decode_name,
+            RetryClass.NEVER,
+            (keys.name,),
+            confirmation=confirmation,
+            limit=limit,
+            large_body=large_body_size(len(raw)),
+        )
     batch = _Batch(keys, [raw], suffixes, size, delay, channel, confirmation, limit)
     operation: Operation[Any] = batch.with_options(keys, options)
     parse = operation.parse

@@ -76,11 +76,16 @@ local function admit(zset, hash, group)
   return false, id
 end
 
--- After a message has left the queue: removes its records, and admits the next one of its group.
+-- After a message has left the queue: removes its records, and admits the next one of its group. It reads first whether
+-- there is one, since most groups are small.
 local function leave_group(zset, hash, id)
   local _, group = group_of(zset, id)
-  if group then
-    forget_group(zset, group, id)
-    admit(zset, hash, group)
+  if not group then
+    return
+  end
+  forget_group(zset, group, id)
+  local first = first_of_group(zset, zset .. ':x:held_back', group)
+  if first and first ~= '' and not first_of_group(zset, zset .. ':x:admitted', group) then
+    admit_message(zset, hash, group, first)
   end
 end
