@@ -35,9 +35,9 @@ def send_batch(env, queue, groups):
     return env.rsmq.send_messages(queue, ["m"] * len(groups), groups=groups)
 
 
-def delete_as_node(env, queue, id):
-    env.raw.zrem(env.zset(queue), id)
-    env.raw.hdel(env.hash(queue), id, f"{id}:rc", f"{id}:fr")
+def delete_as_node(env, queue, *ids):
+    env.raw.zrem(env.zset(queue), *ids)
+    env.raw.hdel(env.hash(queue), *(f"{id}{end}" for id in ids for end in ("", ":rc", ":fr")))
 
 
 def test_the_first_message_of_a_group_is_due_and_the_others_are_a_day_ahead(env, queue):
@@ -185,6 +185,19 @@ def test_a_sweep_removes_the_records_of_an_earlier_queue(env, queue):
 
     assert env.rsmq.sweep_groups(queue) == 0
     assert records_of(env, queue) == ([], [], {})
+
+
+def test_records_of_groups_that_are_used_once_remain_few(env, queue):
+    for n in range(300):
+        [id] = send(env, queue, f"g{n}")
+        delete_as_node(env, queue, id)
+    admitted, _, groups = records_of(env, queue)
+    assert len(admitted) == len(groups) < 200
+
+    send_batch(env, queue, ["a"] * 200)
+    delete_as_node(env, queue, *env.scores(queue))
+    send_batch(env, queue, ["b"] * 200)
+    assert len(records_of(env, queue)[2]) < 250
 
 
 def test_a_message_that_is_replaced_stays_held_back(env, queue):

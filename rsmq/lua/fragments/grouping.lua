@@ -19,15 +19,18 @@ local function require_local_groups(zset, suffixes)
   end
 end
 
--- Before records are stored, removes those of messages that are gone: it reads twice as many as the batch has messages,
--- chosen at random. So records that no admission reads, because their group is not used any more, remain few. The first
--- command fails, before any change, if the user lacks the right.
+-- If there are more records than messages, removes those of messages that are gone, which no admission reads if their group
+-- is not used any more: it examines twice as many as the batch has messages, chosen at random. The first command fails,
+-- before any change, if the user lacks the right.
 local function remove_free_groups(zset, groups, messages)
   if not next(groups) then
     return
   end
   local records = zset .. ':x:group_of'
   redis.call('HDEL', records, '') -- Redis then allows the rest if memory is full
+  if redis.call('HLEN', records) <= redis.call('ZCARD', zset) then
+    return
+  end
   local found = redis.call('HRANDFIELD', records, 2 * messages, 'WITHVALUES') or {}
   for at = 1, #found, 2 do
     if is_gone(zset, found[at]) then

@@ -41,12 +41,17 @@ local function admit_message(zset, hash, group, id)
   redis.call('ZREM', zset .. ':x:held_back', member)
 end
 
+-- Returns the first members of a group in one of the lists.
+local function members_of(list, group, most)
+  return redis.call('ZRANGEBYLEX', list, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', '0', most)
+end
+
 -- Returns the first message of a group in one of the lists that is in the queue; or nothing. Removes the records of those
 -- before it, at most 250; with more, it returns ''.
 local function first_of_group(zset, list, group)
   local removed, page = 0, '1'
   while removed < 250 do
-    local members = redis.call('ZRANGEBYLEX', list, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', '0', page)
+    local members = members_of(list, group, page)
     if #members == 0 then
       return
     end
@@ -76,16 +81,14 @@ local function admit(zset, hash, group)
   return false, id
 end
 
--- After a message has left the queue: removes its records, and admits the next one of its group. It reads first whether
--- there is one, since most groups are small.
+-- After a message has left the queue: removes its records, and admits the next one of its group, if there is one.
 local function leave_group(zset, hash, id)
   local _, group = group_of(zset, id)
   if not group then
     return
   end
   forget_group(zset, group, id)
-  local first = first_of_group(zset, zset .. ':x:held_back', group)
-  if first and first ~= '' and not first_of_group(zset, zset .. ':x:admitted', group) then
-    admit_message(zset, hash, group, first)
+  if members_of(zset .. ':x:held_back', group, '1')[1] then
+    admit(zset, hash, group)
   end
 end

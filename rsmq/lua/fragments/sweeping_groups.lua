@@ -11,85 +11,99 @@ local function allow_sweep(zset, admitted, held_back, records)
   redis.call('HDEL', records, '')
 end
 
+-- Returns the group and the id of a member of one of the lists.
+local function split_member(member)
+  local zero = string.find(member, '\0', 1, true)
+  return string.sub(member, 1, zero - 1), string.sub(member, zero + 1)
+end
+
 -- Returns the range of the members of groups from one to another.
 local function range_of_groups(first, last)
   return '[' .. first .. '\0', '(' .. last .. '\1'
 end
 
--- Returns the ids and the groups of the first members behind `from`, and these members: at most 500, and fewer if their
--- groups have more than 1,000 messages that are admitted.
+-- Returns the first members of x:held_back behind `from`, at most 500, their groups, and how many of them are to be
+-- examined: fewer if their groups have more than 1,000 messages that are admitted.
 local function held_back_page(admitted, held_back, from)
-  local page = {ids = {}, groups = {}}
-  local members = redis.call('ZRANGEBYLEX', held_back, from == '' and '-' or '(' .. from, '+',
-    'LIMIT', '0', '500')
-  for at, member in ipairs(members) do
-    local zero = string.find(member, '\0', 1, true)
-    page.groups[at], page.ids[at] = string.sub(member, 1, zero - 1), string.sub(member, zero + 1)
+  local members = redis.call('ZRANGEBYLEX', held_back, from == '' and '-' or '(' .. from, '+', 'LIMIT', '0', '500')
+  local groups, size = {}, #members
+  for at = 1, size do
+    groups[at] = split_member(members[at])
   end
-  page.members, page.size = members, #members
-  while page.size > 1 and redis.call('ZLEXCOUNT', admitted,
-    range_of_groups(page.groups[1], page.groups[page.size])) > 1000 do
-    page.size = math.ceil(page.size / 2)
+  while size > 1 and redis.call('ZLEXCOUNT', admitted, range_of_groups(groups[1], groups[size])) > 1000 do
+    size = math.ceil(size / 2)
   end
-  return page
+  return members, groups, size
 end
 
--- Returns the groups of a page that have a message that is admitted, and the members of `page` that are in both lists.
-local function admitted_of(zset, admitted, page)
-  local is_held, is_of_page, busy, both = {}, {}, {}, {}
-  for at = 1, page.size do
-    is_held[page.members[at]], is_of_page[page.groups[at]] = true, true
+-- Returns which groups of a page have a message that is admitted and in the queue; and which messages are admitted.
+local function admitted_of(zset, admitted, groups, size)
+  local is_of_page, has_admitted, is_admitted = {}, {}, {}
+  for at = 1, size do
+    is_of_page[groups[at]] = true
   end
-  local first, last = range_of_groups(page.groups[1], page.groups[page.size])
-  local ids, groups, number = {}, {}, 0
+  local first, last = range_of_groups(groups[1], groups[size])
+  local ids, owners, number = {}, {}, 0
   for _, member in ipairs(redis.call('ZRANGEBYLEX', admitted, first, last, 'LIMIT', '0', '1000')) do
-    local zero = string.find(member, '\0', 1, true)
-    local group = string.sub(member, 1, zero - 1)
+    local group, id = split_member(member)
     if is_of_page[group] then
       number = number + 1
-      ids[number], groups[number] = string.sub(member, zero + 1), group
-      both[member] = is_held[member]
+      ids[number], owners[number] = id, group
+      is_admitted[member] = true
     end
   end
-  for at, score in ipairs(number > 0 and redis.call('ZMSCORE', zset, unpack(ids)) or {}) do
-    busy[groups[at]] = busy[groups[at]] or score and true
+  local scores = number > 0 and redis.call('ZMSCORE', zset, unpack(ids)) or {}
+  for at = 1, number do
+    has_admitted[owners[at]] = has_admitted[owners[at]] or scores[at]
   end
-  return busy, both
+  return has_admitted, is_admitted
 end
 
--- Examines messages behind the position `from`. Removes the records of those that are gone, completes admissions that a
--- crash has cut, keeps the scores of the others a day ahead, and admits messages of groups that have none. It stops after
--- 250 changes. Returns the position of the next step, or false at the end; and the number of messages that were
--- admitted.
-local function sweep_step(zset, hash, admitted, held_back, from, now)
-  local page = held_back_page(admitted, held_back, from)
-  if page.size == 0 then
+-- Examines a message that is held back: removes its records if it is gone, completes an admission that a crash has cut,
+-- and otherwise keeps its score a day ahead. Returns the number of changes.
+local function examine(zset, hash, group, id, score, is_admitted, now)
+  if not score then
+    forget_group(zset, group, id)
+  elseif is_admitted then
+    admit_message(zset, hash, group, id)
+  elseif tonumber(score) < now + 43200000 and not was_shown(hash, id) then
+    redis.call('ZADD', zset, digits(now + 86400000), id)
+  else
+    return 0
+  end
+  return 1
+end
+
+-- Admits messages of groups that have none, for messages that are held back behind the position `from`; and examines each
+-- of these messages if `is_full`. It stops after 100 changes. Returns the position of the next step, or false at the end;
+-- and the number of messages that were admitted.
+local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
+  local members, groups, size = held_back_page(admitted, held_back, from)
+  if size == 0 then
     return false, 0
   end
-  local members, groups, ids = page.members, page.groups, page.ids
-  local busy, both = admitted_of(zset, admitted, page)
-  local scores = redis.call('ZMSCORE', zset, unpack(ids, 1, page.size))
-  local changes, number, least = 0, 0, now + 43200000
-  for at = 1, page.size do
-    local id, group, score = ids[at], groups[at], scores[at]
-    if not score then
-      forget_group(zset, group, id)
-      changes = changes + 1
-    elseif both[members[at]] then
-      admit_message(zset, hash, group, id)
-      changes = changes + 1
-    elseif tonumber(score) < least and not was_shown(hash, id) then
-      redis.call('ZADD', zset, digits(now + 86400000), id)
-      changes = changes + 1
+  local has_admitted, is_admitted = admitted_of(zset, admitted, groups, size)
+  local ids, scores = {}, nil
+  if is_full then
+    for at = 1, size do
+      local _, id = split_member(members[at])
+      ids[at] = id
     end
-    if not busy[group] and (at == page.size or groups[at + 1] ~= group or changes >= 250) then
-      local _, admitted = admit(zset, hash, group)
-      number = number + (admitted and 1 or 0)
-      changes = changes + 1
+    scores = redis.call('ZMSCORE', zset, unpack(ids))
+  end
+  local changes, number = 0, 0
+  for at = 1, size do
+    local group = groups[at]
+    if is_full then
+      changes = changes + examine(zset, hash, group, ids[at], scores[at], is_admitted[members[at]], now)
     end
-    if changes >= 250 then
+    if not has_admitted[group] and (at == size or groups[at + 1] ~= group or changes >= 100) then
+      local _, id = admit(zset, hash, group)
+      changes, number = changes + 1, number + (id and 1 or 0)
+    end
+    if changes >= 100 then
       return members[at], number
     end
   end
-  return (#members == 500 or page.size < #members) and members[page.size], number
+  return (#members == 500 or size < #members) and members[size], number
 end
