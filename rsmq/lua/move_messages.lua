@@ -16,6 +16,8 @@
 -- @include reserved.lua
 -- @include full.lua
 -- @include local_keys.lua
+-- @include local_groups.lua
+-- @include regrouping.lua
 -- @include limits.lua
 -- @include dead_letters.lua
 -- @include receipts.lua
@@ -34,6 +36,7 @@ allow_removal(to_zset, to_hash) -- these fail on a key of another type, before a
 redis.call('ZADD', to_zset, 'XX', '0', '')
 require_local_beside(to_zset, ':x:unbegun')
 require_local_limits(to_zset, stored[4])
+require_local_groups_of(to_zset, messages)
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
     return queue_not_found(queues[at])
@@ -44,7 +47,7 @@ end
 
 local now = digits(server_time_ms())
 local to = {hash = to_hash, zset = to_zset, has_limits = stored[4]}
-local answers, from = {}, 1
+local answers, from, moved = {}, 1, {}
 for at = 3, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local before, ids, places = #answers - from - 1, nil, nil
@@ -56,9 +59,11 @@ for at = 3, #queues, 2 do
       local due = received and now or due_of_held_back(zset, hash, id) or redis.call('ZSCORE', zset, id)
       transfer(zset, hash, to, id, due)
       leave_groups(zset, hash, {id})
+      moved[#moved + 1] = id
     else
       answers[before + places[each]] = '0'
     end
   end
 end
+rejoin_groups(to_zset, to_hash, moved, tonumber(now))
 return table.concat(answers)

@@ -1,5 +1,6 @@
 -- Moves messages of a dead-letter queue to another queue, in order, each with a new id and without its
--- counters: chosen messages, or those that are visible.
+-- counters, and with its group: chosen messages, or those that are visible. If an old id ends with Gr, so does the new
+-- one.
 --
 -- KEYS[1] hash      hash        the dead-letter queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the dead-letter queue's message ids
@@ -18,10 +19,13 @@
 -- @include queue.lua
 -- @include reserved.lua
 -- @include id.lua
+-- @include local_keys.lua
+-- @include local_groups.lua
+-- @include grouping.lua
+-- @include redriving.lua
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
--- @include local_keys.lua
 -- @include due_many.lua
 -- @include variadic.lua
 -- @include reasons.lua
@@ -66,15 +70,17 @@ local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local due = chosen[4] and chosen_messages()
   or due_messages(zset, hash, tonumber(last) or now, #suffixes / 22, tonumber(room), true)
-local told, ids, fields, members = due.told, {}, {}, {}
+local told, ids, fields, members, groups = due.told, {}, {}, {}, {}
 for at = 1, due.number do
-  local new = time .. string.sub(suffixes, 22 * at - 21, 22 * at)
   ids[at] = told[2 * at - 1]
+  local new = redriven_id(zset, ids[at], time .. string.sub(suffixes, 22 * at - 21, 22 * at), groups)
   fields[2 * at - 1], fields[2 * at] = new, told[2 * at]
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
 if due.number > 0 then
+  require_local_groups_of(to_zset, ids)
   add_to(to_hash, 'totalsent', due.number)
+  store_groups(to_zset, to_hash, groups, members, now)
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
   remove_messages(zset, hash, ids)

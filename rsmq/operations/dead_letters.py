@@ -28,7 +28,7 @@ from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.printable import format_count
-from rsmq.wire.ids import check_id, make_redrive_suffixes
+from rsmq.wire.ids import check_id, make_redrive_suffixes, mark_if_grouped
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
 from rsmq.wire.names import decode_name, encode_name
@@ -404,7 +404,7 @@ def _parse_redriven(suffixes: list[bytes], reply: Any) -> tuple[bytes, list[tupl
     """
     now, time, ids, examined = reply
     pairs = [
-        (decode_name(old), (time + suffix).decode("ascii"))
+        (decode_name(old), (time + mark_if_grouped(suffix, old)).decode("ascii"))
         for old, suffix in zip(ids, suffixes, strict=False)
     ]
     return now, pairs, examined

@@ -118,6 +118,11 @@ def mark_group(suffix: bytes) -> bytes:
     return suffix[: -len(_GROUP_MARK)] + _GROUP_MARK
 
 
+def mark_if_grouped(suffix: bytes, old: bytes) -> bytes:
+    """Return the random characters of a new id for the message with an old id."""
+    return mark_group(suffix) if old.endswith(_GROUP_MARK) else suffix
+
+
 def make_random_characters(number: int) -> bytes:
     """Return random characters of ``ID_ALPHABET``, from the operating system's generator."""
     characters = b""
@@ -182,7 +187,7 @@ def is_redriven(id: str) -> bool:
     return (
         len(stored) == NODE_ID_LENGTH
         and suffix.startswith(_REDRIVE_MARK)
-        and suffix == checked + _make_check(checked)
+        and (suffix.endswith(_GROUP_MARK) or suffix == checked + _make_check(checked))
     )
 
 

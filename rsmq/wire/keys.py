@@ -122,6 +122,7 @@ class QueueKeys:
             self.retrying,
             self.finished,
             self.limits,
+            self.group_of,
         )
 
     def short_name(self, key: bytes) -> str:

@@ -34,10 +34,13 @@ NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
 DEDUP = "+hget +hdel +hscan +pttl +pexpire"
 UNIQUE = "+hget +hdel +hexists +hrandfield +zscore"
-CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
+CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore +zrangebylex"
 WAITING = "+client|tracking +sismember"
+GROUPS = "+hlen +zcard +zrem +zrangebylex"
 JOBS = "+scan +pexpire"
-ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists {JOBS}"
+SWEEPS = "+hrandfield +zlexcount +zmscore"
+MANAGING = "+hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
+ADMIN = f"{CONSUMER} {MANAGING} {JOBS} {SWEEPS}"
 
 _PRODUCING = {"send_message", "send_messages", "publish"}
 _CONSUMING = {
@@ -240,7 +243,7 @@ class Env:
 
 
 ACL_RULES = {
-    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP} {UNIQUE}",
+    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP} {UNIQUE} {GROUPS}",
     "consumer": f"{CONSUMER} {WAITING}",
     "admin": ADMIN,
 }

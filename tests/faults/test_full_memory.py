@@ -144,6 +144,7 @@ UNCHANGING = {
     "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_expired": ([H, Z], ["-inf", 0, 9, "rsmq"]),
     "sweep_groups": ([H, Z, *GROUPS], ["", 9]),
+    "sweep_groups_in_turn": ([H, Z, *GROUPS], [""]),
 }  # fmt: skip
 
 #: Calls that must pass so that consumers can receive and delete: they renew what is stored.

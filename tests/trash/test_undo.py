@@ -488,3 +488,77 @@ class Model:
     def limit(self, number):
         self.rsmq.set_queue_attributes("q", maxsize=2000 + number)
         self.attributes["maxsize"] = 2000 + number
+
+
+def fill_groups(rsmq):
+    """Add messages of two groups: of each one is due, and the first one of a was received."""
+    rsmq.create_queue("q", vt=60)
+    return rsmq.send_messages("q", list("wxyz"), groups=["a", "a", "b", "a"]), rsmq.receive_message(
+        "q"
+    )
+
+
+def groups_of(keys, queue="q"):
+    """Return the ids that are due, in flight or delayed, and those that are held back."""
+    lists = {}
+    for name in ("admitted", "held_back"):
+        members = keys.raw.zrange(f"{keys.ns}:{queue}:x:{name}", 0, -1)
+        lists[name] = [member.decode().split("\0") for member in members]
+    return lists["admitted"], lists["held_back"]
+
+
+def test_an_undone_purge_has_the_groups_as_they_were(rsmq, keys):
+    fill_groups(rsmq)
+    before = keys.dump()
+    purged = rsmq.trash.purge_queue("q")
+
+    assert keys.names() == {"QUEUES", "q:Q"}
+    assert rsmq.trash.undo(purged.id).messages == 4
+    assert keys.dump() == before
+    deleted = rsmq.trash.delete_queue("q")
+    rsmq.trash.undo(deleted.id)
+    assert keys.dump() == before
+
+
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_groups_that_have_come_since_a_purge_are_kept_with_those_of_before(
+    rsmq, keys, monkeypatch, small
+):
+    monkeypatch.setattr(operations, "STEP", 2)
+    monkeypatch.setattr(operations, "_SMALL", small)
+    (a1, a2, b1, a3), held = fill_groups(rsmq)
+    scores = dict(keys.raw.zrange(f"{keys.ns}:q", 0, -1, withscores=True))
+    records = keys.raw.hgetall(f"{keys.ns}:q:x:group_of")
+    purged = rsmq.trash.purge_queue("q")
+    new = rsmq.send_message("q", "new", group="c")
+
+    assert rsmq.trash.undo(purged.id).messages == 4
+    admitted, held_back = groups_of(keys)
+    assert admitted == [["a", a1], ["b", b1], ["c", new]]
+    assert held_back == [["a", a2], ["a", a3]]
+    after = keys.raw.hgetall(f"{keys.ns}:q:x:group_of")
+    assert {id: after[id] for id in records if id != a1.encode()} == {
+        id: record for id, record in records.items() if id != a1.encode()
+    }
+    for id in (a1, b1):
+        assert keys.raw.zscore(f"{keys.ns}:q", id) == scores[id.encode()]
+    assert rsmq.delete_message(held)
+    assert {each.id for each in rsmq.receive_messages("q", 9)} == {a2, b1, new}
+    assert keys.trash() == [f"{rsmq.namespace.name}:x:trash"]
+
+
+def test_deleted_messages_come_back_to_their_groups_in_their_order(rsmq, keys):
+    (a1, a2, b1, a3), held = fill_groups(rsmq)
+    deleted = rsmq.trash.delete_messages("q", [a1, a2, b1])
+    due = keys.raw.zscore(f"{keys.ns}:q", a3)
+
+    assert groups_of(keys) == ([["a", a3]], [])
+    assert due < int(keys.raw.time()[0] + 1) * 1000
+    assert rsmq.trash.undo(deleted.id).messages == 3
+    # The first one is in flight, and the last one has been admitted meanwhile.
+    assert groups_of(keys) == ([["a", a1], ["a", a3], ["b", b1]], [["a", a2]])
+    assert rsmq.delete_message(held)
+    assert rsmq.delete_message("q", a3)
+    assert groups_of(keys) == ([["a", a2], ["b", b1]], [])
+    scores = keys.raw.zrange(f"{keys.ns}:q", 0, -1, withscores=True)
+    assert all(score < int(keys.raw.time()[0] + 1) * 1000 for _, score in scores)

@@ -58,6 +58,22 @@ local function is_dead(zset, hash, id, receives, dead)
   return begun_receives(zset, hash, id, receives) >= limit
 end
 
+-- Stores the group of a message beside another queue, to which the message is moved: a redrive gives it back. A user may
+-- lack the right; then the message has no group there. Also removes a record of a message that is gone.
+local function move_group(zset, to, id)
+  local record = string.sub(id, -2) == 'Gr' and redis.pcall('HGET', zset .. ':x:group_of', id)
+  if type(record) == 'string' then
+    local records = to.zset .. ':x:group_of'
+    redis.pcall('HSET', records, id, record)
+    local found = redis.pcall('HRANDFIELD', records, 2)
+    for at = 1, found and #found or 0 do
+      if found[at] ~= id and not redis.call('ZSCORE', to.zset, found[at]) then
+        redis.call('HDEL', records, found[at])
+      end
+    end
+  end
+end
+
 -- Moves a message with its counters to another queue, and without its limits: also without those that it had there
 -- before, if `to.has_limits`, the field x:limited of that queue.
 local function transfer(zset, hash, to, id, score)
@@ -72,6 +88,7 @@ local function transfer(zset, hash, to, id, score)
   if to.has_limits then
     forget_limits(to.zset, id)
   end
+  move_group(zset, to, id)
   redis.call('ZADD', to.zset, score, id)
   remove_message(zset, hash, id)
   if values[4] then -- remove_message removes it only for some ids

@@ -1,19 +1,14 @@
 -- Sends of messages with groups, whose records groups.lua describes.
 -- @include digits.lua
 -- @include groups.lua
--- @include local_keys.lua
+-- @include local_groups.lua
 -- @include variadic.lua
 
 -- Fails, before the first change, if the ids with these suffixes have groups that are on another node of a cluster.
 local function require_local_groups(zset, suffixes)
   for at = 22, #suffixes, 22 do
     if string.sub(suffixes, at - 1, at) == 'Gr' then
-      if type(redis.pcall('EXISTS', zset, zset .. ':x:group_of', zset .. ':x:admitted', zset .. ':x:held_back'))
-        == 'table' then
-        require_local_beside(zset, ':x:group_of')
-        require_local_beside(zset, ':x:admitted')
-        require_local_beside(zset, ':x:held_back')
-      end
+      require_local_group_keys(zset)
       return
     end
   end

@@ -28,6 +28,7 @@
 -- @include emptying.lua
 -- @include unchanged.lua
 -- @include copying.lua
+-- @include held_back.lua
 -- @include adding.lua
 
 local trash, hash, kept_hash, zset, kept_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -60,6 +61,9 @@ for at = 7, #rows, 3 do
   answers[#answers + 1] = answer
 end
 local fields, members, ids, looked = read_messages(hash, zset, rows, 7, answers, tonumber(room))
+for at = 2, #members, 2 do
+  members[at - 1] = due_of_held_back(zset, hash, members[at]) or members[at - 1]
+end
 if #ids > 0 then
   allow_removal(zset, hash)
   begin_adding(trash, beside, deletion, now)

@@ -40,7 +40,8 @@ put_deletion(trash, id, deletion)
 local restored, in_queue = 0, 0
 if redis.call('EXISTS', kept_zset) == 1 then
   local facts = {unpack(beside, 6, 5 + 2 * tonumber(by_id))}
-  restored, in_queue = restore_some(hash, kept_hash, zset, kept_zset, facts, tonumber(most), tonumber(room))
+  restored, in_queue = restore_some(hash, kept_hash, zset, kept_zset, facts, found, now, tonumber(most),
+    tonumber(room))
 elseif not restore_fields(found, hash) then
   restore_expiries(found, hash, now)
   finish(trash, id, deletion, found)

@@ -16,6 +16,8 @@
 -- @include reserved.lua
 -- @include full.lua
 -- @include local_keys.lua
+-- @include local_groups.lua
+-- @include regrouping.lua
 -- @include limits.lua
 -- @include dead_letters.lua
 -- @include selected.lua
@@ -36,13 +38,14 @@ allow_removal(to_zset, to_hash) -- these as in move_messages.lua
 redis.call('ZADD', to_zset, 'XX', '0', '')
 require_local_beside(to_zset, ':x:unbegun')
 require_local_limits(to_zset, stored[4])
+require_local_groups_of(to_zset, rows)
 allow_removal(zset, hash)
 require_local_beside(zset, ':x:unbegun')
 local ids = selected_ids(hash, zset, rows, 2, strict)
 if not ids then
   return -1
 end
-local now, moved = digits(server_time_ms()), 0
+local now, moved = digits(server_time_ms()), {}
 local to = {hash = to_hash, zset = to_zset, has_limits = stored[4]}
 for _, id in ipairs(ids) do
   if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
@@ -50,7 +53,8 @@ for _, id in ipairs(ids) do
     local due = received and now or due_of_held_back(zset, hash, id) or redis.call('ZSCORE', zset, id)
     transfer(zset, hash, to, id, due)
     leave_groups(zset, hash, {id})
-    moved = moved + 1
+    moved[#moved + 1] = id
   end
 end
-return moved
+rejoin_groups(to_zset, to_hash, moved, tonumber(now))
+return #moved

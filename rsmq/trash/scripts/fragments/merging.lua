@@ -2,13 +2,16 @@
 -- @include attribute_names.lua
 -- @include due.lua
 -- @include expiries.lua
+-- @include group_lists.lua
 -- @include variadic.lua
 
 -- Returns the number of ids and fields that have come.
 local function size_of(zset, found)
   local size = redis.call('ZCARD', zset)
   for _, each in ipairs(found) do
-    size = size + (each[4] ~= -2 and each[1] ~= zset and redis.call('HLEN', each[1]) or 0)
+    if each[4] ~= -2 and each[1] ~= zset then
+      size = size + redis.call(is_sorted_set(each[1]) and 'ZCARD' or 'HLEN', each[1])
+    end
   end
   return size
 end
@@ -46,6 +49,10 @@ local function merge(found, hash, zset, ids, now)
       end
     elseif live == hash then
       merge_hash(live, kept, ids)
+    elseif left ~= -2 and is_sorted_set(live) then
+      for _, member in ipairs(redis.call('ZRANGE', live, 0, -1)) do
+        redis.call('ZADD', kept, '0', member)
+      end
     elseif left ~= -2 then
       variadic('HSET', kept, redis.call('HGETALL', live))
     end

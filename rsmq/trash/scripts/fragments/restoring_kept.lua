@@ -1,19 +1,49 @@
 -- Moves what is kept back to a queue, in steps. What is in the queue stays as it is.
 -- @include attribute_names.lua
+-- @include regrouping.lua
 -- @include copying.lua
 -- @include due.lua
 -- @include expiries.lua
+-- @include group_lists.lua
+-- @include local_groups.lua
 -- @include variadic.lua
+-- @include was_received.lua
 
--- Moves some messages, with what is kept of them in the second key of each pair of `beside`. Returns how many were
--- restored, and how many are in the queue already.
-local function restore_some(hash, kept_hash, zset, kept_zset, beside, most, room)
+-- Returns {id, group, id ...} of the messages that have groups, and gives those that were held back the scores from which
+-- they are due.
+local function kept_groups(zset, found, kept_hash, members)
+  local records, held_back
+  for _, each in ipairs(found) do
+    records = each[1] == zset .. ':x:group_of' and each[2] or records
+    held_back = each[1] == zset .. ':x:held_back' and each[2] or held_back
+  end
+  local groups = {}
+  for at = 2, records and #members or 0, 2 do
+    local id = members[at]
+    local due, group = string.match(redis.call('HGET', records, id) or '', '^(%d+):(.+)$')
+    if group then
+      groups[#groups + 1], groups[#groups + 2] = id, group
+      if held_back and redis.call('ZSCORE', held_back, group .. '\0' .. id) and not was_received(kept_hash, id) then
+        members[at - 1] = due
+      end
+    end
+  end
+  if #groups > 0 then
+    require_local_group_keys(zset)
+  end
+  return groups
+end
+
+-- Moves some messages, with what is kept of them in the second key of each pair of `beside`. `found` are all
+-- keys that are kept. Returns how many were restored, and how many are in the queue already.
+local function restore_some(hash, kept_hash, zset, kept_zset, beside, found, now, most, room)
   local rows, answers = {}, {}
   for at, id in ipairs(redis.call('ZRANGE', kept_zset, 0, most - 1)) do
     rows[3 * at - 2], rows[3 * at - 1], rows[3 * at] = id, '', ''
     answers[at] = redis.call('ZSCORE', zset, id) and 0 or 1
   end
   local fields, members, ids, looked = read_messages(kept_hash, kept_zset, rows, 1, answers, room)
+  local groups = kept_groups(zset, found, kept_hash, members)
   local limited = redis.call('HGET', kept_hash, 'x:limited')
   if limited then
     redis.call('HSET', hash, 'x:limited', limited)
@@ -28,6 +58,7 @@ local function restore_some(hash, kept_hash, zset, kept_zset, beside, most, room
   end
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
+  regroup(zset, hash, groups, now)
   variadic('ZREM', kept_zset, passed)
   variadic('HDEL', kept_hash, fields_of(passed))
   return #ids, looked - #ids
@@ -45,7 +76,7 @@ local function restore_fields(found, hash)
     end
     local cursor = '0'
     repeat
-      local scan = redis.call('HSCAN', kept, cursor, 'COUNT', '250')
+      local scan = is_sorted_set(kept) and {'0', {}} or redis.call('HSCAN', kept, cursor, 'COUNT', '250')
       cursor = scan[1]
       for at = 1, #scan[2], 2 do
         if not is_attribute[scan[2][at]] then
