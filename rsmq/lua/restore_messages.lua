@@ -4,26 +4,38 @@
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- ARGV[1] largest   integer     size of the largest body, as in send_message.lua
 -- ARGV[2] channel   string      channel for the number of messages; '' = none
--- ARGV[3...] rows   strings     the messages, as in fragments/restoring.lua
+-- ARGV[3] number    integer     of texts of groups
+-- ARGV[4...] rows   strings     so many texts, an id and a group each; and the messages, as in fragments/restoring.lua
 --
 -- returns how many were added
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; it writes what Node's sends and receives have written
 -- @include time_ms.lua
 -- @include digits.lua
+-- @include local_groups.lua
+-- @include regrouping.lua
 -- @include sending.lua
 -- @include restoring.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local largest, channel = ARGV[1], ARGV[2]
+local largest, channel, number = ARGV[1], ARGV[2], ARGV[3]
 local rows = ARGV
+number = tonumber(number)
 
 local stored, refusal = sendable(hash, largest, '')
 if not stored then
   return refusal
 end
-local number = restore(hash, zset, rows, 3, digits(server_time_ms()))
-if channel ~= '' and number > 0 then
+local now, groups = server_time_ms(), {}
+for at = 4, 2 + number, 2 do
+  if not redis.call('ZSCORE', zset, rows[at]) then
+    groups[#groups + 1], groups[#groups + 2] = rows[at], rows[at + 1]
+  end
+end
+require_local_groups_of(zset, groups)
+local added = restore(hash, zset, rows, 4 + number, digits(now))
+regroup(zset, hash, groups, now)
+if channel ~= '' and added > 0 then
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
 end
-return number
+return added

@@ -13,9 +13,10 @@ from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_stored_message
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.names import decode_name
+from rsmq.wire.names import decode_name, encode_name
 
 _MAX_STEP_BYTES = digits(1024 * 1024)
 _VALUES_PER_ID = 4  # in the reply of get_messages.lua
@@ -94,3 +95,21 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
         RetryClass.ALWAYS,
         (keys.name,),
     )
+
+
+def get_groups(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple[int, str]]]:
+    """
+    Read the groups of messages, at most 1,000 ids.
+
+    The result has by id the Unix ms from which a message may be due, and its group.
+    """
+
+    def parse(reply: list[bytes | None]) -> dict[str, tuple[int, str]]:
+        found = {}
+        for id, record in zip(ids, reply, strict=True):
+            due, separator, group = (record or b"").partition(b":")
+            if separator and group and due.isdigit():
+                found[id] = int(due), decode_name(group)
+        return found
+
+    return plain_command("HMGET", keys.group_of, *map(encode_name, ids), parse=parse)

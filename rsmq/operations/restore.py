@@ -27,6 +27,8 @@ class RestoredMessage:
         receive_count: how often it was received; 0 means never.
         first_received_ms: Unix ms of its first receive; None if it was never received, or if the
             time is unknown.
+        group: the group that it gets again; None for none. An import gives it only to an id that
+            ends like those of messages with groups.
     """
 
     id: str
@@ -34,6 +36,7 @@ class RestoredMessage:
     visible_at_ms: int | None
     receive_count: int
     first_received_ms: int | None
+    group: str | None = None
 
     def row(self) -> tuple[bytes, ...]:
         """
@@ -62,12 +65,20 @@ def restore_messages(
     keys: QueueKeys, messages: Sequence[RestoredMessage], *, largest: int, realtime: bool
 ) -> Operation[int]:
     """Put messages back whose ids are not in the queue; the result is how many were added."""
+    grouped = [
+        encode_name(text)
+        for message in messages
+        if message.group
+        for text in (message.id, message.group)
+    ]
     return Operation(
         load("restore_messages"),
         (keys.hash, keys.zset),
         (
             digits(largest),
             keys.channel if realtime else b"",
+            digits(len(grouped)),
+            *grouped,
             *(value for message in messages for value in message.row()),
         ),
         int,

@@ -69,7 +69,7 @@ class SendOptions:
     @property
     def has_groups_only(self) -> bool:
         """Whether the messages have groups and no other option."""
-        return self.groups is not None and self == replace(_GROUPS_ONLY, groups=self.groups)
+        return self.groups is not None and self == replace(GROUPS_ONLY, groups=self.groups)
 
     def mark(self, suffixes: list[bytes]) -> list[bytes]:
         """Return the random parts of ids, with the mark of messages that have a group."""
@@ -99,7 +99,8 @@ class SendOptions:
         )
 
 
-_GROUPS_ONLY = SendOptions(None, b"", None, False, b"", b"", b"", False, None)
+#: The options of messages that have groups and no other option.
+GROUPS_ONLY = SendOptions(None, b"", None, False, b"", b"", b"", False, None)
 
 
 def check_options(

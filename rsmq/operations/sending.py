@@ -5,7 +5,7 @@ Operations that send many messages in one call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.send_options import SendOptions, check_options, encode_limits
+from rsmq.operations.send_options import GROUPS_ONLY, SendOptions, check_options, encode_limits
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -183,6 +183,16 @@ def send_raws(
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
         return batch.in_two_steps()
     return _single_step(batch.in_one_step())
+
+
+def send_raws_to_groups(
+    keys: QueueKeys, raws: list[bytes], groups: list[bytes]
+) -> Steps[list[str]]:
+    """Add messages to a queue, in order, each to a group; empty for none. Returns their ids."""
+    options = replace(GROUPS_ONLY, groups=groups)
+    suffixes = options.mark(make_id_suffixes(len(raws)))
+    batch = _Batch(keys, raws, suffixes, digits(0), b"", b"", None, None)
+    return _single_step(batch.with_options(keys, options))
 
 
 def send_with_options(

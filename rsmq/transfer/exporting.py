@@ -13,10 +13,11 @@ from redis.exceptions import ResponseError
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
-from rsmq.model import QueueAttributes
-from rsmq.operations.reading import LookupResult, get_messages, scan_ids
+from rsmq.model import QueueAttributes, StoredMessage
+from rsmq.operations.reading import LookupResult, get_groups, get_messages, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.wire.ids import may_have_group
 from rsmq.wire.keys import QueueKeys
 
 #: The number of ids that are looked up at a time.
@@ -138,14 +139,27 @@ def _write_messages(
     try:
         for looked_up in look_up(rsmq, keys, _read_ids(rsmq, keys)):
             messages = [message for message in looked_up.messages if message is not None]
+            groups = _read_groups(rsmq, keys, messages)
             for message in messages:
-                writer.write(records.make_message_record(message))
+                writer.write(records.make_message_record(message, groups.get(message.id)))
             written += len(messages)
             ghosts += looked_up.ghosts
             report_progress(len(messages))
     except QueueNotFound:
         return ExportedQueue(name, written, ghosts, deleted=True)
     return ExportedQueue(name, written, ghosts, deleted=False)
+
+
+def _read_groups(
+    rsmq: RSMQ, keys: QueueKeys, messages: list[StoredMessage]
+) -> dict[str, tuple[int, str]]:
+    ids = [each.id for each in messages if may_have_group(each.id)]
+    try:
+        return rsmq.run(get_groups(keys, ids)) if ids else {}
+    except ResponseError as error:
+        if not is_limited_to_keys(error):
+            raise
+        return {}  # without the right to the key of groups, messages have none
 
 
 def _read_ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:

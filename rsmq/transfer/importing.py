@@ -16,7 +16,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
 from rsmq.model import QueueAttributes
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
-from rsmq.operations.sending import send_raws
+from rsmq.operations.sending import send_raws, send_raws_to_groups
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
 from rsmq.wire.fields import MESSAGE_SUFFIXES
@@ -400,7 +400,11 @@ class _Importer:
             added = len(messages) - (0 if self._new_ids else self._count_present(target, messages))
         elif self._new_ids:
             raws = [message.raw for message in messages]
-            steps = send_raws(keys, raws, largest=0, delay=b"", channel=b"")
+            groups = [encode_name(message.group or "") for message in messages]
+            if any(groups):
+                steps = send_raws_to_groups(keys, raws, groups)
+            else:
+                steps = send_raws(keys, raws, largest=0, delay=b"", channel=b"")
             added = len(self._rsmq.run_steps(steps))
         else:
             added = self._rsmq.run(restore_messages(keys, messages, largest=0, realtime=False))

@@ -13,7 +13,7 @@ from rsmq.errors import InvalidExport, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_LABEL, UNLIMITED
 from rsmq.wire.stored import parse_time
 
 #: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
@@ -46,20 +46,33 @@ def _unix_seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def make_message_record(message: StoredMessage) -> dict[str, Any]:
-    """Return the record of a message, without the fields that the message does not have."""
+def make_message_record(
+    message: StoredMessage, group: tuple[int, str] | None = None
+) -> dict[str, Any]:
+    """
+    Return the record of a message, without the fields that the message does not have.
+
+    Args:
+        message: the message.
+        group: the Unix ms from which it may be due, and its group; None if it has no group.
+    """
+    visible_at: float | None = message.visible_at_ms
+    if message.state == "held_back":  # its score is a day ahead
+        visible_at = group and group[0]
     record: dict[str, Any] = {
         "type": lines.MESSAGE,
         "queue": message.queue,
         "id": message.id,
         **lines.encode_body(message.raw),
-        "visible_at_ms": message.visible_at_ms if math.isfinite(message.visible_at_ms) else None,
+        "visible_at_ms": visible_at if visible_at is None or math.isfinite(visible_at) else None,
         "receive_count": message.receive_count,
     }
     if message.first_received_ms is not None:
         record["first_received_ms"] = message.first_received_ms
     if message.sent_ms is not None:
         record["sent_ms"] = message.sent_ms
+    if group is not None:
+        record["group"] = group[1]
     if message.reason is not None:
         record["reason"] = dataclasses.asdict(message.reason)
     return record
@@ -144,7 +157,21 @@ def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:
         visible_at_ms=None if visible_at is None else math.floor(visible_at),
         receive_count=int(_parse_number(line, record, "receive_count", low=0) or 0),
         first_received_ms=None if first is None else int(first),
+        group=_parse_group(line, record),
     )
+
+
+def _parse_group(line: int, record: dict[str, Any]) -> str | None:
+    if record.get("group") is None:
+        return None
+    group = _parse_text(line, record, "group")
+    if not 1 <= len(group) <= MAX_LABEL or "\0" in group:
+        raise InvalidExport(
+            line,
+            f"has {_describe(record, 'group')}",
+            hint=f"A group is a text of 1 to {MAX_LABEL} characters, without zero bytes.",
+        )
+    return group
 
 
 def _parse_text(line: int, record: dict[str, Any], field: str) -> str:

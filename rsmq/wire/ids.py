@@ -118,6 +118,11 @@ def mark_group(suffix: bytes) -> bytes:
     return suffix[: -len(_GROUP_MARK)] + _GROUP_MARK
 
 
+def may_have_group(id: str) -> bool:
+    """Return whether a message with this id may have a group."""
+    return id.endswith(_GROUP_MARK.decode())
+
+
 def mark_if_grouped(suffix: bytes, old: bytes) -> bytes:
     """Return the random characters of a new id for the message with an old id."""
     return mark_group(suffix) if old.endswith(_GROUP_MARK) else suffix
