@@ -64,7 +64,7 @@ end
 redis.call('ZADD', has_room and admitted or held_back, '0', group .. '\0' .. id)
 redis.call('ZADD', zset, has_room and due or digits(now + 86400000), id)
 redis.call('HSET', hash, id, body, 'totalsent', raised(hash, 'totalsent', stored[4], 1))
-if string.byte(suffix) < 56 then -- one of eight sends, for all of them
+if string.byte(suffix, 20) < 56 then -- one of eight sends, for all of them
   -- @include grouping.lua
   pcall(remove_free_groups, zset, {group}, 8) -- the message is stored, also if the user lacks a right
 end

@@ -129,7 +129,7 @@ class Model:
         """Admit messages while there is room. Return how much room is left."""
         room = self.size.most
         for message in self.members(group):
-            if self.admitted >> message & 1:
+            if room > 0 and self.admitted >> message & 1:
                 if self.is_gone(message):
                     self.forget(message)
                 else:

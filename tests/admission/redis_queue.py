@@ -41,10 +41,15 @@ class RedisQueue:
 
     # The events
 
-    def send(self, number, **delay):
-        group = f"g{number // self.size.messages}"
+    def send(self, number, *, by, **delay):
+        """Send a message by the script of one, of several, or of messages with other options."""
+        group, body = f"g{number // self.size.messages}", str(number)
         self.remove_free_records()
-        self.ids[number] = self.rsmq.send_message("q", str(number), group=group, **delay)
+        if by == "batch":
+            [self.ids[number]] = self.rsmq.send_messages("q", [body], groups=[group], **delay)
+        else:
+            key = {"unique_key": str(len(self.ids))} if by == "options" else {}
+            self.ids[number] = self.rsmq.send_message("q", body, group=group, **key, **delay)
 
     def remove_free_records(self):
         """Remove those that a send might choose at random, so that the model knows which."""

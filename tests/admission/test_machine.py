@@ -71,7 +71,10 @@ class GroupMachine(RuleBasedStateMachine):
             self.consume(event, step.message, by_node=data.draw(st.booleans()))
         before = self.at
         self.take(step)
-        if event not in CONSUMING:
+        if event in (Event.SEND, Event.SEND_DELAYED):
+            by = data.draw(st.sampled_from(["message", "batch", "options"]))
+            self.send(event, step, before, by)
+        elif event not in CONSUMING:
             self.follow(event, step, before)
 
     def take(self, step):
@@ -89,13 +92,15 @@ class GroupMachine(RuleBasedStateMachine):
         else:
             assert self.queue.pop(by_node=event == Event.NODE_POP) == number
 
+    def send(self, event, step, before, by):
+        [group] = step.groups
+        number = group * SIZE.messages + before.sent[group]
+        delay = {"delay": 1000} if event == Event.SEND_DELAYED else {}
+        self.queue.send(number, by=by, **delay)
+
     def follow(self, event, step, before):
         queue, after = self.queue, self.at
-        if event in (Event.SEND, Event.SEND_DELAYED):
-            [group] = step.groups
-            number = group * SIZE.messages + before.sent[group]
-            queue.send(number, **({"delay": 1000} if event == Event.SEND_DELAYED else {}))
-        elif event == Event.PURGE:
+        if event == Event.PURGE:
             queue.rsmq.purge_queue("q")
         elif event == Event.LOSE:
             keys = [key for key in ("admitted", "held", "keyed") if not getattr(after, key)]

@@ -1,0 +1,90 @@
+"""Groups that workers and Node consume together, while workers are killed: the order stays."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from itertools import groupby
+
+import pytest
+
+from compat.peers import Node
+from tests.scale import scaled
+from tests.workers.processes.conftest import assert_nothing_left, wait_until
+
+pytestmark = [pytest.mark.foreign, pytest.mark.timeout(scaled(120, 3600))]
+
+VT = 120
+GROUPS, OF_GROUP = 8, scaled(40, 3000)
+#: Messages that Node sends: they have no group.
+PLAIN = scaled(40, 3000)
+KILLS = scaled(2, 60)
+#: The number of a message is that of its group times this, and its place in the group.
+FACTOR = 10**6
+
+
+def start_consuming(node, over, begun):
+    """Let a Node client receive and delete messages; ``begun`` gets the time and number of each."""
+
+    def consume():
+        while not over.is_set():
+            message = node.receive_message("q", vt=VT)
+            if message is None:
+                time.sleep(0.005)
+                continue
+            begun.append((time.time(), json.loads(message["message"])["n"]))
+            assert node.delete_message("q", message["id"]) is True
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    return thread
+
+
+def test_groups_stay_in_order(server, ns, rsmq, raw, start_program):
+    numbers = [at * FACTOR + n for n in range(OF_GROUP) for at in range(GROUPS)]
+    rsmq.create_queue("q")
+    for at in range(0, len(numbers), 1000):
+        some = numbers[at : at + 1000]
+        bodies = [json.dumps({"n": n, "do": "return"}) for n in some]
+        rsmq.send_messages("q", bodies, groups=[str(n // FACTOR) for n in some])
+    node, over, begun = Node(server, ns), threading.Event(), []
+    plain = [GROUPS * FACTOR + n for n in range(PLAIN)]
+    for n in plain:
+        node.send_message("q", json.dumps({"n": n, "do": "return"}))
+
+    def count_left():
+        rsmq.sweep_groups("q")  # Node admits no messages
+        return raw.zcard(f"{ns}:q")
+
+    chance, total = random.Random(), count_left()
+    thread = start_consuming(node, over, begun)
+    try:
+        wait_until(lambda: begun)
+        programs = [start_program("one", {"q": {"vt": VT}}, concurrency=4)]
+        for kill in range(1, KILLS + 1):
+            left = total - kill * total // (KILLS + 1)
+            wait_until(lambda left=left: count_left() <= left, 600)
+            wait_until(lambda: programs[-1].events("begin") or not count_left(), 60)
+            time.sleep(chance.uniform(0, 0.02))
+            programs[-1].kill()
+            programs.append(start_program("one", {"q": {"vt": VT}}, concurrency=4))
+        wait_until(lambda: count_left() == 0, 600)
+        programs[-1].wait_for("started")
+        assert programs[-1].stop() == 0
+    finally:
+        over.set()
+        thread.join()
+        node.close()
+
+    begun += [
+        (event.time, int(event.detail)) for program in programs for event in program.events("begin")
+    ]
+    order = [n for _, n in sorted(begun)]
+    assert set(order) == {*numbers, *plain}
+    for group, members in groupby(sorted(order, key=lambda n: n // FACTOR), lambda n: n // FACTOR):
+        if group < GROUPS:  # an attempt that was killed is repeated before the next message
+            assert [*members] == sorted(n for n in order if n // FACTOR == group)
+    assert raw.zcard(f"{ns}:q:x:held_back") == 0
+    assert_nothing_left(raw, ns, "q", killed=True)
