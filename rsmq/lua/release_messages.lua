@@ -34,6 +34,7 @@ for at = 1, #queues, 2 do
   local first, before = from, #answers
   ids, from, places = fitting(hash, zset, messages, from, 2, 'ZSCORE', answers)
   if messages[first + 1] == '' then -- given by their ids
+    -- @include held_back.lua
     ids, places = except_held_back(zset, hash, ids, places, answers, before - first / 2, 2)
   end
   for each, id in ipairs(ids) do

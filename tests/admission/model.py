@@ -170,7 +170,9 @@ class Model:
         self.remove(message)
         if self.keyed >> message & 1:
             self.forget(message)
-            self.admit(message // self.size.messages)
+            group = message // self.size.messages
+            if any(self.held >> each & 1 for each in self.members(group)):
+                self.admit(group)
 
     def forget(self, message: int) -> None:
         """Remove what the keys with x: say of a message."""

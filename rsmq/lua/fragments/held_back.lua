@@ -27,3 +27,17 @@ local function mark_held_back(zset, hash, ids, errors)
     errors[each] = errors[each] or due_of_held_back(zset, hash, ids[each]) and 1 or false
   end
 end
+
+-- Returns those of the ids in the result of fitting that are not held back, and their places. The others stay as they
+-- are: it changes their answers to 0. The place of an id divided by `stride`, plus `before`, is the index of its answer.
+local function except_held_back(zset, hash, ids, places, answers, before, stride)
+  local others, other_places = {}, {}
+  for each, id in ipairs(ids) do
+    if due_of_held_back(zset, hash, id) then
+      answers[before + places[each] / stride] = '0'
+    else
+      others[#others + 1], other_places[#other_places + 1] = id, places[each]
+    end
+  end
+  return others, other_places
+end

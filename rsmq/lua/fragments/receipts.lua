@@ -1,7 +1,6 @@
 -- Many messages, in groups. Each group has the number of its messages, the receive count of all of
 -- them ('' = any count), and the ids, each followed by its other values. Id and receive count are a
 -- receipt: every receive, by any client, changes the count.
--- @include held_back.lua
 -- @include variadic.lua
 
 -- Returns, for the group in `arguments` from index `at` on: the ids whose receipts are valid, the index
@@ -36,18 +35,4 @@ local function fitting(hash, zset, arguments, at, stride, test, answers)
     end
   end
   return ids, last + 1, places
-end
-
--- Returns those of the ids in the result of fitting that are not held back, and their places. The others stay as they
--- are: it changes their answers to 0. The place of an id divided by `stride`, plus `before`, is the index of its answer.
-local function except_held_back(zset, hash, ids, places, answers, before, stride)
-  local others, other_places = {}, {}
-  for each, id in ipairs(ids) do
-    if due_of_held_back(zset, hash, id) then
-      answers[before + places[each] / stride] = '0'
-    else
-      others[#others + 1], other_places[#other_places + 1] = id, places[each]
-    end
-  end
-  return others, other_places
 end
