@@ -338,5 +338,7 @@ class MoveConverter:
 def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> IncomingMessage:
     if item.body is None:
         return IncomingMessage(digest, None)
-    message = RestoredMessage(id, item.body, score, item.receive_count, item.first_received_ms)
+    message = RestoredMessage(
+        id, item.body, score, item.receive_count, item.first_received_ms, item.group
+    )
     return IncomingMessage(digest, message, item.unique_key)

@@ -16,6 +16,7 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import decode_name, encode_name
 
 load = loader_of("migrate")
 
@@ -42,6 +43,9 @@ MOVED, ALREADY_COPIED, CONFLICT = b"1"[0], b"2"[0], b"3"[0]
 #: The outcome of all messages of ``move_from_...`` if another run has changed the watermark.
 CHANGED = b"4"[0]
 
+#: Marks a group in the place of a unique key.
+_GROUP_PREFIX = b"\0"
+
 _NO_MESSAGE = (b"", b"", b"", b"", b"")
 
 
@@ -65,7 +69,9 @@ class IncomingMessage:
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
         message = _NO_MESSAGE if self.message is None else self.message.row()
-        return self.digest, *message, self.unique_key
+        group = self.message and self.message.group
+        label = _GROUP_PREFIX + encode_name(group) if group else self.unique_key
+        return self.digest, *message, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +401,9 @@ def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
 def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     """Parse an entry of the hash of messages set aside: the id is the field."""
     score, count, first, digest_and_key, body = value.split(b" ", 4)
-    digest, _, key = digest_and_key.partition(b":")
+    digest, _, quoted = digest_and_key.partition(b":")
+    label = unquote_to_bytes(quoted)
+    group = label.removeprefix(_GROUP_PREFIX) if label.startswith(_GROUP_PREFIX) else b""
     return IncomingMessage(
         digest,
         RestoredMessage(
@@ -404,8 +412,9 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
             int(score) if score else None,
             int(count or 0),
             int(first) if first else None,
+            decode_name(group) or None,
         ),
-        unquote_to_bytes(key),
+        b"" if group else label,
     )
 
 

@@ -22,6 +22,9 @@ RESERVED_NAME = "QUEUES"
 
 _HASH_SUFFIX = ":Q"
 _EXTENSION = ":x:"
+
+#: The ends of the keys of groups, behind the key of the ids.
+GROUP_OF, HELD_BACK = b":x:group_of", b":x:held_back"
 _ASIDE_PREFIX = "x:aside:"
 _JOB_INFIX = b":x:job:"
 _LOCK_SUFFIX = ":held"

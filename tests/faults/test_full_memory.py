@@ -181,6 +181,7 @@ STORING = {
     "send_each",
     "send_message",
     "send_messages",
+    "send_to_group",
     "send_to_groups",
     "send_with_options",
     "set_dead_letter_policy",

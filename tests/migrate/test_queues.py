@@ -581,3 +581,61 @@ def test_client_with_any_settings_is_accepted(server, ns, other_namespace, raw):
         move(Queues(other_namespace.server), "q", target, "q")
         target.close()
     assert read_bodies(raw, ns, "q") == [b"m"]
+
+
+def groups_of(raw, ns):
+    """Return the messages of groups: those that are admitted, and those that are held back."""
+    return [raw.zrange(f"{ns}:q:x:{name}", 0, -1) for name in ("admitted", "held_back")]
+
+
+def send_groups(old):
+    """Send messages of two groups, receive the first one, and return it and the lists of ids."""
+    old.rsmq.create_queue("q")
+    old.rsmq.send_messages("q", list("vwxyz"), groups=["a", "a", None, "b", "a"])
+    old.rsmq.send_message("q", "late", group="b", delay=900)
+    return old.rsmq.receive_message("q", vt=500), groups_of(old.raw, old.ns)
+
+
+def test_a_copy_has_the_groups_and_not_the_scores_of_messages_that_are_held_back(
+    old, local, raw, ns
+):
+    held, groups = send_groups(old)
+    records = old.raw.hgetall(f"{old.ns}:q:x:group_of")
+    report = copy(Queues(old.server), "q", local, "q", finish=True)
+
+    assert (report.arrived, report.verified) == (6, True)
+    assert groups_of(raw, ns) == groups
+    stored = raw.hgetall(f"{ns}:q:x:group_of")
+    assert {id: stored[id] for id in records if id != held.id.encode()} == {
+        id: record for id, record in records.items() if id != held.id.encode()
+    }
+    assert local.rsmq.delete_message("q", held.id)
+    (_, first), *_ = (each.split(b"\0") for each in groups[1])
+    assert raw.zscore(f"{ns}:q", first) == int(records[first].partition(b":")[0])
+    again = copy(Queues(old.server), "q", local, "q", finish=True)
+    assert again.verified
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_a_move_takes_the_groups_along(request, old, kind, raw, ns):
+    target = request.getfixturevalue(kind)
+    held, (admitted, held_back) = send_groups(old)
+    report = move(Queues(old.server), "q", target, "q", in_flight=True)
+
+    assert (report.arrived, report.left, report.verified) == (6, 0, True)
+    assert groups_of(old.raw, old.ns) == [[], []]
+    assert not old.raw.exists(f"{old.ns}:q:x:group_of")
+    name = target.rsmq.namespace.name
+    members = [
+        set(target.call("ZRANGE", f"{name}:q:x:{part}", 0, -1))
+        for part in ("admitted", "held_back")
+    ]
+    assert members[0] | members[1] == {*admitted, *held_back}
+    assert held.id.encode() in {each.partition(b"\0")[2] for each in members[0]}
+    assert target.rsmq.delete_message("q", held.id)
+    order = []
+    while message := target.rsmq.receive_message("q"):
+        order.append(message.raw)
+        target.rsmq.delete_message(message)
+    assert sorted(order) == [b"w", b"x", b"y", b"z"]
+    assert order.index(b"w") < order.index(b"z")

@@ -27,12 +27,12 @@
 --         4 for all: the watermark has changed, nothing was removed
 -- errors  QUEUENOTFOUND, RUNREPLACED; then nothing is removed
 -- source  none in Node
+-- @include incoming.lua
 -- @include reserved.lua
 -- @include full.lua
 -- @include leaving.lua
 -- @include variadic.lua
 -- @include copies.lua
--- @include incoming.lua
 
 local hash, zset, copied, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local source_hash, source_zset, source_copied = KEYS[5], KEYS[6], KEYS[7]

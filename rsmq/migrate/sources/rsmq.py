@@ -23,8 +23,8 @@ from rsmq.wire.fields import (
     TOTAL_RECEIVED,
     TOTAL_SENT,
 )
-from rsmq.wire.ids import is_reserved_id, parse_sent_us
-from rsmq.wire.keys import PrefixKeys
+from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
+from rsmq.wire.keys import GROUP_OF, HELD_BACK, PrefixKeys
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
@@ -198,13 +198,38 @@ class RsmqQueues(KeyedSource):
         ]
         stored = self.server.call("HMGET", place.hash, *fields) if fields else []
         self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
+        groups = self._groups(place, elements)
         now_ms = self.server.now_us() // 1000
         return [
-            self._item(each, stored[at : at + 4], now_ms)
+            self._item(each, stored[at : at + 4], now_ms, groups.get(each.raw))
             for each, at in zip(elements, range(0, len(stored), 4), strict=True)
         ]
 
-    def _item(self, element: Element, stored: list[bytes | None], now_ms: int) -> Item:
+    def _groups(self, place: Place, elements: list[Element]) -> dict[bytes, tuple[str, int | None]]:
+        """Return by id the group of each message that has one; if held back, also its own time."""
+        ids = [each.raw for each in elements if may_have_group(decode_name(each.raw))]
+        records = self.server.call("HMGET", place.key + GROUP_OF, *ids) if ids else []
+        found = {}
+        for id, record in zip(ids, records, strict=True):
+            due, _, group = (record or b"").partition(b":")
+            if group and due.isdigit():
+                found[id] = int(due), group
+        members = [group + b"\0" + id for id, (_, group) in found.items()]
+        held_back = self.server.pipelined(
+            [("ZSCORE", place.key + HELD_BACK, member) for member in members]
+        )
+        return {
+            id: (decode_name(group), None if score is None else due)
+            for (id, (due, group)), score in zip(found.items(), held_back, strict=True)
+        }
+
+    def _item(
+        self,
+        element: Element,
+        stored: list[bytes | None],
+        now_ms: int,
+        grouped: tuple[str, int | None] | None,
+    ) -> Item:
         body, count, first, meta = stored
         if is_reserved_id(element.raw):
             return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED_NOTE,))
@@ -223,6 +248,7 @@ class RsmqQueues(KeyedSource):
             notes = (*notes, "apalis-rsmq's meta of it")
         keeps_id = _NODE_ID.fullmatch(id) is not None
         sent_us = parse_sent_us(id, now_ms)
+        group, held_ms = grouped or (None, None)
         return Item(
             element,
             state,
@@ -230,9 +256,11 @@ class RsmqQueues(KeyedSource):
             identity=element.raw,
             id=id if keeps_id else None,
             sent_us=min(score, now_ms) * 1000 if sent_us is None else sent_us,
-            due_ms=score,
+            # The score of a message that is held back is a day ahead.
+            due_ms=score if held_ms is None or received > 0 else held_ms,
             receive_count=max(received, 0),
             first_received_ms=_parse_first_received(first) if received > 0 else None,
+            group=group,
             notes=notes if keeps_id else (*notes, "an id that Node can't delete: it got a new one"),
         )
 

@@ -1,14 +1,17 @@
 -- Messages that come from another system. A row is: digest, id, body, score, receive count, time
--- of the first receive, and unique key; those from id to time are as in restoring.lua. The digest
+-- of the first receive, and unique key or group; those from id to time are as in restoring.lua. The digest
 -- identifies the message at its source. The message gets the unique key, unless it is '' or another
--- message has it. A row with an empty id has no message to store: the element is only removed from
+-- message has it. A text that begins with a zero byte is the group that it gets instead. A row with an empty id has no message to store: the element is only removed from
 -- the source.
 --
 -- The watermark of a source is the score and the id of its last message that was added in the order of the
 -- source: the next messages get later ones. It is a field of the hash `copied`. A script that adds messages
 -- stores the watermark behind them, and only if it is still the one that the run has read.
+-- @include arriving_groups.lua
 -- @include copies.lua
+-- @include local_groups.lua
 -- @include queue.lua
+-- @include regrouping.lua
 -- @include restoring.lua
 -- @include time_ms.lua
 -- @include unique.lua
@@ -98,14 +101,18 @@ local function store(to, hash, zset, copied, unique, rows, field, after, lifetim
     set_aside(zset, rows, after)
     return 0
   end
-  local keyed = {}
+  local keyed, groups = {}, {}
   for at = 1, #rows, 7 do
-    claim_key(keyed, unique, rows[at + 6], rows[at + 1], hash, zset)
+    if not put_group(groups, zset, rows[at + 1], rows[at + 6]) then
+      claim_key(keyed, unique, rows[at + 6], rows[at + 1], hash, zset)
+    end
   end
+  require_local_groups_of(zset, groups)
   remove_free_keys(unique, keyed, #rows / 7, zset)
   store_watermark(copied, hash, field, after, lifetime)
   local added = add_rows(hash, zset, rows)
   hold_keys(unique, keyed)
+  regroup(zset, hash, groups, server_time_ms())
   return added
 end
 
