@@ -69,7 +69,8 @@ async def observe_message(
             break
     if has_no_trace(facts):
         return replace(facts, id=id, deletion=await _find_deletion(client, qname, stored_id))
-    return replace(facts, id=id, queue=await _add_rates(client, facts.queue))
+    facts = facts.with_shown_ids(id, partial(engine.show_id, each))
+    return replace(facts, queue=await _add_rates(client, facts.queue))
 
 
 async def find_holders(

@@ -34,6 +34,7 @@ class Cause(StrEnum):
         RETRYING: its handler failed, and it waits for the next attempt; of a queue: most of what
             is received fails.
         DELAYED: it is hidden and was never received.
+        HELD_BACK: an earlier message of its group comes first.
         EXPIRED: the next receive removes or moves it, because it is too old.
         EXPIRES: it will be too old at a known time.
         RECEIVED_AGAIN: it was received again and again, and neither deleted nor retried; of a
@@ -63,6 +64,7 @@ class Cause(StrEnum):
     DEFERRED = "deferred"
     RETRYING = "retrying"
     DELAYED = "delayed"
+    HELD_BACK = "held-back"
     EXPIRED = "expired"
     EXPIRES = "expires"
     RECEIVED_AGAIN = "received-again"
@@ -130,6 +132,8 @@ def has_no_trace(facts: ObservedMessage) -> bool:
 
 
 def _hidden_state(facts: ObservedMessage) -> Cause:
+    if facts.before is not None:
+        return Cause.HELD_BACK
     if facts.receive_count == 0:
         return Cause.DELAYED
     if facts.last_error is not None:

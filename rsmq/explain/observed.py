@@ -147,6 +147,23 @@ class DeadLetterPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageBefore:
+    """
+    The message for which another one of its group is held back.
+
+    Attributes:
+        id: None if it is gone, and no sweep has admitted the next one yet.
+        visible_at_ms: Unix ms from which it is visible.
+        receive_count: how often it was received.
+    """
+
+    group: str
+    id: str | None = None
+    visible_at_ms: float | None = None
+    receive_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedMessage:
     """
     What is known of a message at a moment.
@@ -172,6 +189,7 @@ class ObservedMessage:
         dead: where it is a dead letter, if it is in the dead-letter queue of this queue's policy.
         has_dead_letter_queue: whether that exists.
         deletion: the deletion that has removed it, if that can be undone.
+        before: the message of its group for which it is held back; None if it is not.
     """
 
     queue: ObservedQueue
@@ -193,6 +211,14 @@ class ObservedMessage:
     dead: DeadLetterPlace | None = None
     has_dead_letter_queue: bool = False
     deletion: Deletion | None = None
+    before: MessageBefore | None = None
+
+    def with_shown_ids(self, id: str, show: Callable[[str], str]) -> ObservedMessage:
+        """Return the same with ids as the caller knows them; show returns others from stored."""
+        before = self.before
+        if before is not None and before.id is not None:
+            before = replace(before, id=show(before.id))
+        return replace(self, id=id, before=before)
 
     @property
     def is_there(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rsmq.explain.observed import (
     DeadLetterPlace,
+    MessageBefore,
     ObservedMessage,
     ObservedQueue,
     QueueRates,
@@ -51,7 +52,8 @@ def read_message_state(
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedMessage:
-        described, now, registered, stored, records, job, has_dead_letter_queue, dead = reply
+        described, now, registered, stored, records, job, *places, before = reply
+        has_dead_letter_queue, dead = places
         queue = _parse_queue(keys, described, int(now), registered, others=workers)
         score, size, count, first, ids_before, raw_holder = stored
         holder = None if raw_holder is None else decode_name(raw_holder)
@@ -80,6 +82,7 @@ def read_message_state(
             if dead is None or target is None
             else DeadLetterPlace(target, float(dead[0]), parse_reason(dead[1])),
             has_dead_letter_queue=bool(has_dead_letter_queue),
+            before=_parse_before(before),
         )
 
     return Operation(
@@ -143,6 +146,18 @@ def _parse_queue(
         tuple(each for each in (*registered, *others) if keys.name in each.queues),
         can_see_workers=stored is not None,
         hidden=None if hidden is None else parse_hidden(hidden),
+    )
+
+
+def _parse_before(stored: Any) -> MessageBefore | None:
+    if stored is None:
+        return None
+    group, id, score, count = (*stored, None, None, None)[:4]
+    return MessageBefore(
+        group.decode(errors="replace"),
+        None if id is None else decode_name(id),
+        None if score is None else float(score),
+        parse_integer(count) or 0,
     )
 
 

@@ -68,7 +68,8 @@ def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMes
             break
     if has_no_trace(facts):
         return replace(facts, id=id, deletion=_find_deletion(client, qname, stored_id))
-    return replace(facts, id=id, queue=_add_rates(client, facts.queue))
+    facts = facts.with_shown_ids(id, partial(engine.show_id, each))
+    return replace(facts, queue=_add_rates(client, facts.queue))
 
 
 def find_holders(rsmq: RSMQ[Any] | Cells, messages: Sequence[StoredMessage[Any]]) -> dict[str, str]:

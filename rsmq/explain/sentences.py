@@ -175,6 +175,24 @@ def _delayed(facts: ObservedMessage) -> str:
     return f"It is delayed until {_visible_at(facts)}."
 
 
+def _held_back(facts: ObservedMessage) -> str:
+    before, now_ms = facts.before, facts.queue.now_ms
+    if before is None or before.id is None or before.visible_at_ms is None:
+        return (
+            "It is held back: the message of its group before it is gone, and the next sweep or "
+            "send of the group makes it visible."
+        )
+    if before.visible_at_ms <= now_ms:
+        state = "is visible"
+    else:
+        state = "is hidden" if before.receive_count == 0 else "is in flight, or waits for a retry,"
+        state = f"{state} until {_at(before.visible_at_ms, now_ms)}"
+    return (
+        f"It is held back: message {before.id} of its group {before.group} comes first, and "
+        f"{state}."
+    )
+
+
 def _expired(facts: ObservedMessage) -> str:
     moves = facts.queue.attributes.expired == "dead-letter"
     what = f"moves it to {_target(facts)}" if moves else "removes it"
@@ -258,6 +276,7 @@ _OF_MESSAGE: Mapping[Cause, Callable[[ObservedMessage], str]] = {
     Cause.NO_BODY: lambda _: _NO_BODY, Cause.NO_ID: lambda _: _NO_ID, Cause.HELD: _held,
     Cause.HELD_BY_DEAD_WORKER: _held_by_dead_worker, Cause.IN_FLIGHT: _in_flight,
     Cause.DEFERRED: _deferred, Cause.RETRYING: _retrying, Cause.DELAYED: _delayed,
+    Cause.HELD_BACK: _held_back,
     Cause.EXPIRED: _expired, Cause.EXPIRES: _expires, Cause.OVER_LIMIT: _over_limit,
     Cause.WAITING: _waiting, Cause.RECEIVED_AGAIN: _received_again,
 }  # fmt: skip
@@ -348,6 +367,8 @@ def _all_hidden(facts: ObservedQueue) -> str:
         states = (
             f": {about}{hidden.in_flight:,} in flight, {hidden.delayed:,} delayed, "
             f"{hidden.retrying:,} waiting for a retry"
+            + f", {hidden.held_back:,} held back behind others of their groups"
+            * bool(hidden.held_back)
         )
     first = (
         "" if next_due is None else f"; the next one is visible at {_at(next_due, facts.now_ms)}"

@@ -19,8 +19,8 @@ class EstimatedCounts:
     The numbers of messages of a queue by state.
 
     Attributes:
-        counts: the numbers; of a long queue in_flight, retrying, delayed and oldest_sent_ms are
-            estimates: that is the send of the message that is received next.
+        counts: the numbers; of a long queue in_flight, retrying, delayed, held_back and
+            oldest_sent_ms are estimates: that is the send of the message that is received next.
         margin: by how much in_flight, retrying and delayed differ at most, with a probability of
             95 %; 0 if they are exact.
         is_estimate: whether the queue is long.
@@ -62,6 +62,7 @@ async def estimate_counts(
             oldest_sent_ms=None if first is None else first.sent_ms,
             due_since_ms=first.visible_at_ms if first is not None and is_due else None,
             retrying=hidden.retrying,
+            held_back=hidden.held_back,
         ),
         hidden.margin,
         is_estimate=True,

@@ -32,31 +32,33 @@ class HiddenCounts:
     Attributes:
         in_flight: messages that were received and are hidden, without those that wait for a retry.
         retrying: messages that wait for a retry after a failure.
-        delayed: messages that were never received and are hidden.
+        delayed: messages that were never received and are hidden, without those held back.
         margin: by how much each of these numbers differs at most, with a probability of 95 %; 0 if
             they are exact.
+        held_back: messages that wait for another message of their group.
     """
 
     in_flight: int = 0
     retrying: int = 0
     delayed: int = 0
     margin: int = 0
+    held_back: int = 0
 
 
 def parse_hidden(reply: list[int]) -> HiddenCounts:
     """Return the counts in the reply of ``hidden.lua``."""
-    hidden, looked_at, received, retrying = reply
+    hidden, looked_at, *counted = reply
     if not looked_at:
         return HiddenCounts()
+    # Floor, so that the numbers are those of all hidden messages.
+    in_flight, retrying, held_back = (hidden * each // looked_at for each in counted)
+    delayed = hidden - in_flight - retrying - held_back
     if looked_at == hidden:
-        return HiddenCounts(received, retrying, hidden - received - retrying)
-    # Floor, so that the three numbers are those of all hidden messages.
-    in_flight = hidden * received // looked_at
-    waiting = hidden * retrying // looked_at
-    shares = (received / looked_at, retrying / looked_at)
+        return HiddenCounts(in_flight, retrying, delayed, held_back=held_back)
+    shares = [each / looked_at for each in counted]
     deviation = max(_QUANTILE * math.sqrt(p * (1 - p) / looked_at) for p in shares)
     margin = math.ceil(hidden * max(deviation, _RULE_OF_THREE / looked_at))
-    return HiddenCounts(in_flight, waiting, hidden - in_flight - waiting, margin)
+    return HiddenCounts(in_flight, retrying, delayed, margin, held_back)
 
 
 def add_hidden(of_cells: Sequence[HiddenCounts]) -> HiddenCounts:
@@ -66,6 +68,7 @@ def add_hidden(of_cells: Sequence[HiddenCounts]) -> HiddenCounts:
         sum(each.retrying for each in of_cells),
         sum(each.delayed for each in of_cells),
         math.ceil(math.hypot(*(each.margin for each in of_cells))),
+        sum(each.held_back for each in of_cells),
     )
 
 

@@ -57,13 +57,14 @@ class QueueGauges:
         attributes: the queue's attributes as they were read.
         in_flight: messages that were received and are hidden, without those that wait for a retry.
         retrying: messages that wait for a retry after a failure.
-        delayed: messages that were never received and are hidden.
+        delayed: messages that were never received and are hidden, without those held back.
         oldest_seconds: seconds since the oldest message was sent; None without a message.
         due_seconds: seconds since the message that is received next became visible, at the time of
             the walk; None without a visible message.
         is_estimate: whether in_flight, retrying, delayed and oldest_seconds are estimates.
         margin: by how much in_flight, retrying and delayed differ at most, with a probability of
             95 %; 0 if they are exact.
+        held_back: messages that wait for another message of their group.
     """
 
     attributes: QueueAttributes
@@ -74,6 +75,7 @@ class QueueGauges:
     due_seconds: float | None
     is_estimate: bool
     margin: int = 0
+    held_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class _Walk:
     due_seconds: float | None
     is_estimate: bool
     margin: int = 0
+    held_back: int = 0
 
 
 class QueueReader:
@@ -250,6 +253,7 @@ class QueueReader:
             walk.due_seconds,
             walk.is_estimate,
             walk.margin,
+            walk.held_back,
         )
 
     def _walk(self, queue: str, attributes: QueueAttributes) -> _Walk:
@@ -288,6 +292,7 @@ class QueueReader:
                     _seconds_since(min((each.visible_at_ms for each in first), default=None)),
                     is_estimate=True,
                     margin=hidden.margin,
+                    held_back=hidden.held_back,
                 )
             counts = add_counts(
                 self._read_in_each(queue, lambda client: client.count_messages(queue))
@@ -302,6 +307,7 @@ class QueueReader:
             counts.oldest_sent_ms,
             _seconds_since(counts.due_since_ms),
             is_estimate=False,
+            held_back=counts.held_back,
         )
 
 

@@ -46,6 +46,7 @@ _FIGURES = {
     "hidden": "Messages that are not due: delayed, in flight, or waiting for a retry",
     "in_flight": "Messages that are received and hidden, without those that wait for a retry",
     "retrying": "Messages that have failed, and wait for a retry",
+    "held_back": "Messages that wait for another message of their group",
     "unfinished": "Messages that are due or in flight: the number for scalers",
     "oldest_seconds": "Seconds since the oldest message was sent",
     "oldest_due_seconds": "Seconds since the oldest due message became due: the lag of consumers",
@@ -256,6 +257,8 @@ def _read_figures(
     }
     if not gauges.is_estimate:
         figures["retrying"] = gauges.retrying
+    if gauges.held_back:
+        figures["held_back"] = gauges.held_back
     target = attributes.dead_letter_queue
     if target is not None:
         with suppress(RSMQError, ResponseError):  # deleted, or without rights for this user

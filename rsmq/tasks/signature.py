@@ -35,6 +35,7 @@ class TaskSendOptions:
     max_wait: float | timedelta | None = None
     expires: float | timedelta | None = None
     max_retries: int | None = None
+    group: str | None = None
     level: str | None = None
     then: Signature[Any] | None = None
 

@@ -162,6 +162,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         max_wait: float | timedelta | None = None,
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
+        group: str | None = None,
         level: str | None = None,
         then: Signature[Any] | None = None,
     ) -> BoundTask[P, T]:
@@ -182,6 +183,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
             max_wait: seconds within which a message that is replaced becomes visible.
             expires: seconds after the send at which the message expires.
             max_retries: how often this message is tried again, instead of the task's number.
+            group: calls of a group run one at a time, in the order of their sends.
             level: a level that the task was declared with: ``levels={"high": 6}``.
             then: a call that is sent when the function has returned, in the script that deletes the
                 message, so that neither is lost. Its argument ``RESULT`` is the result. Its own
@@ -206,6 +208,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
                 max_wait=max_wait,
                 expires=expires,
                 max_retries=max_retries,
+                group=group,
                 level=level,
                 then=then,
             ),

@@ -165,7 +165,7 @@ ROWS = [["orders", "1", "2", "3", "4", "5", "6.0", "7.0", "8s", "9s"]]
 
 
 def test_narrow_tables_lose_the_columns_at_the_right():
-    names = list(HEADINGS)
+    names = [name for name in HEADINGS if name != "held_back"]  # none is
     assert fit_columns(ROWS, None) == fit_columns(ROWS, 200) == names
     for width in range(1, 80):
         fitting = fit_columns(ROWS, width)

@@ -234,8 +234,14 @@ def test_a_purge_removes_the_keys_of_groups(env, queue):
     assert env.rsmq.receive_message(queue).id == a1
 
 
+def test_a_group_is_not_a_number(env, queue):
+    with refused(InvalidFormat, "Invalid group format"):
+        env.rsmq.send_message(queue, "m", group=7)
+    assert env.scores(queue) == {}
+
+
 def test_a_group_is_a_text_without_zero_bytes_and_not_at_the_front(env, queue):
-    for group in ("", "x" * 129, 7, "a\0b"):
+    for group in ("", "x" * 129, "a\0b"):
         with refused(InvalidFormat, "Invalid group format"):
             env.rsmq.send_message(queue, "m", group=group)
     with refused(InvalidCombination, "Invalid front format"):

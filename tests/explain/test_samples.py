@@ -15,13 +15,13 @@ from tests.web.asgi import Http
 
 
 def test_a_sample_has_a_margin_and_few_messages_have_none():
-    assert parse_hidden([0, 0, 0, 0]) == HiddenCounts()
-    assert parse_hidden([10, 10, 7, 1]) == HiddenCounts(7, 1, 2, 0)
-    found = parse_hidden([200_000, 400, 300, 40])
+    assert parse_hidden([0, 0, 0, 0, 0]) == HiddenCounts()
+    assert parse_hidden([10, 10, 7, 1, 0]) == HiddenCounts(7, 1, 2, 0)
+    found = parse_hidden([200_000, 400, 300, 40, 0])
     assert (found.in_flight, found.retrying, found.delayed) == (150_000, 20_000, 30_000)
     assert 200_000 * 0.04 < found.margin < 200_000 * 0.05
     # None of 400 may still be 3 in 400 of all.
-    assert parse_hidden([200_000, 400, 400, 0]) == HiddenCounts(200_000, 0, 0, 1500)
+    assert parse_hidden([200_000, 400, 400, 0, 0]) == HiddenCounts(200_000, 0, 0, 1500)
 
 
 async def _fill(queues, ns):

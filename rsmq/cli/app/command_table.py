@@ -120,6 +120,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.dead_letters:sweep_expired",
             "Remove messages that are expired, or move them to a dead-letter queue.",
         ),
+        "sweep-groups": Entry(
+            "rsmq.cli.commands.dead_letters:sweep_groups",
+            "Admit messages of groups whose last message another client has deleted.",
+        ),
         "sweep": Entry(
             "rsmq.cli.commands.dead_letters:sweep", "Move messages that were received too often."
         ),

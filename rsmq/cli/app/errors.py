@@ -79,7 +79,7 @@ _OPTION_OF_PARAMETER = {
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
     "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
     "keep": "--keep", "expired": "--expired", "expires": "--expires",
-    "max_retries": "--max-retries",
+    "max_retries": "--max-retries", "group": "--group",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"

@@ -1,5 +1,5 @@
 """
-The commands dead-letter, sweep, sweep-expired, redrive and move.
+The commands dead-letter, sweep, sweep-expired, sweep-groups, redrive and move.
 """
 
 from __future__ import annotations
@@ -105,6 +105,21 @@ def sweep_expired(call: Call, queue: str, number: int) -> None:
         ids = rsmq.sweep_expired(queue, number)
         _note_cells(call, ids, "removed")
     call.out.result(ids, map(format_text, ids))
+
+
+@command("sweep-groups", "rsmq sweep-groups orders")
+@queue_argument()
+@click.pass_obj
+def sweep_groups(call: Call, queue: str) -> None:
+    """
+    Admit messages of groups whose last message another client has deleted.
+
+    Workers do this once a minute. Use it for queues with groups whose consumers are all Node or PHP
+    programs, once a minute. It prints how many messages were admitted.
+    """
+    with call.open_queues() as rsmq:
+        admitted = rsmq.sweep_groups(queue)
+    call.out.result({"admitted": admitted}, [f"{admitted:,} admitted"])
 
 
 @command(

@@ -26,7 +26,9 @@ class Figures:
         visible: the number of visible messages.
         in_flight: the number of messages that are received and hidden, without retrying ones.
         retrying: the number of messages that wait for a retry.
-        delayed: the number of messages that are hidden and were never received.
+        delayed: the number of messages that are hidden and were never received, without those held
+            back.
+        held_back: the number of messages that wait for another message of their group.
         dead: the number of messages in its dead-letter queue.
         sent_per_second: messages sent per second since the previous reading.
         received_per_second: messages received per second since the previous reading, with pops and
@@ -42,6 +44,7 @@ class Figures:
     in_flight: int
     retrying: int
     delayed: int
+    held_back: int
     dead: int | None
     sent_per_second: float | None
     received_per_second: float | None
@@ -137,6 +140,7 @@ class FiguresReader:
             gauges.in_flight,
             gauges.retrying,
             gauges.delayed,
+            gauges.held_back,
             None if dead is None else dead.messages,
             None if rates is None else rates.sent,
             None if rates is None else rates.received,

@@ -185,7 +185,9 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
                 counted.append(
                     {"queue": queue, **to_json_value(counts), **to_json_value(attributes)}
                 )
-    call.out.result(counted, format_table(_STATS, [_stats_row(each) for each in counted]))
+    shown = _STATS if any(each["held_back"] for each in counted) else _STATS_WITHOUT_GROUPS
+    rows = [[_format_stat(name, each) for name in shown] for each in counted]
+    call.out.result(counted, format_table(list(shown), rows))
     return note_unreadable_queues(call, unreadable)
 
 
@@ -196,24 +198,27 @@ def note_unreadable_queues(call: Call, unreadable: Mapping[str, str]) -> Exit | 
     return Exit.NOT_ALL if unreadable else None
 
 
-_STATS = (
-    "queue",
-    "visible",
-    "in flight",
-    "retrying",
-    "delayed",
-    "sent",
-    "received",
-    "oldest sent",
-    "due since",
-)
+#: By its heading the field of a column of ``rsmq stats``.
+_STATS = {
+    "queue": "queue",
+    "visible": "visible",
+    "in flight": "in_flight",
+    "retrying": "retrying",
+    "delayed": "delayed",
+    "held back": "held_back",
+    "sent": "total_sent",
+    "received": "total_received",
+    "oldest sent": "oldest_sent_ms",
+    "due since": "due_since_ms",
+}
+_STATS_WITHOUT_GROUPS = [name for name in _STATS if name != "held back"]
 
 
-def _stats_row(fields: dict[str, Any]) -> tuple[Any, ...]:
-    counts = (fields[name] for name in ("visible", "in_flight", "retrying", "delayed"))
-    totals = (fields[name] for name in ("total_sent", "total_received"))
-    times = (format_time(fields[name]) for name in ("oldest_sent_ms", "due_since_ms"))
-    return (format_text(fields["queue"]), *counts, *totals, *times)
+def _format_stat(heading: str, fields: dict[str, Any]) -> Any:
+    value = fields[_STATS[heading]]
+    if heading == "queue":
+        return format_text(value)
+    return format_time(value) if _STATS[heading].endswith("_ms") else value
 
 
 @command("pause", "rsmq pause orders")

@@ -99,6 +99,10 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     help="For one message: it is not added while one with this key is in the queue.",
 )  # fmt: skip
 @click.option(
+    "--group", metavar="TEXT",
+    help="The messages of a group are handled one at a time, in the order of their sends.",
+)  # fmt: skip
+@click.option(
     "--replace", is_flag=True,
     help="With --unique-key: replace that message, unless it was received.",
 )  # fmt: skip
@@ -112,7 +116,7 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
     *, null: bool, whole: bool, dedup_id: str | None, unique_key: str | None, replace: bool,
-    max_wait: float | None, **send_options: Any,
+    max_wait: float | None, group: str | None, **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send messages: arguments, lines of a file, or the standard input.
@@ -143,7 +147,7 @@ def send(
         if path is not None and not whole:
             _send_file(
                 call,
-                partial(rsmq.send_messages, queue, **send_options),
+                partial(_send_batch, rsmq, queue, group=group, **send_options),
                 path,
                 null,
                 send_options["front"],
@@ -151,10 +155,18 @@ def send(
             return
         raws = [_read_file(path)] if path is not None else [os.fsencode(body) for body in bodies]
         if len(raws) == 1:
-            ids = [rsmq.send_message(queue, raws[0], **for_one, **send_options)]
+            ids = [rsmq.send_message(queue, raws[0], group=group, **for_one, **send_options)]
         else:
-            ids = rsmq.send_messages(queue, raws, **send_options)
+            ids = _send_batch(rsmq, queue, raws, group=group, **send_options)
     call.out.result(ids, ids)
+
+
+def _send_batch(
+    rsmq: Any, queue: str, raws: list[bytes], *, group: str | None, **options: Any
+) -> list[str]:
+    groups = None if group is None else [group] * len(raws)
+    ids: list[str] = rsmq.send_messages(queue, raws, groups=groups, **options)
+    return ids
 
 
 def _send_file(

@@ -33,6 +33,7 @@ HEADINGS = {
     "in_flight": "in flight",
     "retrying": "retrying",
     "delayed": "delayed",
+    "held_back": "held back",
     "dead": "dead",
     "sent_per_second": "sent/s",
     "received_per_second": "received/s",
@@ -52,6 +53,8 @@ def fit_columns(rows: list[list[str]], width: int | None) -> list[str]:
         width: the columns of the terminal; with None all fit.
     """
     names = list(HEADINGS)
+    if rows and len(rows[0]) < len(names):
+        names.remove("held_back")
     used = 0
     for place, name in enumerate(names):
         used += max(len(text) for text in (HEADINGS[name], *(row[place] for row in rows)))
@@ -62,7 +65,11 @@ def fit_columns(rows: list[list[str]], width: int | None) -> list[str]:
 
 
 def format_rows(figures: list[Figures]) -> list[list[str]]:
-    """Return the texts of the table, with a last row of totals if there are several queues."""
+    """
+    Return the texts of the table, with a last row of totals if there are several queues.
+
+    The column of those held back is there if there are any.
+    """
     rows = [
         [
             format_text(each.queue) + (" (paused)" if each.paused else ""),
@@ -70,6 +77,7 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
             _mark_estimate(each, f"{each.in_flight:,}"),
             _mark_estimate(each, f"{each.retrying:,}"),
             _mark_estimate(each, f"{each.delayed:,}"),
+            _mark_estimate(each, f"{each.held_back:,}"),
             _format_number(each.dead),
             _format_rate(each.sent_per_second),
             _format_rate(each.received_per_second),
@@ -88,6 +96,7 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
                 estimate_mark + _format_number(sums["in_flight"]),
                 estimate_mark + _format_number(sums["retrying"]),
                 estimate_mark + _format_number(sums["delayed"]),
+                estimate_mark + _format_number(sums["held_back"]),
                 _format_number(sums["dead"]),
                 _format_rate(sums["sent_per_second"]),
                 _format_rate(sums["received_per_second"]),
@@ -95,6 +104,9 @@ def format_rows(figures: list[Figures]) -> list[list[str]]:
                 format_age(sums["due_seconds"]),
             ]
         )
+    if not any(each.held_back for each in figures):
+        place = list(HEADINGS).index("held_back")
+        rows = [row[:place] + row[place + 1 :] for row in rows]
     return rows
 
 

@@ -14,7 +14,8 @@
 --         the name of the worker that has it in flight, '' if not all were asked, or nil},
 --         {receives that began no call, the error of the last attempt or nil, its reason or nil, own retries or nil,
 --         ms of the own expiry or nil, record of its runs in quarantine or nil, receive count of its last failure}, its record as read_jobs.lua returns
---         it or nil, whether the dead-letter queue of the policy exists, {score there, reason} if it is there or nil}
+--         it or nil, whether the dead-letter queue of the policy exists, {score there, reason} if it is there or nil,
+--         what before.lua returns}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -28,6 +29,7 @@
 -- @include limits.lua
 -- @include registered.lua
 -- @include whereabouts.lua
+-- @include before.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, namespace, workers, held, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -58,5 +60,5 @@ return {
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
     reasons_of(zset, {id})[1] or false, retries or false, expires and digits(expires) or false,
     type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1]},
-  job_of(hash, zset, id, now), exists, dead,
+  job_of(hash, zset, id, now), exists, dead, message_before(hash, zset, id),
 }

@@ -5,7 +5,7 @@
 -- ARGV[1] most  integer     how many to look at, at most 4,000
 --
 -- returns {hidden messages, how many were looked at, received ones among these without those that wait for a retry,
---         those that wait for a retry}
+--         those that wait for a retry, those that are held back}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

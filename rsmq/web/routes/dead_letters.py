@@ -55,6 +55,10 @@ async def _sweep_expired(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"ids": ids})
 
 
+async def _sweep_groups(call: ApiCall) -> ApiAnswer:
+    return ApiAnswer({"admitted": await call.queues.sweep_groups(call.names[QUEUE])})
+
+
 async def _redrive(call: ApiCall) -> ApiAnswer:
     destination = call.values.get("destination")
     # Without it, each message goes to the queue that it came from, which may be any.
@@ -159,6 +163,13 @@ ROUTES = (
         ("sweep_expired",), body=(_MAX,),
         result=(Field("ids", Shape.TEXTS, "The ids that were removed or moved."), *SHOWN),
         answers=ANSWERS, is_long=True,
+    ),
+    Route(
+        "POST", "/queues/{queue}:sweep-groups", Scope.MANAGE,
+        "Admit messages of groups whose last message another client has deleted.", _sweep_groups,
+        ("sweep_groups",),
+        result=(Field("admitted", Shape.WHOLE, "The number of messages that were admitted."),),
+        is_long=True,
     ),
     Route(
         "POST", "/queues/{queue}:redrive", Scope.MANAGE,

@@ -74,6 +74,12 @@ _LABEL = {"minLength": 1, "maxLength": MAX_LABEL}
 _KEYS = (
     Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters.", rule=_LABEL),
     Field("unique_key", Shape.TEXT, "Only one message with this key is in the queue.", rule=_LABEL),
+    Field(
+        "group",
+        Shape.TEXT,
+        "The messages of a group are handled one at a time, in order; 1 to 128 characters.",
+        rule=_LABEL,
+    ),
 )
 #: The options of a send, which a raw send has in its query.
 OPTIONS = (*_SEND_OPTIONS, *_KEYS)
@@ -118,13 +124,16 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
     read, bodies = _read_batch(options.pop("messages"))
     dedup_ids = [each.get("dedup_id") for each in read]
     unique_keys = [each.get("unique_key") for each in read]
+    groups = [each.get("group") for each in read]
     claim, window = None, options.get("dedup_window", WINDOW_SECONDS)
     if key is not None:
         if any(each is not None for each in dedup_ids):
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
-        facts = _digestible({**call.values, "messages": unique_keys})
+        facts = {**call.values, "messages": unique_keys}
+        if _or_none(groups):
+            facts["groups"] = groups
         dedup_ids = [*batch_dedup_ids(key, len(bodies))]
-        parts = [*map(_raw, bodies), facts]
+        parts = [*map(_raw, bodies), _digestible(facts)]
         first = dedup_ids[0] if dedup_ids else None
         claim = KeyClaim(call.queues, queue, key, first or key, parts)
         options["dedup_window"] = window
@@ -136,6 +145,7 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         **options,
         dedup_ids=_or_none(dedup_ids),
         unique_keys=_or_none(unique_keys),
+        groups=_or_none(groups),
         codec=BODIES,
     )
     try:
@@ -161,7 +171,7 @@ def _read_batch(contents: list[Any]) -> tuple[list[dict[str, Any]], list[str | b
             values = read_object(content, _MESSAGE)
             body = read_body(values)
             encode_body(body, BODIES)
-            for name in ("dedup_id", "unique_key"):
+            for name in ("dedup_id", "unique_key", "group"):
                 if name in values:
                     check_label(name, values[name])
         except (Refused, RSMQError) as error:

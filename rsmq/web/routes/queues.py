@@ -130,7 +130,7 @@ async def _scaling(call: ApiCall) -> ApiAnswer:
             "queue": name,
             "visible": counts.visible,
             "unfinished": unfinished,
-            "messages": unfinished + counts.retrying + counts.delayed,
+            "messages": unfinished + counts.retrying + counts.delayed + counts.held_back,
             "is_estimate": found.is_estimate,
         }
     )
@@ -191,12 +191,13 @@ ROUTES = (
         result=(
             Field("visible", Shape.WHOLE, "Visible now."),
             Field("in_flight", Shape.WHOLE, "Received and hidden."),
-            Field("delayed", Shape.WHOLE, "Never received and hidden."),
+            Field("delayed", Shape.WHOLE, "Never received and hidden, without those held back."),
             Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
+            Field("held_back", Shape.WHOLE, "Wait for another message of their group."),
             Field("oldest_sent_ms", Shape.WHOLE, "Unix ms when the oldest one was sent."),
             Field("due_since_ms", Shape.WHOLE, "Unix ms since when the next one is visible."),
-            Field("is_estimate", Shape.FLAG, "Whether in_flight, delayed, retrying and "
-            "oldest_sent_ms are estimates."),
+            Field("is_estimate", Shape.FLAG, "Whether in_flight, delayed, retrying, held_back "
+            "and oldest_sent_ms are estimates."),
             Field("margin", Shape.WHOLE, "By how much these differ at most, with 95 %."),
         ),
     ),

@@ -13,6 +13,7 @@
 -- @include digits.lua
 -- @include queue.lua
 -- @include retrying.lua
+-- @include held_back.lua
 -- @include hidden.lua
 
 local queues = KEYS
@@ -33,7 +34,7 @@ local function read(hash, zset)
   local counts = #ids > 0 and redis.call('HMGET', hash, unpack(names)) or {}
   local failures, shown = errors_of(zset, hash, ids, counts), {}
   for at, id in ipairs(ids) do
-    if failures[at] or not counts[at] then
+    if failures[at] or not counts[at] and not due_of_held_back(zset, hash, id) then
       for _, value in ipairs({id, found[2 * at], counts[at] or '', failures[at]}) do
         shown[#shown + 1] = value
       end

@@ -222,10 +222,14 @@ class HttpClient:
         return (await self.call("POST", f"{_queue(qname)}/messages", content))["id"]
 
     async def send_messages(
-        self, qname, bodies, *, dedup_ids=None, unique_keys=None, codec=None, **options
+        self, qname, bodies, *, dedup_ids=None, unique_keys=None, groups=None, codec=None, **options
     ):
         messages = [self.body(each, codec) for each in bodies]
-        for name, values in (("dedup_id", dedup_ids), ("unique_key", unique_keys)):
+        for name, values in (
+            ("dedup_id", dedup_ids),
+            ("unique_key", unique_keys),
+            ("group", groups),
+        ):
             for message, value in zip(messages, values or (), strict=False):
                 message[name] = value
         content = {"messages": messages, **_fields(**options)}
@@ -378,6 +382,9 @@ class HttpClient:
 
     async def sweep_expired(self, qname, max_messages=None):
         return await self._sweep("sweep-expired", qname, max_messages)
+
+    async def sweep_groups(self, qname):
+        return (await self.call("POST", f"{_queue(qname)}:sweep-groups"))["admitted"]
 
     async def _sweep(self, action, qname, max_messages):
         shown = await self.call("POST", f"{_queue(qname)}:{action}", _fields(max=max_messages))

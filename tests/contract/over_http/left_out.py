@@ -49,6 +49,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
         "test_expiry.py::test_a_bad_number_of_retries_is_refused[0.5]",
         "test_expiry.py::test_a_bad_number_of_retries_is_refused[2]",
         "test_expiry.py::test_a_bad_number_of_retries_is_refused[True]",
+        "test_groups.py::test_a_group_is_not_a_number",
         "test_inspection.py::test_a_peek_with_invalid_arguments_is_refused",
         "test_messages.py::test_a_maxsize_out_of_range_is_refused",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[5]",

@@ -27,7 +27,7 @@ _VALUE_CHARACTERS = 60
 _LIVE_SCAN = 400
 _STATES = (
     (None, "All"), ("visible", "Visible"), ("in_flight", "In flight"), ("retrying", "Retrying"),
-    ("delayed", "Delayed"),
+    ("delayed", "Delayed"), ("held_back", "Held back"),
 )  # fmt: skip
 _DIGITS = 15
 
@@ -139,7 +139,7 @@ def _tabs(
 ) -> list[Tab]:
     found: dict[str | None, int] = {None: queue["messages"]}
     found |= {state: counts[state] for state, _ in _STATES if state}
-    sampled = {"in_flight", "retrying", "delayed"} if counts["is_estimate"] else set()
+    sampled = {"in_flight", "retrying", "delayed", "held_back"} if counts["is_estimate"] else set()
     return [
         Tab(
             title,

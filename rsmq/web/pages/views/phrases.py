@@ -22,6 +22,7 @@ PHRASES = {
     "POST /queues/{queue}:release-all": "released all messages in flight of {queue}",
     "POST /queues/{queue}:sweep": "swept dead letters of {queue}",
     "POST /queues/{queue}:sweep-expired": "swept expired messages of {queue}",
+    "POST /queues/{queue}:sweep-groups": "swept groups of {queue}",
     "POST /queues/{queue}:redrive": "redrove dead letters of {queue}",
     "PUT /queues/{queue}/dead-letter-policy": "set the dead-letter policy of {queue}",
     "DELETE /queues/{queue}/dead-letter-policy": "removed the dead-letter policy of {queue}",

@@ -130,6 +130,7 @@ def _figures(
         of_hidden("in flight", "in_flight", "in_flight"),
         of_hidden("retrying", "retrying", None),
         of_hidden("delayed", "delayed", "delayed"),
+        *([of_hidden("held back", "held_back", None)] if hidden["held_back"] else []),
         Figure(
             "sent so far", _short(queue["total_sent"]), spark=spark_of_sums(history["sent"], span)
         ),
