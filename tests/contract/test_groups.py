@@ -240,10 +240,14 @@ def test_a_group_is_not_a_number(env, queue):
     assert env.scores(queue) == {}
 
 
-def test_a_group_is_a_text_without_zero_bytes_and_not_at_the_front(env, queue):
+def test_a_group_is_a_text_without_zero_bytes(env, queue):
     for group in ("", "x" * 129, "a\0b"):
         with refused(InvalidFormat, "Invalid group format"):
             env.rsmq.send_message(queue, "m", group=group)
+    assert env.scores(queue) == {}
+
+
+def test_a_message_of_a_group_is_not_put_to_the_front(env, queue):
     with refused(InvalidCombination, "Invalid front format"):
         env.rsmq.send_message(queue, "m", group="a", front=True)
     assert env.scores(queue) == {}

@@ -83,6 +83,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     ),
     "its class is not in its code": (
         "test_batches.py::test_front_with_a_delay_is_refused",
+        "test_groups.py::test_a_message_of_a_group_is_not_put_to_the_front",
         "test_deliver_at.py::test_the_front_has_no_time",
     ),
     "a limit of requests: a wait has 60 seconds, a redrive 10,000 messages": (
