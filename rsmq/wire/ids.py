@@ -48,7 +48,7 @@ _CHECK_LENGTH = 3
 _BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 #: The end of the id of a message with a group, so that a delete knows when to look for its group.
-_GROUP_MARK = b"Gr"
+GROUP_MARK = b"Gr"
 
 _suffix_pool: Iterator[bytes] = iter(())
 
@@ -115,17 +115,17 @@ def make_id_suffixes(number: int) -> list[bytes]:
 
 def mark_group(suffix: bytes) -> bytes:
     """Return the random characters of the id of a message with a group."""
-    return suffix[: -len(_GROUP_MARK)] + _GROUP_MARK
+    return suffix[: -len(GROUP_MARK)] + GROUP_MARK
 
 
 def may_have_group(id: str) -> bool:
     """Return whether a message with this id may have a group."""
-    return id.endswith(_GROUP_MARK.decode())
+    return id.endswith(GROUP_MARK.decode())
 
 
 def mark_if_grouped(suffix: bytes, old: bytes) -> bytes:
     """Return the random characters of a new id for the message with an old id."""
-    return mark_group(suffix) if old.endswith(_GROUP_MARK) else suffix
+    return mark_group(suffix) if old.endswith(GROUP_MARK) else suffix
 
 
 def make_random_characters(number: int) -> bytes:
@@ -192,7 +192,7 @@ def is_redriven(id: str) -> bool:
     return (
         len(stored) == NODE_ID_LENGTH
         and suffix.startswith(_REDRIVE_MARK)
-        and (suffix.endswith(_GROUP_MARK) or suffix == checked + _make_check(checked))
+        and (suffix.endswith(GROUP_MARK) or suffix == checked + _make_check(checked))
     )
 
 

@@ -51,7 +51,10 @@ stream = parse_stream_options
         (source, "fetchSize", "fetch_size", 2000, {"1": 1}),
         (
             snapshot, "include", "include", "all",
-            {each.title(): each for each in ("visible", "hidden", "in_flight", "delayed")},
+            {
+                each.title(): each
+                for each in ("visible", "hidden", "in_flight", "delayed", "held_back")
+            },
         ),
         (
             snapshot, "startingTimestamp", "sent_from_us", None,

@@ -118,6 +118,24 @@ def test_a_message_is_in_one_state(env, queue):
             assert sorted(ids(found)) == sorted(expected)
 
 
+def test_a_message_that_is_held_back_is_not_delayed(env, queue):
+    groups = ["a", "a", None, "b"]
+    first, second, none, other = env.rsmq.send_messages("q", ["m"] * 4, groups=groups)
+    late = env.rsmq.send_message("q", "m", group="c", delay=100)
+    states = {"visible": [first, none, other], "delayed": [late], "held_back": [second]}
+    for include, expected in states.items():
+        with env.commands() as commands:
+            rows = env.read(queue="q", include=include, columns="id")
+        assert sorted(ids(rows)) == sorted(expected)
+        assert any("ZMSCORE" in each for each in commands) == (include != "visible")
+
+    with env.commands() as commands:
+        env.rsmq.delete_messages("q", [first, second, none, other, late])
+        (plain,) = env.rsmq.send_messages("q", ["m"], delay=100)
+        assert ids(env.read(queue="q", include="delayed")) == [plain]
+    assert not any("ZMSCORE" in each for each in commands)
+
+
 def test_timestamps_limit_the_sent_time(env, queue):
     start = 1_700_000_000_000_000
     for us in (start - 1, start, start + 1, start + 2000):

@@ -20,6 +20,7 @@ from rsmq.errors import ScanBroken
 from rsmq.operations.plain import parse_time_us
 from rsmq.spark.connections import SparkServer, get_server
 from rsmq.spark.read.fetch_ahead import fetch_columns
+from rsmq.spark.read.held_back import find_held_back
 from rsmq.spark.read.message_fetch import MessageFetch, Wanted
 from rsmq.spark.read.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.read.record_batch import (
@@ -62,7 +63,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 #: States that differ in the receive count, which is not part of a snapshot.
-_STATES_BY_RECEIVE_COUNT = ("in_flight", "delayed")
+_STATES_BY_RECEIVE_COUNT = ("in_flight", "delayed", "held_back")
+#: States of messages that were never received, and differ in whether they are held back.
+_STATES_BY_GROUP = ("delayed", "held_back")
 
 
 class SnapshotPartition(InputPartition):
@@ -297,7 +300,10 @@ class SnapshotReader(DataSourceReader):
             reasons: dict[str, Any] = {}
             if has_reasons:
                 reasons = parse_reason_columns(server.read_reasons(keys, columns["id"]))
-            selected = self._drop_unselected({**columns, **reasons})
+            held_back = None
+            if self._options.include in _STATES_BY_GROUP:
+                held_back = find_held_back(server, keys, columns["id"])
+            selected = self._drop_unselected({**columns, **reasons}, held_back)
             if selected["id"]:
                 yield build_record_batch(schema, keys.name, selected, server.id_prefix)
 
@@ -341,8 +347,15 @@ class SnapshotReader(DataSourceReader):
         )
         return MessageFetch(server, keys, wanted, self._source.max_bytes)
 
-    def _drop_unselected(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Drop messages that were deleted since the snapshot, or are not in the selected state."""
+    def _drop_unselected(
+        self, columns: dict[str, Any], held_back: set[bytes] | None
+    ) -> dict[str, Any]:
+        """
+        Drop messages that were deleted since the snapshot, or are not in the selected state.
+
+        Args:
+            held_back: the messages that are held back; None if the state does not depend on it.
+        """
         keep = [True] * len(columns["id"])
         if "raw" in columns and None in columns["raw"]:
             keep = [raw is not None for raw in columns["raw"]]
@@ -351,6 +364,12 @@ class SnapshotReader(DataSourceReader):
             keep = [
                 kept and (count is not None) == must_be_received
                 for kept, count in zip(keep, columns["receive_count"], strict=True)
+            ]
+        if held_back is not None:
+            must_be_held_back = self._options.include == "held_back"
+            keep = [
+                kept and (id in held_back) == must_be_held_back
+                for kept, id in zip(keep, columns["id"], strict=True)
             ]
         if not all(keep):
             columns = {

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from rsmq.errors import InvalidOption, show
 from rsmq.spark.connection_options import (
@@ -20,7 +20,7 @@ from rsmq.spark.operations.batches import DeadLetterPolicy
 from rsmq.spark.option_reader import OptionReader, check_queue_name
 from rsmq.wire.limits import MAX_BATCH_BYTES, MAX_BODY_BYTES, MAX_RECEIVES, MAX_SECONDS
 
-Include = Literal["all", "visible", "hidden", "in_flight", "delayed"]
+Include = Literal["all", "visible", "hidden", "in_flight", "delayed", "held_back"]
 
 SOURCE_OPTIONS = (
     "queue", "subscribe", "subscribePattern", "columns", "bodyType", "includeRaw",
@@ -217,10 +217,9 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
 
 
 def _read_snapshot_options(reader: OptionReader) -> SnapshotOptions:
-    states = ("all", "visible", "hidden", "in_flight", "delayed")
     return SnapshotOptions(
         is_exact=reader.read_choice("snapshot", ("scan", "exact"), "scan") == "exact",
-        include=reader.read_choice("include", states, "all"),
+        include=reader.read_choice("include", get_args(Include), "all"),
         sent_from_us=reader.read_time_us("startingTimestamp"),
         sent_before_us=reader.read_time_us("endingTimestamp"),
         pushdown=reader.read_flag("pushdown", default=False),
