@@ -37,6 +37,20 @@ def test_healthy_namespace_has_no_finding(namespace, rsmq):
     assert is_unchanged_by_repair(namespace)
 
 
+def test_groups_are_no_finding(namespace, rsmq, raw):
+    """Messages that are held back, one after a delete by Node, and records of deleted messages."""
+    groups = ["a", "a", "b", "b", "c"]
+    sent = rsmq.send_messages("q", ["m"] * 5, groups=groups)
+    rsmq.send_message("q", "m", group="d", delay=5)
+    rsmq.receive_message("q")
+    raw.zrem(namespace.zset(), sent[2], sent[4])
+    raw.hdel(namespace.hash(), sent[2], sent[4])
+    assert [each.state for each in rsmq.peek_messages("q")].count("held_back") == 2
+
+    assert namespace.find_codes() == []
+    assert is_unchanged_by_repair(namespace)
+
+
 def test_queue_of_node_has_no_finding(namespace, raw):
     """As npm rsmq 0.12.4 writes it: created, never used, and used."""
     attributes = {

@@ -212,7 +212,7 @@ def test_missing_rights_are_reported_by_part(log_in):
     assert finding.examples == ("hdel", "hkeys", "hsetnx", "sadd")
     assert finding.text == (
         "this user may not use receiving and deleting (+hdel), dedup_id (+hdel), "
-        "unique_key (+hdel), administration (+hsetnx +sadd), Spark (+hkeys)"
+        "unique_key (+hdel), group (+hdel), administration (+hsetnx +sadd), Spark (+hkeys)"
     )
     assert "rights" not in find_server_faults(log_in("+@all"))
 
@@ -244,11 +244,15 @@ def test_required_commands_agree_with_the_documentation():
     producer, consumer = rules["producer"], rules["consumer"]
     admin = rules["administrator, on `~rsmq:*`"]
 
-    of_options = REQUIRED_COMMANDS["dedup_id"] | REQUIRED_COMMANDS["unique_key"]
+    of_options = set().union(
+        *(REQUIRED_COMMANDS[each] for each in ("dedup_id", "unique_key", "group"))
+    )
     assert producer >= REQUIRED_COMMANDS["sending"] | of_options
     assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]
     of_jobs = {"scan", "pexpire"}
-    assert admin - of_jobs == REQUIRED_COMMANDS["administration"]
+    of_groups = REQUIRED_COMMANDS["sweep_groups"] | {"hrandfield"}
+    assert admin - of_jobs - of_groups == REQUIRED_COMMANDS["administration"]
+    assert admin >= REQUIRED_COMMANDS["sweep_groups"]
     assert rules["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]
     assert rules["Spark, on `~rsmq:*`"] >= REQUIRED_COMMANDS["Spark"]
     (on_cluster,) = re.findall(r"^On \[Redis Cluster\].*$", text, re.MULTILINE)

@@ -29,6 +29,10 @@ end
 for _, command in ipairs({'HGETALL', 'HLEN', 'HKEYS', 'PTTL', 'UNLINK', 'EXISTS'}) do
   try(command, nothing)
 end
+try('HRANDFIELD', nothing)
+try('ZMSCORE', nothing, absent)
+try('ZLEXCOUNT', nothing, '-', '+')
+try('ZRANGEBYLEX', nothing, '-', '+')
 try('TIME')
 try('ASKING') -- concerns only the next command; fails without a cluster
 try('HSCAN', nothing, '0')
