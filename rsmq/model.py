@@ -282,13 +282,15 @@ class StoredMessage(_MessageFields[B_co]):
         state: "visible", "in_flight" (received and hidden), "retrying" (its handler has failed in a
             worker, and it is hidden until the next attempt), "delayed" (never received and
             hidden), or "held_back" (another message of its group comes first).
-        visible_at_ms: Unix ms from which it is visible.
+        visible_at_ms: Unix ms from which it is visible. While it is "held_back" that is about a day
+            ahead, and means nothing.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
             queue's vt; None before the first receive, while it waits for a retry, and for a message
             with a reason.
         reason: the reason why a worker moved it to this dead-letter queue; None if none did.
         last_error: while it is "retrying", type and text of the exception of the last attempt, at
             most 500 characters; else None.
+        group: the group that it was sent with; None without one.
     """
 
     sent_ms: float | None = None
@@ -297,6 +299,7 @@ class StoredMessage(_MessageFields[B_co]):
     last_received_ms: float | None = None
     reason: DeadLetterReason | None = None
     last_error: str | None = None
+    group: str | None = None
 
     @property
     def sent_at(self) -> datetime | None:

@@ -370,9 +370,11 @@ def _all_hidden(facts: ObservedQueue) -> str:
             + f", {hidden.held_back:,} held back behind others of their groups"
             * bool(hidden.held_back)
         )
-    first = (
-        "" if next_due is None else f"; the next one is visible at {_at(next_due, facts.now_ms)}"
-    )
+    # The scores of those held back say nothing.
+    has_due = hidden is None or hidden.in_flight + hidden.delayed + hidden.retrying > 0
+    first = ""
+    if next_due is not None and has_due:
+        first = f"; the next one is visible at {_at(next_due, facts.now_ms)}"
     return f"No message of queue {facts.name} is visible{states}{first}."
 
 

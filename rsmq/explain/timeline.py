@@ -176,7 +176,7 @@ def _end(facts: ObservedMessage) -> Iterator[TimelineEvent]:
 
 def _future(facts: ObservedMessage) -> Iterator[TimelineEvent]:
     visible = facts.visible_at_ms
-    if visible is not None and facts.is_hidden:
+    if visible is not None and facts.is_hidden and facts.before is None:
         again = "again " if facts.receive_count else ""
         yield TimelineEvent(
             EventKind.VISIBLE, visible, f"Becomes visible {again}unless it changes."

@@ -33,6 +33,6 @@ end
 local reason = reasons_of(zset, {id})[1] or false
 local now = server_time_ms()
 local failures = errors_of(zset, hash, {id}, {tonumber(score) > now and fields[2]})
-mark_held_back(zset, hash, {id}, failures)
+add_groups(zset, hash, {id}, failures)
 local body = cut == '' and fields[1] or string.sub(fields[1], 1, tonumber(cut))
 return {body, fields[2], fields[3], score, digits(now), stored[1], reason, failures[1], #fields[1]}

@@ -7,7 +7,7 @@
 --
 -- returns {now ms, vt as stored, {body or nil, receive count or nil, first-received ms or nil, score or nil,
 --         body ...} of as many ids as there was room for, {the reason of each or nil}, {the error of the last
---         attempt of each that waits for a retry or nil}}; an id that is not in the queue has no score
+--         attempt of each that waits for a retry, or what add_groups puts there, or nil}}; an id that is not in the queue has no score
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -44,5 +44,5 @@ for at = 2, #ids do
   end
 end
 local errors = errors_of(zset, hash, looked_up, counts)
-mark_held_back(zset, hash, looked_up, errors)
+add_groups(zset, hash, looked_up, errors)
 return {digits(now), stored[1], values, reasons_of(zset, looked_up), errors}

@@ -13,7 +13,8 @@
 --
 -- returns {score of the next position or nil at the end, ids of that score already read, now ms, vt
 --         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, {the
---         reason of each or nil}, {the error of the last attempt of each that waits for a retry or nil}}
+--         reason of each or nil}, {the error of the last attempt of each that waits for a retry, or what
+--         add_groups puts there, or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -63,5 +64,5 @@ end
 local score, behind = place_behind(found, passed, from, seen)
 ended = ended or #found == 0
 local errors = errors_of(zset, hash, ids, counts)
-mark_held_back(zset, hash, ids, errors)
+add_groups(zset, hash, ids, errors)
 return {not ended and score, behind, digits(now), stored[1], messages, reasons_of(zset, ids), errors}

@@ -12,7 +12,7 @@
 -- returns {score of the next position or nil at the end, ids of that score already read, how many
 --         are still to be skipped, now ms, vt as stored, {id, body, receive count or '',
 --         first-received ms or '', score, id ...}, {the reason of each or nil}, {the error of the last
---         attempt of each that waits for a retry, 1 of each that is held back, or nil}}
+--         attempt of each that waits for a retry, or what add_groups puts there, or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -57,13 +57,13 @@ for at = 1, #names do
   hidden_counts[at] = tonumber(found[2 * at]) > tonumber(now) and counts[at]
 end
 local failures = errors_of(zset, hash, found_ids, hidden_counts)
-mark_held_back(zset, hash, found_ids, failures)
+add_groups(zset, hash, found_ids, failures)
 
 local messages, ids, errors, passed = {}, {}, {}, 0
 while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0) do
   local id, score, times = found[2 * passed + 1], found[2 * passed + 2], counts[passed + 1]
   local failure = failures[passed + 1]
-  if not hidden or state == (failure == 1 and 'held_back' or failure and 'retrying' or times and 'in_flight' or 'delayed') then
+  if not hidden or state == hidden_state(failure, times) then
     local body, first = unpack(redis.call('HMGET', hash, id, id .. ':fr'))
     body = not is_reserved(id) and body
     if body and hidden and skip > 0 then

@@ -25,9 +25,6 @@ from rsmq.wire.stored import parse_integer, parse_maxsize, parse_seconds, parse_
 DONE = 1
 RECEIVED_SINCE = 2
 
-#: In place of the error of a message that is held back.
-_HELD_BACK = 1
-
 
 def _sent_ms(id: str, seen_ms: int | None) -> float | None:
     us = parse_sent_us(id, seen_ms)
@@ -103,9 +100,13 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
     count = parse_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
-    if raw_error == _HELD_BACK:
-        raw_error, state = None, "held_back" if state == "delayed" else state
-    elif raw_error is not None:
+    group: str | None = None
+    if isinstance(raw_error, list):  # of a message with a group
+        raw_error, raw_group, is_held_back = raw_error
+        group = decode_name(raw_group)
+        if is_held_back and state == "delayed":
+            state = "held_back"
+    if raw_error is not None:
         state = "retrying"
     vt_ms = parse_seconds(raw_vt) * 1000
     reason = parse_reason(raw_reason)
@@ -125,6 +126,7 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
         else None,
         reason=reason,
         last_error=None if raw_error is None else raw_error.decode(errors="replace"),
+        group=group,
     )
 
 

@@ -233,6 +233,17 @@ def held(rsmq, q):
     return {"bad": ids[0], "slow": ids[1], "other": other.id}
 
 
+def test_peek_and_get_show_the_group(cli, q):
+    cli("send", q, "one", "--group", "a b")
+    second = cli("send", q, "two", "--group", "a b").lines[0]
+    lines = cli("peek", q).lines
+
+    assert [line.strip() for line in lines[2::2]] == ["in group a b"] * 2
+    assert lines[3].split()[1:2] + lines[3].split()[3:] == ["0", "held_back", "-", "two"]
+    assert cli("get", q, second).lines[2] == lines[4]
+    assert cli("get", q, second, "--json").json[0]["group"] == "a b"
+
+
 def test_peek_and_get_show_the_last_error_and_the_worker_that_has_a_message(cli, raw, ns, q, held):
     before = raw.hgetall(f"{ns}:q:x:retrying"), raw.hgetall(f"{ns}:x:held:w")
     lines = cli("peek", q).lines

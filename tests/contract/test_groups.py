@@ -225,6 +225,26 @@ def test_held_back_is_a_state_of_its_own(env, queue):
     assert (counts.delayed, counts.held_back) == (1, 2)
 
 
+def test_a_message_shows_its_group_also_while_it_waits_for_a_retry(env, queue):
+    none = env.rsmq.send_message(queue, "m")
+    first, second = send(env, queue, "é a", "é a")
+    env.raw.hset(env.hash(queue), f"{first}:rc", "1")
+    env.raw.zadd(env.zset(queue), {first: env.now_ms() + 60_000})
+    retrying = {first: "1:E: e", "": env.fields(queue)["created"]}
+    env.raw.hset(f"{env.ns}:{queue}:x:retrying", mapping=retrying)
+
+    found = {each.id: each for each in env.rsmq.peek_messages(queue)}
+    assert {id: (each.group, each.state, each.last_error) for id, each in found.items()} == {
+        none: (None, "visible", None),
+        first: ("é a", "retrying", "E: e"),
+        second: ("é a", "held_back", None),
+    }
+    assert [env.rsmq.get_message(queue, id).group for id in found] == [None, "é a", "é a"]
+    assert [each.id for each in env.rsmq.peek_messages(queue, state="retrying")] == [first]
+    env.raw.delete(f"{env.ns}:{queue}:x:group_of")
+    assert [each.group for each in env.rsmq.peek_messages(queue)] == [None] * 3
+
+
 def test_a_purge_removes_the_keys_of_groups(env, queue):
     send(env, queue, "a", "a")
     env.rsmq.purge_queue(queue)

@@ -5,6 +5,7 @@ import pytest
 from rsmq import RSMQ, Cells
 from rsmq.explain.explanation import explain_message, explain_queue
 from rsmq.explain.reader import observe_message, observe_queue
+from rsmq.explain.timeline import message_timeline
 from rsmq.figures.operations import parse_hidden, sample_hidden
 
 
@@ -41,6 +42,8 @@ def test_a_message_says_which_one_of_its_group_comes_first(queues):
     cause, text = why(queues, second)
     assert cause == "held-back"
     assert f"message {first} of its group ada comes first, and is visible." in text
+    events = message_timeline(observe_message(queues, "orders", second))
+    assert [each.kind for each in events] == ["sent"]  # its score a day ahead is not its time
     message = queues.receive_message("orders", vt=60)
     assert "and is in flight, or waits for a retry, until" in why(queues, second)[1]
     queues.delete_message(message)
@@ -57,6 +60,8 @@ def test_a_message_before_that_node_has_deleted_leaves_it_to_the_sweep(queues, r
     raw.zrem(f"{ns}:orders", first)
     raw.hdel(f"{ns}:orders:Q", first)
     assert "the next sweep or send of the group makes it visible" in why(queues, second)[1]
+    text = explain_queue(observe_queue(queues, "orders")).sentence
+    assert text.endswith("1 held back behind others of their groups.")
     assert queues.sweep_groups("orders") == 1
     assert why(queues, second)[0] != "held-back"
 

@@ -126,7 +126,7 @@ def format_messages(
     Return messages as the lines of a table.
 
     After a dead letter comes the reason why it is one, after a message that waits for a retry its
-    last error, and after one in flight the worker that has it.
+    last error, after one with a group its group, and after one in flight the worker that has it.
     """
     stored = bool(messages) and isinstance(messages[0], StoredMessage)
     names = ["queue"] * has_queue_column + ["id", "received", "sent"]
@@ -138,6 +138,8 @@ def format_messages(
         lines_with_reasons += _reason_lines(message)
         if isinstance(message, StoredMessage) and message.last_error is not None:
             lines_with_reasons.append(f"  {format_text(message.last_error)}")
+        if isinstance(message, StoredMessage) and message.group is not None:
+            lines_with_reasons.append(f"  in group {format_text(message.group)}")
         if holders and message.id in holders:
             lines_with_reasons.append(f"  at worker {format_text(holders[message.id])}")
     return lines_with_reasons
@@ -147,7 +149,8 @@ def _row(message: Message | StoredMessage, has_queue_column: bool) -> list[Any]:
     row: list[Any] = [format_text(message.queue)] if has_queue_column else []
     row += [format_text(message.id), message.receive_count, format_time(message.sent_ms)]
     if isinstance(message, StoredMessage):
-        row += [message.state, format_time(message.visible_at_ms)]
+        due = None if message.state == "held_back" else message.visible_at_ms
+        row += [message.state, format_time(due)]
     return [*row, format_body(message.raw)]
 
 

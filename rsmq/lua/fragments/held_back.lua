@@ -2,15 +2,15 @@
 -- @include local_keys.lua
 -- @include was_received.lua
 
--- Returns the ms from which a message is due that is held back; nothing for any other message. A message that was
--- received is not held back, whoever has shown it. A user may lack the right to the records; then none is.
-local function due_of_held_back(zset, hash, id)
+-- Returns the group of a message, and, if it is held back, the ms from which it is due. A message that was received is
+-- not held back, whoever has shown it. A user may lack the right to the records; then no message has a group.
+local function group_and_due(zset, hash, id)
   local record = string.sub(id, -2) == 'Gr' and redis.pcall('HGET', zset .. ':x:group_of', id)
   if type(record) == 'string' then
     local due, group = string.match(record, '^(%d+):(.+)$')
     local place = group and redis.pcall('ZSCORE', zset .. ':x:held_back', group .. '\0' .. id)
-    if type(place) == 'string' then
-      return not was_received(hash, id) and due or nil
+    if type(place) ~= 'table' then
+      return group, place and not was_received(hash, id) and due or nil
     end
     record = place
   end
@@ -20,12 +20,32 @@ local function due_of_held_back(zset, hash, id)
   end
 end
 
--- Puts 1 in place of the errors of messages that are held back. It has for each id the error of a message that waits for
--- a retry, or false.
-local function mark_held_back(zset, hash, ids, errors)
-  for each = 1, #ids do
-    errors[each] = errors[each] or due_of_held_back(zset, hash, ids[each]) and 1 or false
+-- Returns the ms from which a message is due that is held back; nothing for any other message.
+local function due_of_held_back(zset, hash, id)
+  local _, due = group_and_due(zset, hash, id)
+  return due
+end
+
+-- Puts {error or nil, group, 1 if it is held back, else 0} in place of the errors of messages with a group. It has for
+-- each id the error of a message that waits for a retry, or false.
+local function add_groups(zset, hash, ids, errors)
+  for each, id in ipairs(ids) do
+    local group, due = group_and_due(zset, hash, id)
+    if group then
+      errors[each] = {errors[each], group, due and 1 or 0}
+    end
   end
+end
+
+-- Returns the state of a hidden message. `failure` is what add_groups has left of it.
+local function hidden_state(failure, count)
+  if type(failure) == 'table' then
+    if failure[3] == 1 then
+      return 'held_back'
+    end
+    failure = failure[1]
+  end
+  return failure and 'retrying' or count and 'in_flight' or 'delayed'
 end
 
 -- Returns those of the ids in the result of fitting that are not held back, and their places. The others stay as they

@@ -67,13 +67,13 @@ for at = 1, #names do
   hidden_counts[at] = tonumber(found[2 * at]) > now_ms and counts[at]
 end
 local failures = errors_of(zset, hash, found_ids, hidden_counts)
-mark_held_back(zset, hash, found_ids, failures)
+add_groups(zset, hash, found_ids, failures)
 
 local messages, ids, errors, passed = {}, {}, {}, 0
 while passed < #names and #ids < count and (room > 0 or passed == 0) do
   passed = passed + 1
   local id, score, times = found_ids[passed], found[2 * passed], counts[passed]
-  local its = failures[passed] == 1 and 'held_back' or failures[passed] and 'retrying' or times and 'in_flight' or 'delayed'
+  local its = hidden_state(failures[passed], times)
   its = tonumber(score) > now_ms and its or 'visible'
   local fits = (state == '' or state == its) and not is_reserved(id)
   if fits and hidden and skip > 0 then

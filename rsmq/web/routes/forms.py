@@ -83,6 +83,7 @@ def show_stored(
         "state": message.state,
         "visible_at_ms": whole(message.visible_at_ms),
         "last_error": redaction.failure(message.last_error),
+        "group": message.group,
         "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
     }
 
