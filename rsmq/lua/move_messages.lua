@@ -65,5 +65,5 @@ for at = 3, #queues, 2 do
     end
   end
 end
-rejoin_groups(to_zset, to_hash, moved, tonumber(now))
+regroup(to_zset, to_hash, groups_of(to_zset, moved), tonumber(now))
 return table.concat(answers)

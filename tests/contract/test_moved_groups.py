@@ -89,3 +89,18 @@ def test_messages_that_are_moved_are_in_their_groups_in_the_other_queue(env, que
     assert env.rsmq.delete_messages("other", [a1, a2, earlier]) == [a1, a2, earlier]
     assert members_of(env, "other") == [[("a", a3), ("b", b1)], []]
     assert held_back(env, "other") == []
+
+
+def test_a_message_that_comes_back_to_its_records_stays_in_order(env, queue):
+    """Another client has removed both messages, and the records of the second one are left."""
+    env.rsmq.create_queue("other")
+    a1, a2 = send(env, queue, "a", "a")
+    record = records_of(env, queue)[2][a2]
+    env.raw.zadd(f"{env.ns}:other:x:held_back", {f"a\0{a2}": 0})
+    env.raw.hset(f"{env.ns}:other:x:group_of", a2, "5:a")
+
+    assert env.rsmq.move_messages(queue, "other", [a2]) == [a2]
+    assert members_of(env, "other") == [[("a", a2)], []]
+    assert env.scores("other")[a2] == int(record.partition(":")[0])
+    assert env.rsmq.move_messages(queue, "other", [a1]) == [a1]
+    assert members_of(env, "other") == [[("a", a2)], [("a", a1)]]

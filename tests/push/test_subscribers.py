@@ -683,3 +683,20 @@ def test_the_rights_of_workers_are_sufficient(server, raw, ns, rsmq, receiver, m
 
     assert "NOPERM" not in caplog.text
     assert "can't run" not in caplog.text
+
+
+def test_copies_have_the_groups_of_their_messages(raw, ns, rsmq, subscribers):
+    for name in ("crm", "audit"):
+        subscribers.add("q", name, URL)
+    ids = rsmq.send_messages("q", list("wxyz"), groups=["a", "a", None, "b"])
+    records = raw.hgetall(f"{ns}:q:x:group_of")
+
+    assert [copy(rsmq, "q-crm", "q-audit") for _ in range(3)] == [3, 1, 0]
+    assert raw.keys(f"{ns}:q:x:group_of") == raw.keys(f"{ns}:q:x:admitted") == []
+    for queue in ("q-crm", "q-audit"):
+        assert raw.hgetall(f"{ns}:{queue}:x:group_of") == records
+        assert raw.zrange(f"{ns}:{queue}:x:held_back", 0, -1) == [f"a\0{ids[1]}".encode()]
+        assert [each.id for each in rsmq.receive_messages(queue, 9)] == [ids[0], *ids[2:]]
+        assert rsmq.delete_message(queue, ids[0])
+        assert raw.zscore(f"{ns}:{queue}", ids[1]) == int(records[ids[1].encode()].split(b":")[0])
+        assert rsmq.receive_message(queue).id == ids[1]

@@ -8,10 +8,12 @@ local function store_groups_again(zset, hash, messages, now)
   for at = 1, #messages, 2 do
     local id, group = messages[at], messages[at + 1]
     local member, due = group .. '\0' .. id, tonumber(redis.call('ZSCORE', zset, id))
-    redis.call('HSET', zset .. ':x:group_of', id, digits(math.min(math.max(due, 0), 2 ^ 53)) .. ':' .. group)
+    if not redis.call('ZSCORE', zset .. ':x:held_back', member) then -- else the score is not the time when it is due
+      redis.call('HSET', zset .. ':x:group_of', id, digits(math.min(math.max(due, 0), 2 ^ 53)) .. ':' .. group)
+    end
     if was_received(hash, id) then
       redis.call('ZADD', zset .. ':x:admitted', '0', member)
-    else
+    elseif not redis.call('ZSCORE', zset .. ':x:admitted', member) then
       redis.call('ZADD', zset .. ':x:held_back', '0', member)
       redis.call('ZADD', zset, digits(now + 86400000), id)
     end
@@ -39,8 +41,8 @@ local function regroup(zset, hash, messages, now)
   end
 end
 
--- Does the same for messages whose records have been moved with them.
-local function rejoin_groups(zset, hash, ids, now)
+-- Returns {id, group, id ...} of those of these messages that have groups.
+local function groups_of(zset, ids)
   local messages = {}
   for _, id in ipairs(ids) do
     local due, group
@@ -51,5 +53,5 @@ local function rejoin_groups(zset, hash, ids, now)
       messages[#messages + 1], messages[#messages + 2] = id, group
     end
   end
-  regroup(zset, hash, messages, now)
+  return messages
 end

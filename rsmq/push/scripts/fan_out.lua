@@ -1,5 +1,5 @@
 -- Moves visible messages of a queue to the queue of each subscriber, with their ids and scores, without their
--- counters.
+-- counters. Messages with groups have them in these queues too.
 --
 -- KEYS[1] subscribers  hash              the record of subscribers
 -- KEYS[2] queues       set               the names of all queues
@@ -19,6 +19,8 @@
 --         popMessage leaves
 -- @include time_us.lua
 -- @include digits.lua
+-- @include local_groups.lua
+-- @include regrouping.lua
 -- @include due.lua
 -- @include due_many.lua
 -- @include queue.lua
@@ -35,7 +37,7 @@ local names = ARGV
 if version_of(subscribers) ~= version then
   return -1
 end
-local stored = queue(hash, 'x:paused')
+local stored = queue(hash, 'x:paused', 'x:groups')
 if not stored then
   return queue_not_found(hash)
 elseif stored[4] then
@@ -48,6 +50,9 @@ if not redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now), 'LIMIT', '0', '1')
 end
 
 for at = 5, #own_keys, 2 do
+  if stored[5] then
+    require_local_group_keys(own_keys[at + 1])
+  end
   redis.call('ZADD', own_keys[at + 1], 'XX', '0', '') -- also fails when memory is full, or without the right
   redis.call('HDEL', own_keys[at], '')
   if not queue(own_keys[at]) then
@@ -63,7 +68,7 @@ for each = 1, due.number do
   ids[each] = due.told[2 * each - 1]
 end
 if due.number > 0 then
-  local members = {}
+  local members, groups = {}, stored[5] and groups_of(zset, ids) or {}
   for each = 1, due.number do
     members[2 * each - 1], members[2 * each] = redis.call('ZSCORE', zset, ids[each]), ids[each]
   end
@@ -73,6 +78,7 @@ if due.number > 0 then
     for from = 1, #members, 4000 do -- NX: a message that is there already keeps its score
       redis.call('ZADD', own_keys[at + 1], 'NX', unpack(members, from, math.min(from + 3999, #members)))
     end
+    regroup(own_keys[at + 1], own_keys[at], groups, now)
   end
   add_to(hash, 'totalrecv', due.number)
   remove_messages(zset, hash, ids)

@@ -56,5 +56,5 @@ for _, id in ipairs(ids) do
     moved[#moved + 1] = id
   end
 end
-rejoin_groups(to_zset, to_hash, moved, tonumber(now))
+regroup(to_zset, to_hash, groups_of(to_zset, moved), tonumber(now))
 return #moved
