@@ -41,7 +41,7 @@ allow_removal(zset, hash)
 local dead = policy(namespace, zset, stored[4], stored[5], stored[7])
 local expires = expiry(namespace, zset, hash, stored[6], stored[7])
 if dead then
-  require_local_keys(zset, dead)
+  require_local_keys(zset, dead, receipts[5] or '')
 end
 
 local now, recovered, examined = server_time_ms(), {}, 0

@@ -43,7 +43,7 @@ from tests.crowd import (
     window_of_stop,
 )
 from tests.engines import installed_engine_path
-from tests.faults import record_steps, trash_steps, worker_steps
+from tests.faults import moved_group_steps, record_steps, trash_steps, worker_steps
 from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.ports import free_port
@@ -736,7 +736,8 @@ def make_each_call(place, cluster, stage, keys_to_move):
     """Make each call while the slot is in this stage of its move; the move ends later."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
-    steps = [*STEPS, *worker_steps.STEPS, *record_steps.STEPS, *trash_steps.STEPS]
+    features = worker_steps, record_steps, trash_steps, moved_group_steps
+    steps = [*STEPS, *(step for each in features for step in each.STEPS)]
     states = {step.name: step.prepare(client, stored) for step in steps}
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
     target = other_master(cluster, source)

@@ -32,16 +32,28 @@ local function policy(namespace, zset, target, limit, limited)
   end
 end
 
+-- Fails if a key beside the queue that a message is moved to is on another node of a cluster. If the first message that a
+-- script moves has no group, it does not look for the groups: others may then lose theirs.
+local function require_local_target(zset, limited, id)
+  require_local_beside(zset, ':x:unbegun')
+  require_local_limits(zset, limited)
+  if string.sub(id, -2) == 'Gr' then
+    require_local_beside(zset, ':x:group_of')
+  end
+end
+
 -- Fails if a key that moves a dead letter is on another node of a cluster. A script must call it, or
 -- is_dead, before its first change that may not be repeated.
-local function require_local_keys(zset, dead)
+local function require_local_keys(zset, dead, id)
   if not dead.is_local then
     require_local('EXISTS', zset, dead.hash, dead.zset)
     require_local('HGET', dead.hash, '') -- these two are for users without the right to EXISTS
     require_local('ZADD', dead.zset, 'XX', '0', '')
     require_local_beside(zset, ':x:unbegun')
-    require_local_beside(dead.zset, ':x:unbegun')
-    require_local_limits(dead.zset, dead.has_limits)
+    if string.sub(id, -2) == 'Gr' then
+      require_local_beside(zset, ':x:group_of')
+    end
+    require_local_target(dead.zset, dead.has_limits, id)
     dead.is_local = true
   end
 end
@@ -54,7 +66,7 @@ local function is_dead(zset, hash, id, receives, dead)
   if receives < limit then
     return false
   end
-  require_local_keys(zset, dead)
+  require_local_keys(zset, dead, id)
   return begun_receives(zset, hash, id, receives) >= limit
 end
 

@@ -46,7 +46,7 @@ local function is_expired(zset, id, now, expires)
   if not ends or ends > now then
     return false
   elseif expires.dead then
-    require_local_keys(zset, expires.dead)
+    require_local_keys(zset, expires.dead, id)
   end
   return true
 end

@@ -11,8 +11,8 @@ from rsmq.errors import InvalidFormat, show
 from rsmq.model import get_stored_id
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middlewares.admission_at_receive import (
-    AdmissionAtReceive,
+from rsmq.worker.middlewares.decision_at_receive import (
+    DecisionAtReceive,
     KeyOf,
     NotAdmitted,
     check_name,
@@ -23,7 +23,7 @@ from rsmq.worker.operations import lock_keys, unlock_keys
 MIN_AFTER_SECONDS = 0.1
 
 
-class LockByKey(AdmissionAtReceive):
+class LockByKey(DecisionAtReceive):
     """
     A middleware that lets one message be handled at a time for each key of a queue.
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.delivery import Delivery
-from rsmq.worker.middlewares.admission_at_receive import (
-    AdmissionAtReceive,
+from rsmq.worker.middlewares.decision_at_receive import (
+    DecisionAtReceive,
     KeyOf,
     NotAdmitted,
     check_name,
@@ -22,7 +22,7 @@ MAX_PERIOD_SECONDS = 86_400.0
 _UNDECIDED_SECONDS = 1.0
 
 
-class RateLimit(AdmissionAtReceive):
+class RateLimit(DecisionAtReceive):
     """
     A middleware that lets at most so many calls begin in a period, over all workers of a namespace.
 

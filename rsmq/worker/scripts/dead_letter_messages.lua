@@ -27,7 +27,6 @@
 -- @include reserved.lua
 -- @include full.lua
 -- @include local_keys.lua
--- @include limits.lua
 -- @include dead_letters.lua
 -- @include lifetime.lua
 -- @include reasons.lua
@@ -49,8 +48,7 @@ allow_removal(to_zset, to_hash) -- these fail on a key of another type, before a
 redis.call('ZADD', to_zset, 'XX', '0', '')
 allow_removal(zset, hash)
 require_local_beside(zset, ':x:unbegun')
-require_local_beside(to_zset, ':x:unbegun')
-require_local_limits(to_zset, stored[4])
+require_local_target(to_zset, stored[4], messages[7] or '')
 local to = {zset = to_zset, hash = to_hash, has_limits = stored[4]}
 if quarantined == '1' then
   require_local_beside(zset, ':x:alone')

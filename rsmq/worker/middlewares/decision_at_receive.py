@@ -37,10 +37,10 @@ class NotAdmitted(Defer):
         by: the middleware that has decided so.
     """
 
-    by: AdmissionAtReceive | None = None
+    by: DecisionAtReceive | None = None
 
 
-class AdmissionAtReceive(MiddlewareOfOneWorker):
+class DecisionAtReceive(MiddlewareOfOneWorker):
     """The base of middleware that defers messages by a decision of Redis."""
 
     def __init__(self, queues: Iterable[str] | None, key: KeyOf | None, after: float) -> None:
@@ -55,7 +55,7 @@ class AdmissionAtReceive(MiddlewareOfOneWorker):
         self._after = check_duration("after", after, high=MAX_DEFER_SECONDS)
         self._worker: Any = None
         #: Those of the worker that decide before this one: ``after_`` hooks run in reverse order.
-        self._deciding_before: list[AdmissionAtReceive] = []
+        self._deciding_before: list[DecisionAtReceive] = []
         #: By receipt None, or the exception that ``before_handle`` raises.
         self._decisions: OrderedDict[tuple[str, str, int], Exception | None] = OrderedDict()
 
@@ -65,7 +65,7 @@ class AdmissionAtReceive(MiddlewareOfOneWorker):
         ordered = [
             each
             for each in worker._middleware  # noqa: SLF001 - a part of the worker
-            if isinstance(each, AdmissionAtReceive)
+            if isinstance(each, DecisionAtReceive)
         ]
         self._deciding_before = ordered[ordered.index(self) + 1 :]
 
