@@ -15,6 +15,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.web.access.secrets import hash_password
 from rsmq.web.json_text import read_columns
 from rsmq.web.pages.body_forms import forms_of, show_line, value_at
+from tests.web.pages_client import open_pages, read_page
 from tests.web.test_pages import _cookie_of, _pages, _post, _users
 
 _BIG = b'{"n": 12345678901234567890123, "p": 1.10, "n": 1e2, "t": "\\u202e\\n"}'
@@ -584,5 +585,29 @@ def test_a_page_of_confirmation_shows_no_older_answer_while_redis_is_away(run, m
         monkeypatch.setattr(site._api, "call", fail)
         assert (await http("GET", "/actions/purge?queue=q")).status == 503
         assert (await _post(http, "/actions/purge", queue="q")).status == 503
+
+    run(test)
+
+
+def test_a_message_that_is_held_back_has_its_group_and_no_time(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        first, second = await queues.send_messages("q", ["m"] * 2, groups=["customer <17>"] * 2)
+        shown = (await http("GET", f"/queues/q/messages/{second}")).json
+        assert (shown["group"], shown["state"]) == ("customer <17>", "held_back")
+        delayed = await queues.send_message("q", "m", delay=60)
+        reply = (await http("GET", "/delayed")).json
+        assert [each["id"] for each in reply["messages"]] == [delayed]
+        assert (reply["queues"][0]["delayed"], reply["queues"][0]["held_back"]) == (1, 1)
+        pages = open_pages(http)
+        text = await read_page(pages, f"/queues/q/messages/{second}")
+        assert "<dt>group</dt><dd>customer &lt;17&gt;</dd>" in text
+        assert "when the messages of its group before it are done" in text
+        assert "<dt>visible at</dt>" not in text
+        assert first in text
+        rows = (await read_page(pages, "/queues/q/messages?state=held_back")).split("<tr")
+        [row] = [each for each in rows if second in each]
+        assert "<time" not in row
+        assert not any(first in each for each in rows)
 
     run(test)

@@ -8,7 +8,7 @@
 -- ARGV[1] from      score       the position: the score of the last id that was looked at, '' = the first step
 -- ARGV[2] last      string      the position: that id
 -- ARGV[3] rank      integer     of the first step: the rank of the first id, if the state is not a hidden one
--- ARGV[4] state     string      only those that are visible, in_flight, retrying or delayed; '' = all
+-- ARGV[4] state     string      only those that are visible, in_flight, retrying, delayed or held_back; '' = all
 -- ARGV[5] skip      integer     how many messages of a hidden state to skip
 -- ARGV[6] count     integer     how many to return at most
 -- ARGV[7] most      integer     how many ids to look at, at most 1,000

@@ -164,7 +164,7 @@ async def _find(call: ApiCall) -> Any:
 
 
 STATE = Field(
-    "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+    "state", Shape.TEXT, "Only visible, in_flight, retrying, delayed or held_back ones.",
     rule=one_of(*get_args(State)),
 )  # fmt: skip
 

@@ -93,7 +93,7 @@ ROUTES = (
         body=(
             Field("filter", Shape.TEXT, "Only those that fit, such as json.country:DE rc>=3."),
             Field(
-                "state", Shape.TEXT, "Only visible, in_flight, retrying or delayed ones.",
+                "state", Shape.TEXT, "Only visible, in_flight, retrying, delayed, held_back.",
                 rule=one_of(*get_args(State)),
             ),
             Field("ids", Shape.TEXTS, "Instead: these messages, as far as they are there."),
