@@ -236,6 +236,15 @@ def test_attributes_set_the_retention_and_a_sweep_removes_expired_messages(cli, 
     assert cli("attributes", "q", "--expired", "dead-letter").code == 2
 
 
+def test_a_sweep_of_groups_prints_how_many_messages_became_due(cli, rsmq, raw, ns):
+    rsmq.create_queue("q")
+    first, second = rsmq.send_messages("q", ["a", "b"], groups=["g", "g"])
+    raw.zrem(f"{ns}:q", first)
+    assert cli("sweep-groups", "q").lines == ["1 admitted"]
+    assert cli("sweep-groups", "q", "--json").json == {"admitted": 0}
+    assert rsmq.receive_message("q").id == second
+
+
 def test_what_was_purged_or_deleted_with_undo_can_be_restored(cli, rsmq):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b"])

@@ -10,7 +10,7 @@ from rsmq.worker.operations import SweepStep, sweep_groups_in_turn
 from tests.faults.slot_steps import Step
 
 #: The endings of the keys of groups.
-ENDINGS = (":x:group_of", ":x:admitted", ":x:held_back")
+ENDINGS = (":x:admitted", ":x:group_of", ":x:held_back")
 
 
 @dataclass

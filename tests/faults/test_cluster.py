@@ -834,7 +834,7 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, i
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("ending", worker_steps.UNDECLARED + group_steps.ENDINGS)
+@pytest.mark.parametrize("ending", worker_steps.UNDECLARED + group_steps.ENDINGS[: scaled(1, 3)])
 def test_calls_wait_for_keys_beside_a_queue_on_the_other_node(place, cluster, ending, is_first):
     """These keys are the first that move, or the last."""
     client = place.open_client()

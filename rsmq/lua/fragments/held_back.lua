@@ -3,21 +3,24 @@
 -- @include was_received.lua
 
 -- Returns the group of a message, and, if it is held back, the ms from which it is due. A message that was received is
--- not held back, whoever has shown it. A user may lack the right to the records; then no message has a group.
+-- not held back, whoever has shown it. A user may lack the right to the records; then no message has a group. Fails while
+-- the slot of the keys is moved, if one that is missing may be on the other node.
 local function group_and_due(zset, hash, id)
-  local record = string.sub(id, -2) == 'Gr' and redis.pcall('HGET', zset .. ':x:group_of', id)
+  if string.sub(id, -2) ~= 'Gr' then
+    return
+  end
+  local record, place = redis.pcall('HGET', zset .. ':x:group_of', id), nil
+  local due, group
   if type(record) == 'string' then
-    local due, group = string.match(record, '^(%d+):(.+)$')
-    local place = group and redis.pcall('ZSCORE', zset .. ':x:held_back', group .. '\0' .. id)
-    if type(place) ~= 'table' then
-      return group, place and not was_received(hash, id) and due or nil
+    due, group = string.match(record, '^(%d+):(.+)$')
+    place = group and redis.pcall('ZSCORE', zset .. ':x:held_back', group .. '\0' .. id)
+    if type(place) == 'string' then
+      return group, not was_received(hash, id) and due or nil
     end
-    record = place
   end
-  if type(record) == 'table' then
-    require_local_beside(zset, ':x:group_of')
-    require_local_beside(zset, ':x:held_back')
-  end
+  require_local_beside(zset, ':x:group_of')
+  require_local_beside(zset, ':x:held_back')
+  return type(place) ~= 'table' and group or nil
 end
 
 -- Returns the ms from which a message is due that is held back; nothing for any other message.
