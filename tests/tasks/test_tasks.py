@@ -85,6 +85,19 @@ def test_the_options_of_a_send_are_those_of_the_client(tasks, raw):
         task.options(delay=-1).send(1)
 
 
+def test_calls_of_a_group_are_held_back(tasks):
+    @tasks.task(queue="q", name="t")
+    def task(number: int) -> None: ...
+
+    first = task.options(group="a").send(1)
+    calls = [task.options(group=group).signature(2) for group in ("a", "b", None)]
+    sent = [first, *tasks.send_many(calls)]
+    states = {each.id: each.state for each in tasks.client.peek_messages("q")}
+    assert [states[each.id] for each in sent] == ["visible", "held_back", "visible", "visible"]
+    tasks.client.delete_message("q", first.id)
+    assert tasks.client.get_message("q", sent[1].id).state == "visible"
+
+
 def test_a_message_can_have_its_own_number_of_retries(tasks):
     attempts = []
 

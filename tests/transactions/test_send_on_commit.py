@@ -251,3 +251,11 @@ def test_a_client_must_fit_the_session(session, queues):
         send_on_commit(AsyncSession(), queues, "q", "x")
     with pytest.raises(InvalidFormat, match="Pass a Session or an AsyncSession"):
         send_on_commit(queues, "q", "x")
+
+
+def test_messages_of_a_group_keep_it(session, queues):
+    for number in (1, 2):
+        send_on_commit(session, queues, "q", str(number), group="customer")
+    session.commit()
+    states = [(each.body, each.group, each.state) for each in queues.peek_messages("q")]
+    assert states == [("1", "customer", "visible"), ("2", "customer", "held_back")]
