@@ -8,6 +8,7 @@ import pytest
 from rsmq import AsyncCells, AsyncRSMQ
 from rsmq.web import walks as walks_module
 from rsmq.web.walks import QueueWalks, SharedWalks
+from tests.web.pages_client import open_pages, read_page, run_action
 
 SORTS = ("depth", "visible", "hidden", "oldest", "sent", "received", "created", "dead_letters")
 
@@ -130,3 +131,50 @@ async def test_shared_walks_have_the_values_of_own_ones(cells):
             assert await shared.values(names, sort) == await own.values(names, sort), sort
         assert await shared.values(["a"], "depth") == ({"a": 5}, {"dead"})
         assert await shared.rates(names) == await own.rates(names) == {}
+
+
+def _note_walks(monkeypatch):
+    """Return a list to which each walk that begins adds the name of its read."""
+    begun = []
+
+    def note(name):
+        read = getattr(walks_module, name)
+
+        def noted(*args, **options):
+            begun.append(name)
+            return read(*args, **options)
+
+        monkeypatch.setattr(walks_module, name, noted)
+
+    for name in ("list_names", "read_states", "read_rates", "read_each"):
+        note(name)
+    return begun
+
+
+def test_pages_share_a_walk_until_an_action_and_programs_get_new_ones(run, monkeypatch):
+    monkeypatch.setattr(walks_module, "_MIN_SECONDS", 60)  # on a slow machine, too
+    begun = _note_walks(monkeypatch)
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        for messages in (1, 2):
+            await queues.send_message("q", "x")
+            reply = await http("GET", "/queues?sort=-depth")
+            assert reply.json["queues"][0]["messages"] == messages
+        assert begun == ["list_names", "read_each"] * 2
+        begun.clear()
+        open_pages(http)
+        for path in (
+            "/", "/queues?sort=-hidden", "/queues?sort=-oldest", "/queues?q=q", "/delayed",
+            "/dead-letters",
+        ):  # fmt: skip
+            await read_page(http, path)
+        assert begun == ["list_names", "read_states"]
+        begun.clear()
+        assert (await run_action(http, "pause", queue="q")).status == 303
+        begun.clear()  # an action does not share
+        for path in ("/", "/queues?sort=-oldest"):
+            await read_page(http, path)
+        assert begun == ["list_names", "read_states"]
+
+    run(test)
