@@ -4,20 +4,16 @@ A tour of the dashboard beside traffic: what its pages cost a large Redis.
     .venv/bin/python -m scripts.benchmark.dashboard [QUEUES] [MESSAGES] [SECONDS] [ROUNDS]
 
 It makes queues (10,000) and one queue of many messages (10,000,000, which need some 3 GiB), and
-measures how long a message takes from a producer to a consumer, in rounds of three parts:
-
-    without     nothing else
-    elsewhere   a tour through all pages, of another Redis with as many queues: the processor time
-                of the dashboard is taken from the producer and the consumer, but none of Redis's
-    with        the same tour, of their own Redis
+measures how long a message takes from a producer to a consumer, in rounds of two parts: without
+anything else, and with a tour through all pages.
 
 Redis, the producer and the consumer have one processor, the dashboard and the tour have the others,
 as if they were another machine. Otherwise what the dashboard computes is measured, rather than what
 it asks of Redis.
 
 The tour takes SECONDS (600) in all ROUNDS (10) together. The parts of a round are in another order
-each time, since other work on the machine comes and goes. It prints the percentiles of each round,
-the medians of their ratios, the longest commands of Redis, and the slowest pages.
+each time, since other work on the machine comes and goes. It prints the percentiles of each round
+and of all, the ratios, the longest commands of Redis, and the slowest pages.
 """
 
 from __future__ import annotations
@@ -43,8 +39,7 @@ SLOW_US = 5000
 #: Commands of at least so many µs are looked at.
 _NOTED_US = 500
 PAUSE_SECONDS = 0.005
-_PARTS = ("without", "elsewhere", "with")
-_RATIOS = (("with", "without"), ("with", "elsewhere"), ("elsewhere", "without"))
+_PARTS = ("without", "with")
 _SHARES = {"p50": 0.5, "p99": 0.99}
 #: Filled by one script per step, since a benchmark of pages needs no honest senders.
 _STEP = 20_000
@@ -124,14 +119,14 @@ def _percentile(times: list[float], share: float) -> float:
 class Comparison:
     """The rounds, and what was found in them."""
 
-    def __init__(self, own: Server, other: Server, seconds: float, processors: set[int]) -> None:
-        self._own = own
+    def __init__(self, server: Server, seconds: float, processors: set[int]) -> None:
+        self._server = server
         self._processors = processors
-        self._urls = {"with": own.url, "elsewhere": other.url}
         self._seconds = seconds
         self._found: dict[str, dict[str, list[float]]] = {
             each: {name: [] for name in _SHARES} for each in _PARTS
         }
+        self._times: dict[str, list[float]] = {each: [] for each in _PARTS}
         self.page_times: dict[str, list[float]] = defaultdict(list)
         self.failed: dict[str, int] = {}
 
@@ -139,10 +134,11 @@ class Comparison:
         """Measure each part once."""
         for part in random.sample(_PARTS, len(_PARTS)):
             with contextlib.ExitStack() as stack:
-                if part in self._urls:
-                    server = stack.enter_context(serving(self._urls[part]))
+                if part == "with":
+                    server = stack.enter_context(serving(self._server.url))
                     tour = stack.enter_context(Tour(*server.address))
-                times = _in_process(self._own.url, self._seconds, self._processors)
+                times = _in_process(self._server.url, self._seconds, self._processors)
+            self._times[part] += times
             if part == "with":
                 for path, each in tour.times.items():
                     self.page_times[path] += each
@@ -154,19 +150,18 @@ class Comparison:
             print(f"{part:9} {len(times):6,} messages, {shown}", flush=True)
 
     def print_ratios(self) -> None:
-        """Print the median of each part, and of the ratios of parts of the same round."""
-        for name in _SHARES:
-            found = {part: each[name] for part, each in self._found.items()}
-            shown = ", ".join(
-                f"{part} {statistics.median(each):.2f} ms" for part, each in found.items()
+        """Print the percentiles of all rounds, and the ratios of the parts of a round."""
+        for times in self._times.values():
+            times.sort()
+        for name, share in _SHARES.items():
+            alone, toured = (_percentile(self._times[part], share) for part in _PARTS)
+            found = (self._found[part][name] for part in _PARTS)
+            ratios = sorted(b / a for a, b in zip(*found, strict=True))
+            print(
+                f"{name} of all: without {alone:.3f} ms, with {toured:.3f} ms, "
+                f"{toured / alone:.2f}x; of a round: median {statistics.median(ratios):.2f}x, "
+                f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds"
             )
-            print(f"{name}: {shown}")
-            for part, base in _RATIOS:
-                ratios = sorted(a / b for a, b in zip(found[part], found[base], strict=True))
-                print(
-                    f"  {part} / {base}: median {statistics.median(ratios):.2f}, "
-                    f"{ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds"
-                )
 
 
 def _in_process(url: str, seconds: float, processors: set[int]) -> list[float]:
@@ -182,22 +177,19 @@ def main() -> None:
     queues, messages, seconds, rounds = (*numbers, *(10_000, 10_000_000, 600, 10)[len(numbers) :])
     every = os.sched_getaffinity(0)
     processors = {min(every)}
-    with contextlib.ExitStack() as stack:
-        os.sched_setaffinity(0, processors)  # a process that is started inherits its processors
-        own = stack.enter_context(Server())
+    os.sched_setaffinity(0, processors)  # a process that is started inherits its processors
+    with Server() as server:
         os.sched_setaffinity(0, every - processors or every)
-        other = stack.enter_context(Server())
-        for server in (own, other):
-            make_queues(server.url, queues)
-        fill(own, messages)
-        own.client.config_set("slowlog-log-slower-than", _NOTED_US)
-        own.client.config_set("slowlog-max-len", 100_000)
-        own.client.slowlog_reset()
-        comparison = Comparison(own, other, seconds / rounds, processors)
+        make_queues(server.url, queues)
+        fill(server, messages)
+        server.client.config_set("slowlog-log-slower-than", _NOTED_US)
+        server.client.config_set("slowlog-max-len", 100_000)
+        server.client.slowlog_reset()
+        comparison = Comparison(server, seconds / rounds, processors)
         for _ in range(rounds):
             comparison.run_round()
         comparison.print_ratios()
-        _print_commands(own)
+        _print_commands(server)
         _print_pages(comparison)
 
 
