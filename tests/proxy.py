@@ -147,7 +147,9 @@ class Proxy:
                     due = self._limit_rate(data, due)
                     is_script = b"EVAL" in data
                     if is_script:
-                        is_dropped, is_held = self._count_script()
+                        drops, is_held = self._count_script()
+                        # Another call may come before the reply to the one whose reply is dropped.
+                        is_dropped = is_dropped or drops
                     server.sendall(data)
                 if server in readable:
                     data = server.recv(size)

@@ -159,14 +159,14 @@ def test_monitor_shows_the_script_of_the_batch(own_server):
     async def main():
         async with connected(own_server.url, "m") as client:
             await together(*(client.send_message("q", f"body {each}") for each in range(9)))
-            await client.send_message("q", "the end")
+            await client.send_message("q", "the last body")
 
     with own_server.raw() as raw, raw.monitor() as monitor:
         asyncio.run(main())
         commands = []
         for each in monitor.listen():
             commands.append(each["command"])
-            if "the end" in each["command"] and each["client_type"] != "lua":
+            if "the last body" in each["command"] and each["client_type"] != "lua":
                 break
     assert sum("body 8" in each and each.startswith("EVAL") for each in commands) == 1
 
