@@ -26,7 +26,7 @@ _VALUES_STEP = 150
 #: Sorts by times; of a queue in several cells the earliest counts.
 _TIMES = {"oldest", "created"}
 #: A shared walk is used for so many seconds; if it took long, for so many times as long as it took.
-_MIN_SECONDS, _TIMES_ITS_OWN, _MAX_SECONDS = 1.5, 100, 60.0
+_MIN_SECONDS, _TIMES_ITS_OWN, _MAX_SECONDS = 1.5, 150, 60.0
 
 #: The value of each queue that has one, and the dead-letter queues of the policies.
 Values = tuple[dict[str, float], set[str]]
@@ -103,12 +103,15 @@ class SharedWalks(QueueWalks):
 
     async def names(self) -> list[str]:
         """See ``QueueWalks``."""
+        states = self._walks.get("states")
+        if states is not None and self._lasts(states):
+            return list(states.content[0])
         return list((await self._get("names", super().names)).content)
 
     async def states(self, names: Iterable[str]) -> tuple[dict[str, QueueBacklog], float]:
         """See ``QueueWalks``."""
         walk = await self._get("states", self._walk_states)
-        states = walk.content
+        _, states = walk.content
         chosen = {name: states[name] for name in names if name in states}
         return chosen, self._clock() - walk.begun_at
 
@@ -119,7 +122,7 @@ class SharedWalks(QueueWalks):
 
     async def values(self, names: Iterable[str], sort: str) -> Values:
         """See ``QueueWalks``."""
-        states = (await self._get("states", self._walk_states)).content
+        _, states = (await self._get("states", self._walk_states)).content
         chosen = [states[name] for name in names if name in states]
         targets = {each.name: each.dead_letter_queue for each in chosen if each.dead_letter_queue}
         if sort == "dead_letters":
@@ -138,15 +141,16 @@ class SharedWalks(QueueWalks):
         self._walks.clear()
         self._running.clear()
 
-    async def _walk_states(self) -> dict[str, QueueBacklog]:
-        return await read_states(self._queues, await self.names(), NEW_SECONDS)
+    async def _walk_states(self) -> tuple[list[str], dict[str, QueueBacklog]]:
+        names = await self.names()
+        return names, await read_states(self._queues, names, NEW_SECONDS)
 
     async def _walk_rates(self) -> dict[str, QueueRate]:
         return await super().rates(await self.names())
 
     async def _get(self, kind: str, walk: Callable[[], Awaitable[Any]]) -> _LastWalk:
         last = self._walks.get(kind)
-        if last is not None and self._clock() - last.begun_at < last.lasts:
+        if last is not None and self._lasts(last):
             return last
         task = self._running.get(kind)
         if task is None:
@@ -155,6 +159,9 @@ class SharedWalks(QueueWalks):
             task.add_done_callback(partial(self._keep, kind))
         # A client that leaves does not take the walk away from others.
         return await asyncio.shield(task)
+
+    def _lasts(self, walk: _LastWalk) -> bool:
+        return self._clock() - walk.begun_at < walk.lasts
 
     async def _make(self, walk: Callable[[], Awaitable[Any]]) -> _LastWalk:
         begun_at = self._clock()

@@ -20,7 +20,10 @@ _COMMAND = ("-m", "rsmq")
 #: Each page reads Redis again, however often it is asked for.
 _COMMAND_WITHOUT_SHARING = (
     "-c",
-    "import rsmq.cli, rsmq.web.pages.reads as r; r.REFRESH_SECONDS = 0; rsmq.cli.main()",
+    (
+        "import rsmq.cli, rsmq.web.pages.reads as r, rsmq.web.walks as w; "
+        "r.REFRESH_SECONDS = w._MIN_SECONDS = w._TIMES_ITS_OWN = 0; rsmq.cli.main()"
+    ),
 )
 
 

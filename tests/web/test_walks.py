@@ -59,7 +59,7 @@ class Counted(SharedWalks):
         return self.reads.count("states") - before
 
 
-@pytest.mark.parametrize(("seconds", "lasts"), [(0.001, 1.5), (0.1, 10), (5, 60)])
+@pytest.mark.parametrize(("seconds", "lasts"), [(0.001, 1.5), (0.1, 15), (5, 60)])
 @with_loop
 async def test_a_walk_lasts_for_many_times_what_it_took(monkeypatch, seconds, lasts):
     walks = Counted(monkeypatch, seconds)
@@ -67,6 +67,9 @@ async def test_a_walk_lasts_for_many_times_what_it_took(monkeypatch, seconds, la
     assert await walks.later(0) == 1
     _, age = await walks.states(["q"])
     assert age == pytest.approx(seconds)
+    del walks._walks["names"]
+    assert await walks.names() == ["q"]  # those of the walk
+    assert walks.reads == ["states"]
     assert await walks.later(lasts - 2 * seconds) == 0
     assert await walks.later(3 * seconds) == 1
 
