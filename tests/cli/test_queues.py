@@ -236,6 +236,21 @@ def test_attributes_set_the_retention_and_a_sweep_removes_expired_messages(cli, 
     assert cli("attributes", "q", "--expired", "dead-letter").code == 2
 
 
+def test_messages_are_sent_with_a_group_which_excludes_the_front(cli, rsmq, tmp_path):
+    rsmq.create_queue("q")
+    lines = tmp_path / "lines"
+    lines.write_text("c\nd\n")
+    cli("send", "q", "a", "--group", "g")
+    cli("send", "q", "b", "--group", "g")
+    cli("send", "q", "--file", str(lines), "--group", "g")
+    states = [(each.body, each.state, each.group) for each in rsmq.peek_messages("q")]
+    assert states == [("a", "visible", "g"), *((body, "held_back", "g") for body in "bcd")]
+    refused = cli("send", "q", "e", "--group", "g", "--front")
+    assert (refused.code, rsmq.get_queue_attributes("q").messages) == (2, 4)
+    assert "Invalid --front format" in refused.error
+    assert "Omit --group or --front" in refused.error
+
+
 def test_a_sweep_of_groups_prints_how_many_messages_became_due(cli, rsmq, raw, ns):
     rsmq.create_queue("q")
     first, second = rsmq.send_messages("q", ["a", "b"], groups=["g", "g"])

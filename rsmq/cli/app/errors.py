@@ -79,7 +79,7 @@ _OPTION_OF_PARAMETER = {
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
     "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
     "keep": "--keep", "expired": "--expired", "expires": "--expires",
-    "max_retries": "--max-retries", "group": "--group",
+    "max_retries": "--max-retries", "group": "--group", "front": "--front",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
@@ -90,6 +90,7 @@ _PARAMETERS = re.compile(
 _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
     "front=True": "--front",
+    "Omit group or front": "Omit --group or --front",
     "message with the same unique_key: pass one": "message with the same key: pass --unique-key",
     "replace=True can put off a message by its delay: pass both": "--replace can put off a message "
     "by its delay: pass --replace and --delay",
