@@ -495,6 +495,15 @@ _MESSAGES = {
         "a delay of their own, and those that were received, stay as they are.",
         ways=("sent-in-future",),
     ),
+    "waiting-group": Fault(
+        "warning",
+        "groups that wait without need: {number}",
+        "a Node or PHP client that deleted the message in front, while no worker of this library "
+        "listens",
+        "Their messages stay held back until the next send to the group, or for up to a day.",
+        "Makes the next message of each due, as rsmq sweep-groups {queue} does.",
+        safe=True,
+    ),
     "odd-field": Fault(
         "note",
         "fields that no known client writes: {number}",

@@ -28,7 +28,12 @@ from rsmq.doctor.operations import (
     examine_index,
     examine_messages,
 )
-from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
+from rsmq.doctor.queue_faults import (
+    find_queue_faults,
+    find_waiting_groups,
+    read_queue_facts,
+    scan_names,
+)
 from rsmq.doctor.server_faults import (
     find_missing_rights,
     find_server_faults,
@@ -74,7 +79,8 @@ def examine(
 
     Cost, in round trips: one for each 1,000 keys of the database and two for schedules (only
     without ``queues``), and for each queue one, one for each 100 ids, and one for each 100 fields
-    of its hash (for fewer fields if bodies are large). The cells of a set are examined one after
+    of its hash (for fewer fields if bodies are large), and at most one for each 100 messages that
+    are held back, if no worker sweeps its groups. The cells of a set are examined one after
     another; each queue costs one more in a cell that lacks it or has faults. Other clients wait for
     one step at most.
 
@@ -421,7 +427,15 @@ class _CellExamination:
                 self._progress(name, facts.id_count)
             number, result.tallies = tally_message_faults(self._rsmq, facts)
             self.message_count += number
+            self._examine_groups(result)
         return result
+
+    def _examine_groups(self, result: _QueueResult) -> None:
+        try:
+            result.tallies["waiting-group"] = find_waiting_groups(self._rsmq, result.facts)
+        except ResponseError:  # this user may not read them
+            subject = f"the groups of queue {result.facts.keys.name}"
+            self.findings.append(make_unexamined(self._ns, subject))
 
     def _recheck(self, result: _QueueResult) -> None:
         """Check again, and keep the faults that still exist."""

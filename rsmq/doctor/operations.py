@@ -183,6 +183,29 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
     )
 
 
+def examine_groups(
+    keys: QueueKeys, position: bytes
+) -> Operation[tuple[bytes | None, list[bytes]]]:
+    """
+    Find groups that wait without need, among the next 100 messages that are held back.
+
+    Args:
+        position: where the step before has ended; empty at the beginning.
+
+    Returns:
+        The position of the next step (None at the end), and the id of the first message of each
+        such group.
+    """
+    return Operation(
+        load("examine_groups"),
+        (keys.hash, keys.zset, keys.admitted, keys.held_back),
+        (position,),
+        tuple,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
 def examine_messages(
     keys: QueueKeys, position: EntryPosition
 ) -> Operation[tuple[EntryPosition | None, int, list[QueueEntry]]]:

@@ -14,14 +14,18 @@ from rsmq.doctor.attribute_faults import (
     make_attribute_findings,
 )
 from rsmq.doctor.finding import Finding, make_finding
-from rsmq.doctor.operations import QueueFacts, examine_keys, examine_queue
+from rsmq.doctor.message_faults import FaultCount
+from rsmq.doctor.operations import QueueFacts, examine_groups, examine_keys, examine_queue
 from rsmq.errors import RSMQError
-from rsmq.wire.fields import DEAD_LETTER_QUEUE, MAX_RECEIVES
+from rsmq.wire.fields import DEAD_LETTER_QUEUE, GROUPED, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, classify_key
 from rsmq.wire.names import decode_name
 
 #: Returns the facts of a queue by its name; None if a queue can't have this name.
 ReadFacts: TypeAlias = Callable[[str], QueueFacts | None]
+
+#: Ms within which workers that sweep the groups of a queue make the next step.
+_SWEEP_MS = 60_000
 
 
 class _MakeFinding(Protocol):
@@ -127,6 +131,30 @@ def _find_policy_faults(
     if queue is not None and queue.keys.name == facts.keys.name:
         return [make("dead-letter-cycle", len(route), " -> ".join([*route, route[0]]))]
     return []
+
+
+def find_waiting_groups(rsmq: RSMQ, facts: QueueFacts) -> FaultCount:
+    """
+    Return the first messages of groups that wait without need; none while workers sweep the queue.
+
+    Workers find such a group within a minute. A step reads at most 100 messages, and no more of a
+    group that it has examined.
+    """
+    found = FaultCount()
+    if GROUPED not in facts.fields or _is_swept(facts):
+        return found
+    position: bytes | None = b""
+    while position is not None:
+        position, ids = rsmq.run(examine_groups(facts.keys, position))
+        for id in ids:
+            found.add(id)
+    return found
+
+
+def _is_swept(facts: QueueFacts) -> bool:
+    """Return whether workers sweep the queue: the next step is due, or was due a moment ago."""
+    due_ms, blank, _ = facts.fields[GROUPED].partition(b" ")
+    return bool(blank) and due_ms.isdigit() and abs(facts.now_ms - int(due_ms)) <= _SWEEP_MS
 
 
 def read_queue_facts(rsmq: RSMQ, namespace: Namespace, name: str) -> QueueFacts | None:

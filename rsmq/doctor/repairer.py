@@ -56,6 +56,7 @@ from rsmq.doctor.queue_faults import read_queue_facts
 from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
 from rsmq.operations.operation import Operation
 from rsmq.operations.queues import create_queue
+from rsmq.operations.sweeping import sweep_groups
 from rsmq.transport.retry import Failure, classify
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, first_received_field, receive_count_field
 from rsmq.wire.ids import parse_sent_us
@@ -78,8 +79,8 @@ _REPAIR_ORDER = (
     "modified-in-future", "created-in-future", "dead-letter-gone", "ids-without-queue",
     "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
-    "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "left-over-extension",
-    "listed-without-queue", *SET_REPAIRS,
+    "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "waiting-group",
+    "left-over-extension", "listed-without-queue", *SET_REPAIRS,
 )  # fmt: skip
 
 _IDS_PER_STEP = 100
@@ -241,6 +242,8 @@ class _Repairer:
         operation = self._make_queue_repair(finding, keys)
         if operation is not None:
             return self._rsmq.run(operation)
+        if finding.code == "waiting-group":
+            return self._rsmq.run_steps(sweep_groups(self._namespace, keys.name))
         if finding.code in {"orphan-body", "left-over-counter"}:
             return self._repair_orphan_fields(finding, keys)
         if finding.code in _ENTRY_REPAIRS:

@@ -1,0 +1,92 @@
+"""Groups that wait without need, because another client has deleted the message in front."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq.doctor import examine
+from rsmq.doctor.operations import examine_groups
+
+
+@pytest.fixture
+def delete_as_node(namespace, raw):
+    """A function: deletes messages as Node does, which admits no next one."""
+
+    def delete(*ids):
+        raw.zrem(namespace.zset(), *ids)
+        raw.hdel(namespace.hash(), *ids)
+
+    return delete
+
+
+def test_a_group_whose_first_message_node_deleted_is_found_and_admitted(
+    namespace, rsmq, delete_as_node
+):
+    first, second, third, *_ = rsmq.send_messages("q", ["m"] * 5, groups=["a", "a", "a", "b", "b"])
+    delete_as_node(first)
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity, finding.safe) == ("waiting-group", "warning", True)
+    assert (finding.number, finding.examples) == (1, (second,))
+    assert finding.remedy.endswith("as rsmq sweep-groups q does.")
+    assert namespace.repair() == [("waiting-group", "q", 1)]
+    scores, now = namespace.read_scores(), namespace.now_ms()
+    assert scores[second] <= now < scores[third]
+    assert namespace.raw.zrange(f"{namespace.zset()}:x:admitted", 0, -1)[0] == b"a\0" + (
+        second.encode()
+    )
+    assert namespace.find_codes() == []
+    assert namespace.repair() == []
+
+
+def test_it_is_no_finding_while_workers_sweep(namespace, rsmq, raw, delete_as_node):
+    first, _ = rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
+    delete_as_node(first)
+    now = namespace.now_ms()
+
+    raw.hset(namespace.hash(), "x:groups", f"{now + 45_000} ")
+    assert namespace.find_codes() == []
+    raw.hset(namespace.hash(), "x:groups", f"{now - 3_600_000} position")
+    assert namespace.find_codes() == [("waiting-group", "q", 1)]
+
+
+def test_a_group_that_another_client_has_shown_does_not_wait(namespace, rsmq, raw, delete_as_node):
+    first, second, _ = rsmq.send_messages("q", ["m"] * 3, groups=["a", "a", "a"])
+    delete_as_node(first)
+
+    raw.zadd(namespace.zset(), {second: namespace.now_ms()})
+    assert namespace.find_codes() == []
+
+
+def test_messages_of_a_group_that_are_gone_are_passed_over(namespace, rsmq, delete_as_node):
+    sent = rsmq.send_messages("q", ["m"] * 130, groups=["a"] * 130)
+    delete_as_node(*sent[:120])
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.examples) == ("waiting-group", (sent[120],))
+
+
+def test_the_rest_of_a_group_that_was_examined_is_not_read(namespace, rsmq, delete_as_node):
+    keys = rsmq.namespace.queue("q")
+    groups = ["a"] * 400 + [f"b{each:03}" for each in range(120)] * 2
+    sent = rsmq.send_messages("q", ["m"] * len(groups), groups=groups)
+    delete_as_node(sent[0], *sent[400:520])
+
+    step = rsmq.run(examine_groups(keys, b""))
+    assert step == (b"a\1", [sent[1].encode()])
+    position, ids = rsmq.run(examine_groups(keys, b"a\1"))
+    assert (position, len(ids)) == (b"b099\1", 100)
+    position, ids = rsmq.run(examine_groups(keys, position))
+    assert (position, len(ids)) == (None, 20)
+    assert namespace.find_codes() == [("waiting-group", "q", 121)]
+    assert namespace.repair() == [("waiting-group", "q", 121)]
+    assert namespace.find_codes() == []
+
+
+def test_a_user_without_the_right_to_groups_can_examine(namespace, rsmq, raw):
+    rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
+    raw.set(f"{namespace.zset()}:x:held_back", "of another program")
+
+    texts = {each.text for each in examine(rsmq, ["q"]).findings}
+    assert "could not examine: the groups of queue q" in texts
+    assert namespace.find_codes() == []
