@@ -183,9 +183,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
     )
 
 
-def examine_groups(
-    keys: QueueKeys, position: bytes
-) -> Operation[tuple[bytes | None, list[bytes]]]:
+def examine_groups(keys: QueueKeys, position: bytes) -> Operation[tuple[bytes | None, list[bytes]]]:
     """
     Find groups that wait without need, among the next 100 messages that are held back.
 

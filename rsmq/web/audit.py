@@ -27,7 +27,7 @@ MAX_ENTRIES = 10_000
 #: Entries that are read at once to find those that fit.
 _STEP = 1000
 #: The ids of messages that are recorded of a call.
-_MAX_IDS = 10
+MAX_IDS = 10
 
 T = TypeVar("T")
 
@@ -70,15 +70,22 @@ def facts_of(
     if values.get("destination") is not None:
         facts["destination"] = str(values["destination"])
     if values.get("ids"):
-        facts["ids"] = ",".join(map(str, values["ids"][:_MAX_IDS]))
+        facts["ids"] = ",".join(map(str, values["ids"][:MAX_IDS]))
     return facts
 
 
 def end_facts(answer: ApiAnswer) -> dict[str, str]:
-    """Return what is recorded of an answer: its status, and what was changed from what to what."""
+    """
+    Return what is recorded of an answer: its status, what was changed from what to what, and of
+    messages that the call did not name their number and the first ids.
+    """
     facts = {"outcome": str(answer.status)}
     if answer.changes:
         facts["changes"] = json.dumps(answer.changes)
+    if answer.done is not None:
+        facts["done"] = str(answer.done)
+    if answer.ids:
+        facts["ids"] = ",".join(answer.ids)
     return facts
 
 

@@ -55,6 +55,8 @@ class ApiAnswer:
         stream: the pieces of a content that has no known end, instead of it. It ends when the
             client leaves, and raises nothing.
         changes: for the audit stream, the old and the new value by the name of what was changed.
+        done: for the audit stream, how many messages were changed, if the call does not name them.
+        ids: for the audit stream, the first of these.
     """
 
     content: Any = None
@@ -63,6 +65,8 @@ class ApiAnswer:
     messages: tuple[Message[bytes], ...] = ()
     stream: AsyncGenerator[bytes] | None = None
     changes: Mapping[str, tuple[Any, Any]] | None = None
+    done: int | None = None
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import re
 
 from rsmq.operations.plain import plain_command
 from rsmq.web.audit import is_audited
-from rsmq.web.pages.views.phrases import PHRASES
+from rsmq.web.pages.phrases import PHRASES
 from rsmq.web.routes import TABLE
 from tests.web.pages_client import open_pages, read_page, run_action
 
@@ -45,7 +45,8 @@ def test_calls_are_said_in_words_with_their_outcome(run):
 
     async def without(http, queues):
         text = await read_page(open_pages(http), "/activity")
-        assert "curl -u :KEY -X POST http://localhost/api/v1/queues/orders:pause" in text
+        assert "curl -u :KEY -X POST http://localhost/api/v1/queues/QUEUE:pause" in text
+        assert "rsmq purge QUEUE --undo" in text
 
     run(test)
     run(without)

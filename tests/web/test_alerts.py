@@ -235,6 +235,9 @@ def test_workers_that_die_again_and_again_are_wrong_also_while_all_are_alive():
     assert loop.evidence.startswith(
         "The last death was 30 s ago. The suspect is message o1 of orders: 3 receives of it ended "
     )
+    quiet = [_dying("shop-1", 500, 400, queues=queues)]
+    assert find_alerts(_facts(*states, workers=quiet))[0].level == "bad"  # its lease is long
+    assert find_alerts(_facts(workers=quiet))[0].level == "warn"
     [loop] = find_alerts(_facts(workers=shops))
     assert (loop.message, loop.queue) == (None, None)
     assert "No message is in flight now that several of these workers had" in loop.evidence
@@ -313,6 +316,21 @@ def test_the_messages_that_were_moved_or_deleted_are_those_of_the_audit(run):
     run(test)
 
 
+@pytest.mark.parametrize("done", ["2", "11"])
+def test_many_messages_that_were_deleted_together_are_not_accused(run, done):
+    async def test(_, queues):
+        facts = {
+            "call": "POST /queues/{queue}/messages:delete", "queue": "q", "user": "kim",
+            "phase": "end", "outcome": "200", "ids": "m1,m2", "done": done,
+        }  # fmt: skip
+        words = [each for pair in facts.items() for each in pair]
+        await queues.run(plain_command("XADD", queues.namespace.audit, "*", *words))
+        found = await read_removals(queues, 0, lambda _: True)
+        assert [each.id for each in found] == (["m1", "m2"] if done == "2" else [])
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("deaths", "alive", "level"),
     [
@@ -336,6 +354,12 @@ def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility
     assert (alert.kind, alert.message) == (AlertKind.RECEIVED_AGAIN, None)
     # Two receives are no proof: a consumer may have released the messages.
     assert (alert.level, find(5, 10, id="m1")[0].level) == ("warn", "bad")
+    # They are one, if messages become dead letters of it.
+    repeats = RepeatedReceives(None, 0, 5, 10, 0)
+    state = _state(vt=5, repeated=repeats, dead_letter_queue="dead")
+    for fresh, level in ((0, "warn"), (3, "bad")):
+        found = find_alerts(_facts(state, _state("dead", messages=9, fresh=fresh)))
+        assert found[0].level == level
     assert alert.text == "Messages of q are received again before they are deleted."
     assert alert.evidence.startswith("5 of the next 10 in flight were received before. A ")
     assert find(4, 10) == find(2, 2) == find(5, 10, [_worker(queues={"q": 5})]) == []
@@ -445,6 +469,12 @@ def test_the_worst_is_first_and_alerts_of_a_kind_keep_their_places():
     ]  # fmt: skip
 
 
+def _figure(page, name):
+    """Return the value of a figure of a page."""
+    [value] = re.findall(rf'>{name}</div>\s*<div class="value">([^<]*)', page)
+    return value.strip()
+
+
 def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
     async def test(http, queues):
         for name in ("q", "dead", "p"):
@@ -457,7 +487,7 @@ def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
         old = str(int((await queues.get_message("q", id)).sent_ms) - 600_000)
         await queues.run(plain_command("ZADD", queues.namespace.queue("q").zset, old, id))
         found = (await http("GET", "/alerts")).json
-        assert (found["queues"], found["visible"]) == (3, 3)
+        assert (found["queues"], found["visible"], found["dead_letters"]) == (3, 2, 1)
         assert [(each["kind"], each["queue"]) for each in found["alerts"]] == [
             ("not-received", "q"), ("new-dead-letters", "dead"), ("paused", "p"),
             ("not-recorded", None),
@@ -465,6 +495,8 @@ def test_alerts_are_listed_and_shown_with_links_to_what_repairs_them(run):
         http.prefix, http.headers = "", {"accept": "text/html"}
         page = (await http("GET", "/")).content.decode()
         assert "Nobody receives from q." in page
+        assert _figure(page, "visible") == "2"
+        assert _figure(page, "dead letter") == "1"
         assert '<a href="/dead-letters/dead">dead</a>' in page
         assert '<a href="/queues/p">p</a>' in page
 

@@ -58,6 +58,9 @@ def test_dead_letter_queues_are_those_of_policies_and_workers_with_their_newest_
         await _bury(queues, "ValueError", 3)
         http.app.router.default.forget_all()
         text = await read_page(http, "/dead-letters")
+        assert '<div class="name">dead letters</div>' in text
+        assert '<div class="name">dead-letter queue</div>' in text
+        assert '<div class="name">cause</div>' in await read_page(http, "/dead-letters/dead")
         assert 'href="/dead-letters/dead"' in text
         assert "ValueError: &lt;b&gt;" in text
         assert 'href="/queues/orders"' in text

@@ -341,6 +341,25 @@ def test_a_message_is_edited_and_sent_again(run, body):
     run(test)
 
 
+def test_a_message_is_sent_to_a_group_and_again_to_the_same_one(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        form = (await http("GET", "/actions/send-message?queue=q")).content.decode()
+        assert '<input type="text" name="group" value="">' in form
+        sent = {"queue": "q", "body": "a", "group": "customer 1", "delay": ""}
+        assert (await _post(http, "/actions/send-message", **sent)).status == 303
+        [message] = await queues.peek_messages("q")
+        assert message.group == "customer 1"
+        source = urlencode({"queue": "q", "from": "q", "id": message.id})
+        form = (await http("GET", f"/actions/send-message?{source}")).content.decode()
+        assert '<input type="text" name="group" value="customer 1">' in form
+        assert "rsmq send &#39;--group=customer 1&#39;" in form
+        assert "&#34;group&#34;: &#34;customer 1&#34;" in form
+
+    run(test)
+
+
 def test_a_redacted_body_is_not_sent_again(run, tmp_path):
     stored = hash_password("one")
     entry = (

@@ -76,6 +76,8 @@ def test_what_fits_a_filter_and_was_sent_before_is_deleted_or_moved(run, kind):
         assert later in {each.id for each in left}
         moved = (await queues.get_queue_attributes("to")).messages
         assert moved == (250 if kind == "move" else 0)
+        end = (await http("GET", f"/audit?call=operation%20{kind}")).json["entries"][0]
+        assert (end["done"], end.get("destination")) == ("250", content.get("destination"))
 
     run(test)
 

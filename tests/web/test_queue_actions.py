@@ -33,12 +33,21 @@ def test_a_queue_is_created_changed_and_gets_a_policy(run):
         page = (await http("GET", "/actions/change-queue?queue=q")).content.decode()
         assert '<input type="number" step="any" name="vt" value="5">' in page
         assert '<input type="number" step="any" name="keep" value="60">' in page
+        # Also beside what somebody has typed.
+        wrong = await _post(http, "change-queue", queue="q", vt="-7")
+        assert (wrong.status, 'value="-7"' in wrong.content.decode()) == (422, True)
+        for page in (page, wrong.content.decode()):
+            for now in ("5 s", "0 s", "unlimited", "60 s", "they are removed"):
+                assert f">Now {now}." in page
         done = await _post(
             http, "change-queue", queue="q", vt="7", keep="0", delay="", expired="drop"
         )
         assert done.status == 303
         attributes = await queues.get_queue_attributes("q")
         assert (attributes.vt, attributes.keep, attributes.maxsize) == (7, None, -1)
+        page = (await http("GET", "/actions/change-queue?queue=q")).content.decode()
+        assert ">Now never." in page
+        assert " somebody changed attributes of q: visibility timeout 5 s \u2192 7 s." in page
         policy = {"queue": "q", "dead_letter_queue": "dead", "max_receives": "4"}
         assert (await _post(http, "set-policy", **policy)).status == 404
         await queues.create_queue("dead")

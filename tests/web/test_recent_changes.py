@@ -10,8 +10,8 @@ from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
 from rsmq.web.pages.formats import show_time
-from rsmq.web.pages.views.phrases import changes_of
-from rsmq.web.pages.views.recent_changes import say_changes, say_move, say_moves, say_who
+from rsmq.web.pages.phrases import changes_of
+from rsmq.web.pages.recent_changes import say_changes, say_move, say_moves, say_who
 from tests.web.asgi import Http
 from tests.web.pages_client import open_pages, read_page
 

@@ -8,9 +8,11 @@ from unittest.mock import patch
 import pytest
 
 from rsmq import AsyncCells
+from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
 from rsmq.web import create_app
 from rsmq.web.fields import Refused
+from rsmq.web.pages.recent_changes import say_move
 from rsmq.web.selection import changes, operations, previews
 from rsmq.web.selection.changes import SelectionAction, execute
 from rsmq.web.selection.operations import delete_rows
@@ -291,5 +293,26 @@ def test_many_previews_of_a_caller_leave_the_selections_of_others(run):
         assert (await load_selection(queues, mine.token)).count == 12
         with pytest.raises(Refused):
             await load_selection(queues, others[0].token)
+
+    run(test)
+
+
+def test_the_audit_has_the_number_and_the_ids_that_were_received_most_often(run):
+    async def test(http, queues):
+        await _fill(queues)
+        *_, suspect = sorted(m.id for m in await queues.peek_messages("q") if m.body == "red")
+        count = plain_command("HSET", queues.namespace.queue("q").hash, f"{suspect}:rc", "3")
+        await queues.run(count)
+        shown = await _preview(http, state="visible")
+        assert (await _act(http, "move", shown["selection"], destination="other")).status == 200
+        entries = (await http("GET", "/audit?queue=q")).json["entries"]
+        end, begin = entries
+        assert (end["done"], end["destination"], len(end["ids"].split(","))) == ("12", "other", 10)
+        assert end["ids"].startswith(suspect)
+        assert begin.keys().isdisjoint({"done", "ids"})
+        assert say_move(entries, "other", suspect).endswith(" somebody moved it here from q.")
+        http.prefix, http.headers = "", {"accept": "text/html"}
+        page = (await http("GET", "/activity")).content.decode()
+        assert ">other</a>: 12 messages</td>" in page
 
     run(test)

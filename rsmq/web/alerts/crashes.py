@@ -18,7 +18,7 @@ from rsmq.worker.registry import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
 _LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3
-#: It goes on until no worker has died for so many seconds.
+#: It goes on until no worker has died for so many seconds, or while its suspect is in flight.
 _QUIET_SECONDS = 120
 #: From so many lost receives on, a message that was removed may have killed its workers.
 _SUSPICIOUS = 2
@@ -58,8 +58,10 @@ def find_crash_loops(facts: AlertFacts) -> Iterator[Alert]:
         message = suspects[0].repeated.id if is_sure else None
         cause = _accuse(suspects, since_ms, is_tie=len(worst) > 1)
     is_recent = facts.now_ms - last_ms < _QUIET_SECONDS * 1000
+    # A suspect that is still in flight crashes the next worker, however long its lease is.
+    goes_on = is_recent or (removed is None and bool(suspects))
     yield Alert(
-        AlertKind.CRASH_LOOP, "bad" if is_recent and not is_over else "warn", min(names),
+        AlertKind.CRASH_LOOP, "bad" if goes_on and not is_over else "warn", min(names),
         f"{workers} died {format_count(len(deaths), 'time')} in "
         f"{format_span((last_ms - since_ms) / 1000)}.",
         f"The last death was {format_span((facts.now_ms - last_ms) / 1000)} ago. {cause}",
@@ -188,8 +190,11 @@ def find_received_again(facts: AlertFacts) -> Iterator[Alert]:
             continue
         remedy = remedy_of_lost_receives(state.vt, has_workers=False)
         if repeated.are_many:
+            target = facts.states.get(state.dead_letter_queue or "")
+            # Two receives may be a release. They are not, if messages die of them.
+            is_sure = repeated.id is not None or (target is not None and target.fresh > 0)
             yield Alert(
-                AlertKind.RECEIVED_AGAIN, "warn" if repeated.id is None else "bad", state.name,
+                AlertKind.RECEIVED_AGAIN, "bad" if is_sure else "warn", state.name,
                 f"Messages of {state.name} are received again before they are deleted.",
                 f"{repeated.repeated} of the next {repeated.received} in flight were received "
                 f"before. {remedy}",

@@ -72,6 +72,10 @@ async def read_removals(
 
 
 def _ids_of(entry: Mapping[str, str]) -> list[str]:
+    """Return the ids of the messages; of many that were deleted, each may be innocent."""
+    done = entry.get("done", "")
+    if entry["call"] in _DELETIONS and done.isdecimal() and int(done) > _MAX_MESSAGES:
+        return []
     return [each for each in (entry.get("ids") or entry.get("target") or "").split(",") if each]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -161,9 +162,9 @@ class OperationRunner:
             if isinstance(error, ResponseError) and code_of(error) not in _REFUSALS:
                 raise
             return await self._tell(client, record, "fail", error=_text_of(error))
-        left = record.left + step.left
+        left, done = record.left + step.left, record.done + step.done
         state = await self._tell(
-            client, record, "advance", cursor=step.cursor, done=record.done + step.done,
+            client, record, "advance", cursor=step.cursor, done=done,
             scanned=record.scanned + step.scanned, left=left,
         )  # fmt: skip
         if state is not OperationState.RUNNING:
@@ -171,6 +172,7 @@ class OperationRunner:
         if step.cursor is not None:
             await asyncio.sleep(seconds)
             return state
+        record = replace(record, done=done)
         if left:
             return await self._tell(client, record, "fail", error="queueNotFound")
         return await self._tell(client, record, "succeed")
@@ -203,7 +205,10 @@ class OperationRunner:
                 "call": f"operation {record.kind.value}",
                 "queue": record.queue,
                 "target": record.id,
+                "done": str(record.done),
             }
+            if "destination" in record.arguments:
+                facts["destination"] = record.arguments["destination"]
             await record_end(self._queues, facts, state.value)
         result: OperationState = state
         return result

@@ -9,6 +9,7 @@ from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.alerts.alert import Alert, AlertKind
+from rsmq.web.alerts.facts import dead_letter_queues
 from rsmq.web.alerts.reader import read_facts
 from rsmq.web.alerts.rules import find_alerts
 from rsmq.web.fields import Field, Shape
@@ -29,11 +30,14 @@ async def _list(call: ApiCall) -> ApiAnswer:
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
         sees_audit=may(call, Scope.AUDIT, ALL_QUEUES),
     )
+    targets = dead_letter_queues(facts.states.values())
+    states = facts.states.values()
     return ApiAnswer(
         {
             "alerts": list(map(_show, find_alerts(facts))),
-            "queues": len(facts.states),
-            "visible": sum(each.visible for each in facts.states.values()),
+            "queues": len(states),
+            "visible": sum(each.visible for each in states if each.name not in targets),
+            "dead_letters": sum(each.messages for each in states if each.name in targets),
             "age_seconds": facts.age_seconds,
         }
     )
@@ -49,7 +53,9 @@ ROUTES = (
             "subject, a sentence, its evidence, since when (Unix ms, or null), the queue and "
             "the message, or null, and of dead letters the sources, the queues of their policies."),
             Field("queues", Shape.WHOLE, "The queues that were looked at."),
-            Field("visible", Shape.WHOLE, "Their visible messages."),
+            Field("visible", Shape.WHOLE, "Their visible messages, but for dead-letter queues."),
+            Field("dead_letters", Shape.WHOLE, "The messages of dead-letter queues: those of "
+            "policies, and those to which workers have moved messages."),
             Field("age_seconds", Shape.NUMBER, "How many seconds ago the queues were read."),
         ),
     ),

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import State
+from rsmq.web.audit import MAX_IDS
 from rsmq.web.fields import Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.routes.operations import refuse_with
@@ -52,7 +53,9 @@ async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
     answer: dict[str, Any] = {"done": result.done, "left": result.left}
     if action is SelectionAction.DELETE:
         answer["undo"] = None if result.undo is None else show_deletion(result.undo)
-    return ApiAnswer(answer)
+    engine: Any = call.queues.engine
+    ids = selection.most_received(engine.show_id, MAX_IDS)
+    return ApiAnswer(answer, done=result.done, ids=ids)
 
 
 async def _preview(call: ApiCall) -> ApiAnswer:

@@ -5,12 +5,15 @@ A selection of messages that was shown to someone: each as it was, its id, recei
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rsmq.model import State
 from rsmq.web.selection.operations import LIFE_MS, Row
+from rsmq.wire.stored import parse_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,21 @@ class Selection:
     def until_ms(self) -> int:
         """Until when it can be used."""
         return self.before_ms + LIFE_MS
+
+    def most_received(self, show: Callable[[int, str], str], most: int) -> tuple[str, ...]:
+        """
+        Return the ids of those that were received most often: one may have crashed its workers.
+
+        Args:
+            show: returns an id as callers know it, from its cell and the stored id.
+            most: their number.
+        """
+        found = [
+            (parse_number(receives.encode()) or 0, show(cell, id))
+            for cell, rows in self.rows.items()
+            for id, receives, _ in rows
+        ]
+        return tuple(id for _, id in heapq.nlargest(most, found, key=lambda each: each[0]))
 
 
 def make_selection(

@@ -175,23 +175,23 @@ async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
     source, id = one(fields, "from"), one(fields, "id")
     queues = await input_of_queue(call, "queue", "To the queue")
     if not id:
-        return Effect("", inputs=(queues, Input("body", "Body", "area")))
+        return Effect("", inputs=(queues, Input("body", "Body", "area"), _GROUP))
     text = (
         f"Sends the body of {show_name(id)} as a new message, with a receive count of 0. The old "
         "one stays, unless you let it be deleted."
     )
-    inputs = [queues, *await _inputs_of_body(call, fields, source, id)]
+    inputs = [queues, *await _inputs_of_message(call, fields, source, id)]
     if call.may(Scope.RECEIVE, source) and call.may(Scope.MANAGE, source):
         choices = (("", "It stays"), (_DELETE_OLD, "It is deleted when the new one was sent"))
         inputs.append(Input("old", "The old message", "choice", choices=choices))
     return Effect(text, inputs=tuple(inputs))
 
 
-async def _inputs_of_body(call: PageCall, fields: Fields, queue: str, id: str) -> list[Input]:
-    """Return the field with the body of a message; with that of the form, if it was sent."""
+async def _inputs_of_message(call: PageCall, fields: Fields, queue: str, id: str) -> list[Input]:
+    """Return the fields with the body and the group of a message, or of the form if it was sent."""
     for name in ("body", "body_base64"):
         if name in fields:
-            return [_body_input(name, one(fields, name))]
+            return [_body_input(name, one(fields, name)), _GROUP]
     call.check(Scope.PEEK, queue)
     message = await call.read(
         "/queues/{queue}/messages/{id}", {"queue": queue, "id": id}, max_bytes=_MAX_EDITED_BYTES
@@ -208,12 +208,14 @@ async def _inputs_of_body(call: PageCall, fields: Fields, queue: str, id: str) -
             hint=f"A browser edits bodies of at most {show_bytes(_MAX_EDITED_BYTES)}. Download it, "
             "and send it by rsmq send --file FILE --whole.",
         )  # fmt: skip
+    group = replace(_GROUP, value=message["group"] or "")
     text = message.get("body")
     # A form keeps neither carriage returns nor characters that HTML can't have.
     if text is not None and all(each.isprintable() or each in "\n\t" for each in text):
-        return [_body_input("body", text)]
+        return [_body_input("body", text), group]
     encoded = message.get("body_base64")
-    return [_body_input("body_base64", encoded if encoded is not None else _encode(text or ""))]
+    encoded = encoded if encoded is not None else _encode(text or "")
+    return [_body_input("body_base64", encoded), group]
 
 
 def _encode(text: str) -> str:
@@ -235,8 +237,8 @@ def _delete_old(fields: Fields) -> FollowUp | None:
 
 
 def _send_command(fields: Fields) -> list[str]:
-    delay, body = one(fields, "delay"), one(fields, "body")
-    options = ["--delay", delay] if delay else []
+    body = one(fields, "body")
+    options = [f"--{name}={value}" for name in ("delay", "group") if (value := one(fields, name))]
     if body:
         return ["send", *options, *positional(_queue(fields), body)]
     # With the body of its standard input.
@@ -263,6 +265,10 @@ def _changed(verb: str, key: str = "ids") -> Any:
 
 _VT = Input("vt", "Seconds", "number", "600", "From now on; 0 makes them visible.", required=True)
 _DELAY = Input("delay", "Delay in seconds", "number", hint="The delay of the queue, if empty.")
+_GROUP = Input(
+    "group", "Group", hint="Messages of a group are handled one at a time, in the order of their "
+    "sends. Without one if empty.",
+)  # fmt: skip
 
 _IDS = frozenset({"ids"})
 
@@ -298,7 +304,8 @@ ACTIONS = (
         "send-message", "POST", "/queues/{queue}/messages",
         lambda f: "Send it again" if one(f, "id") else "Send a message", "Send", _sent, _to_list,
         _effect_of_send, _send_command, (_DELAY,), then=_delete_old,
-        address=frozenset({"from", "id"}), form=frozenset({"body", "body_base64", "old"}),
+        address=frozenset({"from", "id"}),
+        form=frozenset({"body", "body_base64", "group", "old"}),
     ),
     PageAction(
         "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",

@@ -5,9 +5,9 @@ Actions on whole queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
+from rsmq.web.pages.actions.attributes import ATTRIBUTES, effect_of_change
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, were_made_visible
 from rsmq.web.pages.links import Links
@@ -17,6 +17,7 @@ from rsmq.web.pages.table import PageCall
 _MANY = 100
 #: The longest queue of which messages in flight are counted.
 _MAX_COUNTED = 10_000
+_NAMES_OF_ATTRIBUTES = tuple(each.name for each in ATTRIBUTES)
 #: Messages that a sweep moves.
 _SWEPT = "1000"
 
@@ -143,23 +144,6 @@ async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-_ATTRIBUTES = (
-    Input("vt", "Visibility timeout", "number", "30", "Seconds for which a received message is "
-          "hidden, 0 to 9,999,999. Choose more than the slowest handler takes, or the message is "
-          "received again while it is handled."),
-    Input("delay", "Delay", "number", "0", "Seconds for which a new message is hidden."),
-    Input("maxsize", "Size limit", "number", "65536", "1,024 to 65,536 characters or bytes; -1 is "
-          "unlimited."),
-    Input("keep", "Expiry", "number", "0", "Seconds after its send at which a message expires; 0 "
-          "is never. Node and PHP deliver expired messages."),
-)  # fmt: skip
-_EXPIRED = Input(
-    "expired", "Expired messages", "choice", "drop",
-    choices=(("drop", "are removed"), ("dead-letter", "become dead letters")),
-)  # fmt: skip
-_NAMES_OF_ATTRIBUTES = ("vt", "delay", "maxsize", "keep")
-
-
 def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]]:
     """Return the effect that a constant text describes."""
 
@@ -167,16 +151,6 @@ def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]
         return Effect(text)
 
     return effect
-
-
-async def _effect_of_change(call: PageCall, fields: Fields) -> Effect:
-    queue = await _read(call, fields)
-    return Effect(
-        "They hold for later sends and receives. Hidden messages stay hidden as they are.",
-        inputs=tuple(
-            replace(each, value=str(queue[each.name] or 0)) for each in (*_ATTRIBUTES, _EXPIRED)
-        ),
-    )
 
 
 async def _effect_of_policy(call: PageCall, fields: Fields) -> Effect:
@@ -215,7 +189,7 @@ ACTIONS = (
         lambda f: ["create", _queue(f) or "NAME", *_options(f, *_NAMES_OF_ATTRIBUTES)],
         inputs=(
             Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -", required=True),
-            *_ATTRIBUTES,
+            *ATTRIBUTES,
         ),
     ),
     PageAction(
@@ -223,7 +197,7 @@ ACTIONS = (
         lambda f: f"Attributes of {_name(f)}", "Change",
         lambda f, _: Done(f"The attributes of {_name(f)} were changed."),
         _to_queue,
-        _effect_of_change,
+        effect_of_change,
         lambda f: ["attributes", _queue(f), *_options(f, *_NAMES_OF_ATTRIBUTES, "expired")],
         address=frozenset({*_NAMES_OF_ATTRIBUTES, "expired"}),
     ),

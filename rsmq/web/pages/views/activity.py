@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.web.access.principals import EVERYONE
+from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import with_query
+from rsmq.web.pages.phrases import PHRASES, changes_of, words_of
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.phrases import PHRASES, changes_of, words_of
 from rsmq.web.table import Scope
 
 #: Entries of the audit stream on a page, and operations that have ended.
@@ -40,7 +41,7 @@ class CallRow:
 
     Attributes:
         words: what it did, as ``words_of`` returns it.
-        changes: from what to what it has changed attributes, as texts.
+        changes: from what to what it has changed attributes, and how many messages, as texts.
         outcome: what became of it.
         code: that of its error; empty without one.
     """
@@ -149,9 +150,15 @@ def _row_of(entry: Mapping[str, Any]) -> CallRow:
         entry.get("user", ""),
         entry.get("address", ""),
         words_of(entry),
-        changes_of(entry),
+        [*changes_of(entry), *_count_of(entry)],
         *_outcome_of(entry, at_ms),
     )
+
+
+def _count_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return how many messages a call has changed that did not name them."""
+    done = entry.get("done", "")
+    return [plural(int(done), "message")] if done.isdecimal() else []
 
 
 def _outcome_of(entry: Mapping[str, Any], at_ms: float) -> tuple[str, str, str]:

@@ -13,15 +13,15 @@ from rsmq.search.failure_causes import UNKNOWN_CAUSE
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
-from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.dead_letter_queues import read_newest
-from rsmq.web.pages.views.figures import Figure
-from rsmq.web.pages.views.recent_changes import (
+from rsmq.web.pages.recent_changes import (
     moved_ids,
     read_changes,
     say_changes,
     say_moves,
 )
+from rsmq.web.pages.table import PageCall, PageEntry
+from rsmq.web.pages.views.dead_letter_queues import read_newest
+from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
 #: Queues of which the newest dead letter is read: two commands each.
@@ -39,9 +39,9 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     return {
         "rows": rows,
         "figures": [
-            Figure("dead letters", show_number(number)),
+            counted(number, "dead letter"),
             Figure("new", show_number(new), "in an hour", "bad" if new else ""),
-            Figure("dead-letter queues", show_number(len(listed))),
+            counted(len(listed), "dead-letter queue"),
         ],
     }
 
@@ -78,8 +78,8 @@ async def _show_groups(call: PageCall) -> Mapping[str, Any]:
         "moves": say_moves(entries, queue["name"]),
         "changes": say_changes(entries, [each["name"] for each in policies], time.time() * 1000),
         "figures": [
-            Figure("dead letters", show_number(queue["messages"])),
-            Figure("causes", show_number(len(groups)), "here" if page["cursor"] else ""),
+            counted(queue["messages"], "dead letter"),
+            counted(len(groups), "cause", "here" if page["cursor"] else ""),
             Figure("died again", show_number(again), "after a redrive", "warn" if again else ""),
         ],
     }

@@ -14,7 +14,7 @@ from typing import Any
 from rsmq.web.alerts.rules import LATE_SECONDS
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import Figure
+from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
 _LIMIT = 25
@@ -69,8 +69,8 @@ def _figures(queues: list[Any], messages: list[Any], schedules: list[ScheduleRow
         Figure("retrying", about + show_number(sum(each["retrying"] for each in queues))),
         Figure("next message", show_duration(first and max(first, 0))),
         Figure("next tick", show_duration(tick and max(tick, 0))),
-        Figure(
-            "schedules", show_number(len(schedules)), f"{bad} late or failing" if bad else "",
+        counted(
+            len(schedules), "schedule", f"{bad} late or failing" if bad else "",
             "bad" if bad else "",
         ),
     ]  # fmt: skip

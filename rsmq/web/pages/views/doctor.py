@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import Figure
+from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
 #: Names of queues that the field offers.
@@ -43,11 +42,11 @@ def _figures(report: Mapping[str, Any]) -> list[Figure]:
     counts = Counter(each["severity"] for each in report["findings"])
     return [
         *(
-            Figure(f"{kind}s", show_number(counts[kind]), level=level if counts[kind] else "")
+            counted(counts[kind], kind, level=level if counts[kind] else "")
             for kind, level in (("error", "bad"), ("warning", "warn"), ("note", ""))
         ),
-        Figure("queues", show_number(report["queues"]), "examined"),
-        Figure("messages", show_number(report["messages"]), "read"),
+        counted(report["queues"], "queue", "examined"),
+        counted(report["messages"], "message", "read"),
     ]
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rsmq.web.pages.charts import Chart, make_chart, make_spark, without_end
+from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.links import with_query
 
 MINUTE, HOUR = 60, 3600
@@ -30,6 +31,11 @@ class Figure:
     unit: str = ""
     level: str = ""
     spark: tuple[str, ...] = ()
+
+
+def counted(number: int, noun: str, unit: str = "", level: str = "") -> Figure:
+    """Return the figure of a number of things, named as in 1 cause and 2 causes."""
+    return Figure(noun if number == 1 else f"{noun}s", show_number(number), unit, level)
 
 
 @dataclass(frozen=True, slots=True)

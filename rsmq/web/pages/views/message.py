@@ -14,10 +14,10 @@ from rsmq.web.pages.body_forms import BodyForm, forms_of
 from rsmq.web.pages.crash_evidence import read_crash_loop
 from rsmq.web.pages.formats import plural
 from rsmq.web.pages.links import with_query
+from rsmq.web.pages.recent_changes import read_changes, say_move
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import sources_of
 from rsmq.web.pages.views.messages import actions_on, raw_of
-from rsmq.web.pages.views.recent_changes import read_changes, say_move
 from rsmq.web.table import Scope
 
 #: Bytes of a body that are shown.

@@ -12,10 +12,10 @@ from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.pages.formats import plural, show_number
+from rsmq.web.pages.recent_changes import Entries, read_changes, say_changes, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import SPANS, Figure, history_query, spark_of
+from rsmq.web.pages.views.figures import SPANS, Figure, counted, history_query, spark_of
 from rsmq.web.pages.views.queues import make_rows, queue_columns
-from rsmq.web.pages.views.recent_changes import Entries, read_changes, say_changes, say_who
 from rsmq.web.table import Scope
 
 _LIMIT = 10
@@ -107,8 +107,11 @@ def _figures(
     ]
     age = found["age_seconds"]
     unit = f"{age:.0f} s ago" if age > _OLD_SECONDS else ""
-    now = Figure("visible", show_number(found["visible"]), unit, spark=spark_of(history["visible"]))
-    return [now, *rest, of_workers]
+    dead = found["dead_letters"]
+    # The history of all queues has the dead letters among the visible messages.
+    spark = () if dead else spark_of(history["visible"])
+    now = Figure("visible", show_number(found["visible"]), unit, spark=spark)
+    return [now, *rest, counted(dead, "dead letter", unit), of_workers]
 
 
 def _recorded_at(history: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rsmq.web.pages.charts import short_number
 from rsmq.web.pages.formats import show_duration, show_number
+from rsmq.web.pages.recent_changes import read_changes, say_changes, say_who
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.dead_letter_queues import read_newest, sources_of
 from rsmq.web.pages.views.figures import (
@@ -23,7 +24,6 @@ from rsmq.web.pages.views.figures import (
     spark_of,
     spark_of_sums,
 )
-from rsmq.web.pages.views.recent_changes import read_changes, say_changes, say_who
 from rsmq.web.table import Scope
 
 _MAX_CHAIN = 5

@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.web.pages.formats import show_number
 from rsmq.web.pages.table import PageCall, PageEntry
-from rsmq.web.pages.views.figures import Figure
+from rsmq.web.pages.views.figures import Figure, counted
 from rsmq.web.table import Scope
 
 #: What a page says of the states of ``rsmq.push.breaker.TargetState``.
@@ -110,8 +110,8 @@ def _figures(rows: list[WebhookRow]) -> list[Figure]:
     bad = sum(each.level == "bad" for each in rows)
     failing = sum(each.level == "warn" for each in rows)
     return [
-        Figure("subscribers", show_number(sum(each.subscriber is not None for each in rows))),
-        Figure("other targets", show_number(sum(each.subscriber is None for each in rows))),
+        counted(sum(each.subscriber is not None for each in rows), "subscriber"),
+        counted(sum(each.subscriber is None for each in rows), "other target"),
         Figure("stopped", show_number(bad), level="bad" if bad else ""),
         Figure("failing", show_number(failing), level="warn" if failing else ""),
     ]

@@ -9,8 +9,8 @@ from typing import Any
 
 from rsmq.web.access.principals import ALL_QUEUES, EVERYONE
 from rsmq.web.pages.formats import show_name, show_time
+from rsmq.web.pages.phrases import changes_of
 from rsmq.web.pages.table import PageCall
-from rsmq.web.pages.views.phrases import changes_of
 from rsmq.web.table import Scope
 
 #: Entries that are read, in one command; a call has two.
