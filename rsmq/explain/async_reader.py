@@ -205,6 +205,9 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
         purge=last and join_deletions(each for each in purges if each.id == last.id),
         repeated=RepeatedReceives.worst_of(each.repeated for each in of_cells),
+        resumed_ms=max(
+            (each.resumed_ms for each in of_cells if each.resumed_ms is not None), default=None
+        ),
     )
 
 

@@ -151,7 +151,7 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if not attributes.messages:
         return [Cause.EMPTY, Cause.PAUSED] if attributes.paused else [Cause.EMPTY]
     causes = [Cause.PAUSED] if attributes.paused else []
-    if facts.is_received_again:
+    if facts.is_received_again and facts.settles_ms is None:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
         consumption = _consumption(facts)
@@ -166,6 +166,8 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
             causes.append(Cause.NO_WORKER)
     if facts.dead_workers:
         causes.append(Cause.DEAD_WORKER)
+    if facts.is_received_again and facts.settles_ms is not None:
+        causes.append(Cause.RECEIVED_AGAIN)
     return causes
 
 
@@ -178,11 +180,11 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
         return [Cause.NO_WORKER, Cause.WAITING]
     if _are_busy(facts):
         causes.append(Cause.WORKERS_BUSY)
-    if rates is None or facts.attributes.paused:  # rates are of the time before the pause
+    present = facts.present_rates
+    if present is None or facts.attributes.paused:  # rates are of the time before the pause
         return [*causes, Cause.WAITING]
     if not is_received:
         return [*causes, Cause.STALLED, Cause.WAITING] if facts.live_workers else [Cause.WAITING]
-    present = rates.present
     if present.sent_per_minute > present.received_per_minute * _FASTER:
         return [Cause.FILLED_FASTER, *causes, Cause.WAITING]
     if present.received_per_minute > present.sent_per_minute * _FASTER:

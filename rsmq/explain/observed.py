@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from rsmq.figures import HiddenCounts
 from rsmq.jobs.status import JobStatus
@@ -19,6 +20,33 @@ from rsmq.worker.registry import WorkerInfo
 _MIN_REPEATED = 3
 #: Fewer messages that wait for a retry may each have a fault of their own.
 _MIN_RETRYING = 3
+#: Minutes of the history that a rate is computed from.
+RATE_MINUTES = 10
+#: Receives may be of the time before a change of their queue for so many of its visibility
+#: timeouts: one until a message is visible again, one until it is lost again; and for so long.
+_SETTLING_TIMEOUTS, _SETTLING_SECONDS = 2, 60
+
+
+def settling_end_ms(
+    first_ms: float | None, changed: datetime | None, vt: float, now_ms: float
+) -> float | None:
+    """
+    Return until when receives may be of the time before their queue was changed, Unix ms.
+
+    Args:
+        first_ms: Unix ms of the first receive of the message; of several messages, of the last.
+        changed: when the attributes of the queue were set.
+        vt: its visibility timeout, seconds.
+        now_ms: the server's time, Unix ms.
+
+    Returns:
+        None if the message was received after the change, or if the change is long ago.
+    """
+    if first_ms is None or changed is None:
+        return None
+    changed_ms = changed.timestamp() * 1000
+    end_ms = changed_ms + max(_SETTLING_TIMEOUTS * vt, _SETTLING_SECONDS) * 1000
+    return end_ms if first_ms < changed_ms <= now_ms < end_ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +58,15 @@ class QueueRates:
         sent_per_minute: messages that were sent.
         received_per_minute: receives and pops, repeated receives included.
         seconds: the time in which they were counted.
-        last: the same of the last two minutes, if they were recorded: a queue that was paused a
-            short time ago drains now, whatever the longer time shows.
+        last: the same of the last two minutes, if they were recorded, without the time before the
+            last resume: a queue that was paused a short time ago drains now, whatever the longer
+            time shows.
     """
 
     sent_per_minute: float
     received_per_minute: float
     seconds: float
     last: QueueRates | None = None
-
-    @property
-    def present(self) -> QueueRates:
-        """The rates of the shortest time that is known."""
-        return self.last or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +83,8 @@ class RepeatedReceives:
         received: messages that were received.
         lost: of how many receives of the message nothing is known; at least two with an id.
         first_received_ms: Unix ms of the first receive of the message, if it is known.
+        last_first_received_ms: the last Unix ms at which one of the repeated messages was received
+            first; None if one is not known.
     """
 
     id: str | None = None
@@ -67,6 +93,7 @@ class RepeatedReceives:
     received: int = 0
     lost: int = 0
     first_received_ms: int | None = None
+    last_first_received_ms: int | None = None
 
     @property
     def are_many(self) -> bool:
@@ -99,6 +126,7 @@ class ObservedQueue:
         hidden: the hidden messages by state; None if it was not read.
         repeated: the receives that ended without a delete, of its next hidden messages.
         purge: of an empty queue, its last purge, if that can be undone.
+        resumed_ms: Unix ms of its last resume; None if it was never paused.
     """
 
     name: str
@@ -110,6 +138,37 @@ class ObservedQueue:
     hidden: HiddenCounts | None = None
     repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     purge: Deletion | None = None
+    resumed_ms: float | None = None
+
+    @property
+    def was_resumed(self) -> bool:
+        """Whether it was paused within the time of the rates."""
+        return self.resumed_ms is not None and (
+            0 <= self.now_ms - self.resumed_ms < RATE_MINUTES * 60_000
+        )
+
+    @property
+    def present_rates(self) -> QueueRates | None:
+        """The rates of the shortest time that is known; none that reach back to before a resume."""
+        found = () if self.rates is None else (self.rates.last, self.rates)
+        return next((each for each in found if each and self._is_since_resume(each)), None)
+
+    def _is_since_resume(self, rates: QueueRates) -> bool:
+        if not self.was_resumed or self.resumed_ms is None:
+            return True
+        return self.now_ms - self.resumed_ms >= rates.seconds * 1000
+
+    @property
+    def settles_ms(self) -> float | None:
+        """
+        Until when its repeated receives may be of the time before a change, Unix ms; else None.
+
+        Workers extend the visibility timeout, so a change of it is not what ends their receives.
+        """
+        first_ms, attributes = self.repeated.last_first_received_ms, self.attributes
+        if self.workers:
+            return None
+        return settling_end_ms(first_ms, attributes.modified, attributes.vt, self.now_ms)
 
     @property
     def is_received_again(self) -> bool:
@@ -252,6 +311,16 @@ class ObservedMessage:
             return 0
         ended = self.receive_count - self.is_in_flight
         return max(ended - max(self.failed_receive, self.unbegun), 0)
+
+    @property
+    def settles_ms(self) -> float | None:
+        """Until when its receives may be of the time before a change, as of ``ObservedQueue``."""
+        attributes = self.queue.attributes
+        if self.queue.workers:
+            return None
+        return settling_end_ms(
+            self.first_received_ms, attributes.modified, attributes.vt, self.queue.now_ms
+        )
 
     @property
     def max_attempts(self) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.explain.observed import (
+    RATE_MINUTES,
     DeadLetterPlace,
     MessageBefore,
     ObservedMessage,
@@ -30,13 +31,16 @@ from rsmq.trash.deletion import Deletion
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
-from rsmq.wire.stored import parse_integer
+from rsmq.wire.stored import parse_integer, parse_number
 from rsmq.worker.registry import WorkerInfo, parse_workers
 
 load = loader_of("explain")
 
-#: Minutes of the history that a rate is computed from, and those that are of now.
-_RATE_MINUTES, _PRESENT_MINUTES = 10, 2
+#: The values at the begin of a reply that are about the queue.
+_OF_QUEUE = 4
+
+#: Minutes of the history that are of now.
+_PRESENT_MINUTES, _MINUTE_MS = 2, 60_000
 
 
 def read_message_state(
@@ -52,9 +56,8 @@ def read_message_state(
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedMessage:
-        described, now, registered, stored, records, job, *places, before = reply
-        has_dead_letter_queue, dead = places
-        queue = _parse_queue(keys, described, int(now), registered, others=workers)
+        *of_queue, stored, records, job, has_dead_letter_queue, dead, before = reply
+        queue = _parse_queue(keys, of_queue, others=workers)
         score, size, count, first, ids_before, raw_holder = stored
         holder = None if raw_holder is None else decode_name(raw_holder)
         if holder == "":  # there are too many workers to ask all of them
@@ -107,9 +110,9 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedQueue:
-        described, now, registered, hidden, *again = reply
-        queue = _parse_queue(keys, described, int(now), registered, hidden)
-        return replace(queue, repeated=parse_repeated(again))
+        hidden, *again = reply[_OF_QUEUE:]
+        queue = _parse_queue(keys, reply[:_OF_QUEUE])
+        return replace(queue, hidden=parse_hidden(hidden), repeated=parse_repeated(again))
 
     return Operation(
         load("read_queue_state"),
@@ -123,20 +126,19 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
 
 def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
     """Return what ``received_again.lua`` has returned."""
-    id, count, lost, repeated, received, first = found
+    id, count, lost, repeated, received, first, last = found
     name = None if id is None else decode_name(id)
-    return RepeatedReceives(name, count, repeated, received, lost, parse_integer(first))
+    return RepeatedReceives(
+        name, count, repeated, received, lost, parse_integer(first), parse_integer(last)
+    )
 
 
 def _parse_queue(
-    keys: QueueKeys,
-    described: Any,
-    now: int,
-    stored: Any,
-    hidden: Any = None,
-    *,
-    others: Sequence[WorkerInfo] = (),
+    keys: QueueKeys, found: Sequence[Any], *, others: Sequence[WorkerInfo] = ()
 ) -> ObservedQueue:
+    """Return what the first values of a reply say of the queue."""
+    described, raw_now, stored, resumed = found
+    now = int(raw_now)
     pairs = () if stored is None else zip(stored[::2], stored[1::2], strict=True)
     _, registered = parse_workers(now, {decode_name(name): entry for name, entry in pairs})
     return ObservedQueue(
@@ -145,7 +147,7 @@ def _parse_queue(
         parse_attributes(described),
         tuple(each for each in (*registered, *others) if keys.name in each.queues),
         can_see_workers=stored is not None,
-        hidden=None if hidden is None else parse_hidden(hidden),
+        resumed_ms=parse_number(resumed),
     )
 
 
@@ -232,10 +234,17 @@ def find_in_trash(
 
 
 def _parse_rates(fields: dict[bytes, bytes], facts: ObservedQueue) -> QueueRates | None:
-    found = _rates_of(fields, facts, _RATE_MINUTES)
-    last = _rates_of(fields, facts, _PRESENT_MINUTES)
-    is_complete = last is not None and last.seconds == _PRESENT_MINUTES * 60
-    return replace(found, last=last) if found is not None and is_complete else found
+    found = _rates_of(fields, facts, RATE_MINUTES)
+    since = RATE_MINUTES
+    if facts.was_resumed and facts.resumed_ms is not None:
+        since = facts.now_ms // _MINUTE_MS - int(facts.resumed_ms) // _MINUTE_MS - 1
+    minutes = min(_PRESENT_MINUTES, since)
+    last = _rates_of(fields, facts, minutes)
+    if last is not None and last.seconds < minutes * 60:
+        last = None
+    if last is None and facts.was_resumed:
+        last = _rates_of(fields, facts, since)
+    return replace(found, last=last) if found is not None else None
 
 
 def _rates_of(fields: dict[bytes, bytes], facts: ObservedQueue, minutes: int) -> QueueRates | None:

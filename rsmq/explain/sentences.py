@@ -209,9 +209,7 @@ def _received_again(facts: ObservedMessage) -> str:
     before = facts.receive_count - facts.is_in_flight
     which = "each receive" if lost == before else f"the last {format_count(lost, 'receive')}"
     ended = f"{which}{' before this one' if facts.is_in_flight else ''} ended without a delete"
-    remedy = remedy_of_lost_receives(
-        facts.queue.attributes.vt, has_workers=bool(facts.queue.workers)
-    )
+    remedy = _remedy(facts.queue, facts.settles_ms)
     return f"It was received {format_count(facts.receive_count, 'time')}; {ended}. {remedy}"
 
 
@@ -232,6 +230,29 @@ def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
         "A consumer may have released what it received, which is not recorded. Otherwise the "
         f"handler may take longer than the visibility timeout of {format_span(vt)}: make that "
         "longer than its slowest run, or delete sooner."
+    )
+
+
+def _remedy(queue: ObservedQueue, settles_ms: float | None) -> str:
+    attributes = queue.attributes
+    if settles_ms is not None and attributes.modified is not None:
+        return remedy_after_change(attributes.modified, settles_ms, queue.now_ms)
+    return remedy_of_lost_receives(attributes.vt, has_workers=bool(queue.workers))
+
+
+def remedy_after_change(changed: datetime, settles_ms: float, now_ms: float) -> str:
+    """
+    Return what is said of lost receives that may be of the time before a change of their queue.
+
+    Args:
+        changed: when the attributes of the queue were set.
+        settles_ms: Unix ms until which the receives may be of the time before.
+        now_ms: the server's time, Unix ms.
+    """
+    return (
+        "This began before the attributes of the queue were changed at "
+        f"{_at(changed.timestamp() * 1000, now_ms)}, and may be over: look again at "
+        f"{format_moment(settles_ms, now_ms)}."
     )
 
 
@@ -258,9 +279,9 @@ def _waiting(facts: ObservedMessage) -> str:
     before = f"It is visible, with {format_count(facts.ids_before)} before it"
     if facts.queue.attributes.paused:
         return f"{before}."
-    rates = facts.queue.rates
+    rates = facts.queue.present_rates if facts.queue.was_resumed else facts.queue.rates
     if rates is None:
-        return f"{before}; how fast they are received is not recorded."
+        return f"{before}; {_unknown_rates(facts.queue)}."
     if not rates.received_per_minute:
         return f"{before}; none was received in the last {format_span(rates.seconds)}."
     seconds = (facts.ids_before + 1) / rates.received_per_minute * 60
@@ -313,10 +334,19 @@ def _stalled(facts: ObservedQueue) -> str:
     )
 
 
+def _unknown_rates(facts: ObservedQueue) -> str:
+    if facts.rates is None or facts.resumed_ms is None:
+        return "how fast they are received is not recorded"
+    return (
+        f"the queue was resumed at {_at(facts.resumed_ms, facts.now_ms)}, and how fast they are "
+        "received since is known after the next full minute"
+    )
+
+
 def _rates(facts: ObservedQueue) -> str:
-    if facts.rates is None:
+    rates = facts.present_rates
+    if rates is None:
         return ""
-    rates = facts.rates.present
     return (
         f"{format_count(round(rates.sent_per_minute))} a minute were sent, and "
         f"{rates.received_per_minute:,.0f} received, in the last {format_span(rates.seconds)}"
@@ -337,9 +367,9 @@ def _handlers_fail(facts: ObservedQueue) -> str:
 
 
 def _draining(facts: ObservedQueue) -> str:
-    if facts.rates is None:
+    rates = facts.present_rates
+    if rates is None:
         return _visible(facts)
-    rates = facts.rates.present
     per_minute = rates.received_per_minute - rates.sent_per_minute
     seconds = facts.attributes.visible_messages / per_minute * 60
     return (
@@ -354,8 +384,8 @@ def _visible(facts: ObservedQueue) -> str:
     waits = f"{format_count(number)} of queue {facts.name} {'is' if number == 1 else 'are'} visible"
     if facts.attributes.paused:
         return f"{waits}."
-    if facts.rates is None:
-        return f"{waits}; how fast they are received is not recorded."
+    if facts.present_rates is None:
+        return f"{waits}; {_unknown_rates(facts)}."
     return f"{waits}; {_rates(facts)}."
 
 
@@ -389,9 +419,8 @@ def _dead_worker(facts: ObservedQueue) -> str:
 
 
 def _message_received_again(facts: ObservedQueue) -> str:
-    repeated, has_workers = facts.repeated, bool(facts.workers)
-    remedy = remedy_of_lost_receives(facts.attributes.vt, has_workers=has_workers)
-    if repeated.are_many and not has_workers:
+    repeated, remedy = facts.repeated, _remedy(facts, facts.settles_ms)
+    if repeated.are_many and not facts.workers:
         return (
             f"Messages of queue {facts.name} are received again before they are deleted, "
             f"{repeated.repeated} of the next {repeated.received} in flight. {remedy}"

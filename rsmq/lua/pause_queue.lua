@@ -22,4 +22,8 @@ if pause == '1' and stored[4] then
 elseif pause == '1' then
   return redis.call('HSETNX', hash, 'x:paused', digits(server_time_ms()))
 end
-return redis.call('HDEL', hash, 'x:paused')
+local is_changed = redis.call('HDEL', hash, 'x:paused')
+if is_changed == 1 then -- the user may lack the right
+  redis.pcall('HSET', hash, 'x:resumed', digits(server_time_ms()))
+end
+return is_changed

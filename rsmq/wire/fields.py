@@ -21,6 +21,8 @@ TOTAL_SENT = "totalsent"
 DEAD_LETTER_QUEUE = "x:dlq"
 MAX_RECEIVES = "x:max"
 PAUSED = "x:paused"
+#: Unix ms of the last resume: rates of the time before say nothing of now.
+RESUMED = "x:resumed"
 KEEP = "x:keep"
 EXPIRED = "x:expired"
 

@@ -20,9 +20,19 @@ def test_a_pause_is_one_field_with_its_time(env, queue):
     assert env.rsmq.pause_queue(queue) is False
     assert env.fields(queue) == paused
     assert env.rsmq.resume_queue(queue) is True
-    assert env.fields(queue) == fields
+    resumed = env.fields(queue)
+    assert int(paused["x:paused"]) <= int(resumed["x:resumed"]) <= env.now_ms()
+    assert resumed == {**fields, "x:resumed": resumed["x:resumed"]}
     assert env.rsmq.resume_queue(queue) is False
-    assert env.fields(queue) == fields
+    assert env.fields(queue) == resumed
+
+
+@pytest.mark.parametrize("backend", ["redis"])
+def test_a_user_without_the_right_to_hset_resumes_a_queue(env, queue, limited):
+    env.rsmq.pause_queue(queue)
+
+    assert limited([f"{env.ns}:*"], "+@all -hset").resume_queue(queue) is True
+    assert env.fields(queue).keys().isdisjoint({"x:paused", "x:resumed"})
 
 
 def test_attributes_report_a_pause(env, queue):
@@ -67,6 +77,11 @@ def test_a_purge_keeps_a_pause(env, queue):
 
     assert env.rsmq.purge_queue(queue) == 1
     assert env.fields(queue)["x:paused"] == since
+    env.rsmq.resume_queue(queue)
+    since = env.fields(queue)["x:resumed"]
+    env.rsmq.pause_queue(queue)
+    assert env.rsmq.purge_queue(queue) == 0
+    assert env.fields(queue)["x:resumed"] == since
     assert env.rsmq.get_queue_attributes(queue).paused is True
 
 

@@ -231,6 +231,78 @@ def test_the_first_cause_of_a_message_decides(facts, causes, sentence):
         assert found.sentence == sentence
 
 
+def changed(seconds):
+    return {"modified": datetime.fromtimestamp(NOW / 1000 - seconds, UTC)}
+
+
+@pytest.mark.parametrize(
+    ("ago", "vt", "first_ago", "is_of_before"),
+    [
+        (12, 30, 20, True),
+        (12, 30, 11, False),  # received first since the change
+        (12, 30, None, False),
+        (59, 5, 99, True),
+        (61, 5, 99, False),
+        (179, 90, 200, True),  # two timeouts
+        (181, 90, 200, False),
+        (-12, 30, 20, False),  # a clock was ahead
+    ],
+)
+def test_receives_of_before_a_change_are_said_to_be_so(ago, vt, first_ago, is_of_before):
+    first = None if first_ago is None else NOW - first_ago * 1000
+    facts = queue(rates=(20, 80), vt=vt, **changed(ago))
+    of_queue = explain_queue(replace(facts, repeated=RepeatedReceives("m", 4, 5, 8, 3, 1, first)))
+    again = Cause.RECEIVED_AGAIN
+    assert [each.cause for each in of_queue.causes] == (
+        [Cause.DRAINING, Cause.WAITING, again]
+        if is_of_before
+        else [again, Cause.DRAINING, Cause.WAITING]
+    )
+    of_message = explain_message(
+        message(facts, receive_count=4, first_received_ms=first, visible_at_ms=NOW + 1000)
+    )
+    for found in (of_queue, of_message):
+        [text] = [each.text for each in found.causes if each.cause is again]
+        assert ("This began before the attributes of the queue were changed at" in text) == (
+            is_of_before
+        )
+        assert ("make that longer than its slowest run" in text) != is_of_before
+
+
+def test_a_change_is_not_why_messages_of_workers_are_received_again():
+    facts = queue(worker(), **changed(12))
+    repeated = RepeatedReceives("m", 4, 1, 1, 3, NOW - 20_000, NOW - 20_000)
+    found = explain_queue(replace(facts, repeated=repeated))
+    assert found.cause is Cause.RECEIVED_AGAIN
+    assert "crashes the worker" in found.sentence
+
+
+def test_it_is_said_until_when_receives_may_be_of_before_a_change():
+    facts = queue(vt=45, **changed(12))
+    repeated = RepeatedReceives(None, 0, 5, 8, 0, None, NOW - 20_000)
+    found = explain_queue(replace(facts, repeated=repeated))
+    assert found.causes[-1].text == (
+        "Messages of queue q are received again before they are deleted, 5 of the next 8 in "
+        "flight. This began before the attributes of the queue were changed at 12:02:18 UTC (12 s "
+        "ago), and may be over: look again at 12:03:48 UTC."
+    )
+
+
+def test_the_wait_of_a_message_is_by_the_rates_since_a_resume():
+    facts = queue(worker(), rates=QueueRates(120, 80, 600, QueueRates(100, 400, 60)))
+
+    def say(resumed_ms, rates=facts.rates):
+        in_queue = replace(facts, rates=rates, resumed_ms=resumed_ms)
+        return explain_message(message(in_queue, ids_before=99)).sentence
+
+    assert say(None).endswith("80 a minute, it is received in about 75 s.")
+    assert say(NOW - 90_000).endswith("400 a minute, it is received in about 15 s.")
+    assert "was resumed at 12:02:10 UTC (20 s ago), and" in say(
+        NOW - 20_000, replace(facts.rates, last=None)
+    )
+    assert say(NOW - 20_000, None).endswith("how fast they are received is not recorded.")
+
+
 PURGE = Deletion("1", DeletionKind.PURGE, "q", "ann", 300, NOW - 60_000)
 ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW + 40_000}
 
@@ -266,6 +338,34 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             [Cause.FILLED_FASTER, Cause.WAITING],
             ("Queue q is filled faster than it is drained: 100 messages a minute were sent, and 0 "
             "received, in the last 2 min."),
+        ),
+        (
+            replace(queue(worker(), rates=(120, 80)), resumed_ms=NOW - 20_000),
+            [Cause.WAITING],
+            ("10 messages of queue q are visible; the queue was resumed at 12:02:10 UTC (20 s "
+            "ago), and how fast they are received since is known after the next full minute."),
+        ),
+        (
+            replace(queue(worker(), rates=(1, 0)), resumed_ms=NOW - 20_000), [Cause.WAITING], None,
+        ),
+        (
+            replace(
+                queue(worker(), rates=QueueRates(120, 80, 600, QueueRates(100, 400, 60))),
+                resumed_ms=NOW - 90_000,
+            ),
+            [Cause.DRAINING, Cause.WAITING],
+            ("Queue q is being drained: 100 messages a minute were sent, and 400 received, in the "
+            "last 60 s, so its 10 visible messages take about 2 s."),
+        ),
+        (
+            replace(queue(worker(), rates=QueueRates(0, 600, 1)), resumed_ms=NOW - 1000),
+            [Cause.DRAINING, Cause.WAITING],
+            None,
+        ),
+        (
+            replace(queue(worker(), rates=(120, 80)), resumed_ms=NOW - 600_000),
+            [Cause.FILLED_FASTER, Cause.WAITING],
+            None,
         ),
         (
             replace(queue(rates=(20, 80), vt=5), repeated=RepeatedReceives(None, 0, 5, 8)),

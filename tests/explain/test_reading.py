@@ -23,6 +23,8 @@ from rsmq.explain import (
     observe_queue,
     reader,
 )
+from rsmq.explain.observed import QueueRates
+from rsmq.explain.operations import read_rates
 from rsmq.history.recorder import record_queues
 from rsmq.model import DeadLetterReason
 from rsmq.operations.plain import plain_command
@@ -226,6 +228,49 @@ def test_a_message_waits_for_those_before_it_at_the_recorded_rate(run):
         # The history of an earlier queue with this name is void.
         await place.raw("HINCRBY", place.q.hash, "created", 5)
         assert (await observe_message(place.queues, "q", ids[100])).queue.rates is None
+
+    run(test)
+
+
+def test_rates_are_without_the_minutes_before_a_resume(run):
+    async def test(place):
+        queues, minute = place.queues, int(datetime.now(UTC).timestamp()) // 60
+        await record_queues(queues, minute)
+        for sent, received in ((120, 5), (30, 10), (60, 40)):
+            await queues.send_messages("q", ["m"] * sent)
+            await queues.receive_messages("q", received, vt=0)
+            minute += 1
+            await record_queues(queues, minute)
+        facts = await observe_queue(queues, "q")
+        assert facts.resumed_ms is None
+        now_ms = minute * 60_000 + 5000
+
+        async def rates(seconds):
+            resumed = None if seconds is None else now_ms - seconds * 1000
+            at = replace(facts, now_ms=now_ms, resumed_ms=resumed)
+            return await place.client.run(read_rates(place.namespace, at))
+
+        all_of_it = await rates(None)
+        assert (all_of_it.seconds, all_of_it.sent_per_minute) == (180, 70)
+        assert all_of_it.last == QueueRates(45, 25, 120)
+        assert (await rates(4)).last is None  # in this minute
+        assert (await rates(30)).last is None  # in the minute before
+        assert (await rates(90)).last == QueueRates(60, 40, 60)
+        assert (await rates(150)).last == (await rates(601)).last == QueueRates(45, 25, 120)
+
+    run(test)
+
+
+def test_the_time_of_a_resume_is_read(run):
+    async def test(place):
+        id = await place.queues.send_message("q", "m")
+        await place.queues.pause_queue("q")
+        await place.queues.resume_queue("q")
+        stored = float(await place.raw("HGET", place.q.hash, "x:resumed"))
+        assert (await observe_queue(place.queues, "q")).resumed_ms == stored
+        facts = await observe_message(place.queues, "q", id)
+        assert facts.queue.resumed_ms == stored
+        assert facts.queue.was_resumed
 
     run(test)
 

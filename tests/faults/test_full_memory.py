@@ -72,6 +72,7 @@ UNCHANGING = {
     "delete_messages": ([H, Z], NO_RECEIPT),
     "delete_queue": (["rsmq:no:Q", "rsmq:no", INDEX, "rsmq:no:x"], ["no"]),
     "divide_milliseconds": ([H], [1, 2, "", 3, 4]),
+    "examine_groups": ([H, Z, *GROUPS[:2]], [""]),
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
@@ -269,6 +270,15 @@ def test_a_queue_that_is_new_is_refused_when_memory_is_full(raw, rsmq):
         rsmq.create_queue("new")
     assert raw.smembers(INDEX) == {b"q", b"dead", b"empty"}
     assert rsmq.create_queue("q", exist_ok=True) is False
+
+
+def test_a_queue_is_resumed_when_memory_is_full(raw, rsmq):
+    rsmq.pause_queue("q")
+    fill(raw)
+
+    assert rsmq.resume_queue("q") is True
+    assert raw.hexists(H, "x:paused") is False
+    assert rsmq.resume_queue("q") is False
 
 
 def test_messages_wait_for_subscribers_when_memory_is_full_and_a_subscriber_can_be_removed(

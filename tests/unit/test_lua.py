@@ -255,8 +255,11 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
     names |= {
         name.encode()
-        for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED, fields.LIMITED, fields.GROUPED)
-    }
+        for name in (
+            *fields.ATTRIBUTE_FIELDS, fields.RESUMED, fields.DIVIDED, fields.LIMITED,
+            fields.GROUPED,
+        )
+    }  # fmt: skip
     names.add(b"total")  # of the progress of a job
     code = "".join(
         line.partition("--")[0] + "\n"

@@ -109,6 +109,20 @@ def test_a_queue_grows_if_more_is_sent_than_received_and_more_is_visible():
     assert kinds(1000, sent=6, received=2) == []
 
 
+def test_the_minutes_of_a_pause_are_no_growth_and_no_idleness():
+    def find(resumed, **values):
+        state = _state(messages=1000, waits=600, resumed_ms=_NOW - resumed * 1000)
+        workers = [_worker(queues={"q": 0})]
+        return find_alerts(_facts(state, activities={"q": _activity(**values)}, workers=workers))
+
+    assert find(5, sent=50, received=20) == find(180, sent=50, received=20) == []
+    [alert] = find(300, sent=50, received=20)
+    assert alert.evidence.startswith("In the last 4 minutes 200 messages sent and 80 received")
+    assert find(299) == []
+    [alert] = find(301)
+    assert "the first one for 10 min. Nothing was received in the last 5 min" in alert.evidence
+
+
 def test_a_burst_of_two_minutes_is_no_growth_and_growth_is_below_facts():
     activity = _activity(sent=10, received=10)
     hour = activity.hour
@@ -354,6 +368,15 @@ def test_many_messages_that_are_received_again_are_the_fault_of_their_visibility
     assert (alert.kind, alert.message) == (AlertKind.RECEIVED_AGAIN, None)
     # Two receives are no proof: a consumer may have released the messages.
     assert (alert.level, find(5, 10, id="m1")[0].level) == ("warn", "bad")
+    # Receives of before a change may be over.
+    for changed, vt, first, level in (
+        (12, 5, 20, "warn"), (61, 5, 99, "bad"), (61, 45, 99, "warn"), (30, 5, 20, "bad"),
+    ):  # fmt: skip
+        repeats = RepeatedReceives("m1", 4, 5, 10, 3, 0, _NOW - first * 1000)
+        modified = datetime.fromtimestamp(_NOW / 1000 - changed, UTC)
+        [alert] = find_alerts(_facts(_state(vt=vt, repeated=repeats, modified=modified)))
+        assert alert.level == level
+        assert ("and may be over: look again at" in alert.evidence) == (level == "warn")
     # They are one, if messages become dead letters of it.
     repeats = RepeatedReceives(None, 0, 5, 10, 0)
     state = _state(vt=5, repeated=repeats, dead_letter_queue="dead")
@@ -526,7 +549,7 @@ def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(ru
         again = [each for each in found if each["kind"] == "received-again"]
         assert [(each["queue"], each["message"]) for each in again] == [("q", id)]
         first_ms = (await queues.get_message("q", id)).first_received_ms
-        expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms)
+        expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms, first_ms)
         assert (await observe_queue(queues, "q")).repeated == expected
         assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
         why = (await http("GET", "/queues/q/why")).json

@@ -1,6 +1,9 @@
 """The actions on queues: what they say, and what they do."""
 
+from datetime import UTC, datetime
 from urllib.parse import urlencode
+
+from rsmq.history.recorder import record_queues
 
 _HTML = {"accept": "text/html"}
 _FORM = {**_HTML, "content-type": "application/x-www-form-urlencoded"}
@@ -36,9 +39,9 @@ def test_a_queue_is_created_changed_and_gets_a_policy(run):
         # Also beside what somebody has typed.
         wrong = await _post(http, "change-queue", queue="q", vt="-7")
         assert (wrong.status, 'value="-7"' in wrong.content.decode()) == (422, True)
-        for page in (page, wrong.content.decode()):
+        for shown in (page, wrong.content.decode()):
             for now in ("5 s", "0 s", "unlimited", "60 s", "they are removed"):
-                assert f">Now {now}." in page
+                assert f">Now {now}." in shown
         done = await _post(
             http, "change-queue", queue="q", vt="7", keep="0", delay="", expired="drop"
         )
@@ -90,6 +93,26 @@ def test_a_resume_says_how_many_messages_it_releases(run):
         assert not (await queues.get_queue_attributes("q")).paused
         page = (await http("GET", "/actions/resume?queue=q")).content.decode()
         assert "q is not paused." in page
+
+    run(test)
+
+
+def test_the_page_of_a_queue_that_was_just_resumed_has_no_rates_of_the_time_before(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        minute = int(datetime.now(UTC).timestamp()) // 60
+        for at in (minute - 2, minute - 1, minute):
+            await record_queues(queues, at)
+            await queues.send_messages("q", ["a"] * 60)
+            await queues.pop_message("q")
+        _pages(http)
+        page = (await http("GET", "/queues/q")).content.decode()
+        assert "Queue q is filled faster than it is drained: 60 messages a minute" in page
+        await _post(http, "pause", queue="q")
+        await _post(http, "resume", queue="q")
+        page = (await http("GET", "/queues/q")).content.decode()
+        assert '<i class="dot good"></i>177 messages of queue q are visible; the queue was ' in page
+        assert "filled faster" not in page
 
     run(test)
 

@@ -11,6 +11,7 @@
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
+-- @include groups.lua
 -- @include sweeping_groups.lua
 
 local hash, zset, admitted, held_back = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -19,8 +20,7 @@ local from = ARGV[1]
 -- Returns whether one of the first admitted messages of a group is in the queue: there is one, and records of those that
 -- another client has deleted.
 local function has_admitted(group)
-  local first, last = range_of_groups(group, group)
-  for _, member in ipairs(redis.call('ZRANGEBYLEX', admitted, first, last, 'LIMIT', '0', '10')) do
+  for _, member in ipairs(members_of(admitted, group, '10')) do
     local _, id = split_member(member)
     if redis.call('ZSCORE', zset, id) then
       return true

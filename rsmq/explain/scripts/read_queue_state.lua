@@ -5,9 +5,9 @@
 -- ARGV[1] most     integer     how many hidden messages to look at, at most 4,000
 -- ARGV[2] workers  string      the key of the registered workers, a hash that the user may lack the right to
 --
--- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, the
---         states of hidden messages as sample_hidden.lua returns them, what
---         received_again.lua returns}
+-- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, ms of its
+--         last resume or nil, the states of hidden messages as sample_hidden.lua returns them, what received_again.lua
+--         returns}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -21,13 +21,14 @@
 local hash, zset = KEYS[1], KEYS[2]
 local most, workers = ARGV[1], ARGV[2]
 
-if not queue(hash) then
+local stored = queue(hash, 'x:resumed')
+if not stored then
   return queue_not_found(hash)
 end
 local now = server_time_ms()
-local again, count, lost, repeated, received, first = received_again(hash, zset, digits(now))
+local again, count, lost, repeated, received, first, last = received_again(hash, zset, digits(now))
 return {
-  describe(hash, zset), digits(now), registered_workers(zset, workers),
+  describe(hash, zset), digits(now), registered_workers(zset, workers), stored[4],
   count_hidden_states(hash, zset, now, tonumber(most)), again or false, count, lost, repeated, received,
-  first or false,
+  first or false, last or false,
 }

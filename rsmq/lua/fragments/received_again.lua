@@ -1,12 +1,30 @@
 -- Messages that nobody deletes in time.
+-- @include digits.lua
 -- @include unbegun.lua
 -- @include retrying.lua
 
+-- Returns the ms at which one of these messages was received first, and the last ms at which any of them was; nil for what
+-- is not stored as a number.
+local function first_receives(hash, ids, found)
+  local fields, first, last = {}, nil, 0
+  for each = 1, #ids do
+    fields[each] = ids[each] .. ':fr'
+  end
+  for each, time in ipairs(#ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}) do
+    local ms = time and tonumber(time)
+    if ids[each] == found then
+      first = ms and time
+    end
+    last = ms and last and math.max(last, ms)
+  end
+  return first, last and last > 0 and digits(last) or nil
+end
+
 -- Looks at the next ten messages that become visible, and at their last receives before the present one that ended
 -- without a delete or a recorded retry. Returns id, receive count and number of such receives of the one that had most
--- of them, at least two, else nil, 0 and 0; how many had at least one; how many were received; and the ms at which that
--- one was received first, or nil. A consumer may have
--- released them: only workers record that.
+-- of them, at least two, else nil, 0 and 0; how many had at least one; how many were received; the ms at which that
+-- one was received first, or nil; and the last ms at which one of those that had at least one was received first, or nil.
+-- A consumer may have released them: only workers record that.
 local function received_again(hash, zset, now)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
   local fields, ids, counts, received = {}, {}, {}, 0
@@ -19,16 +37,20 @@ local function received_again(hash, zset, now)
       ids[#ids + 1], counts[#counts + 1] = hidden[each], tonumber(count)
     end
   end
-  local found, receives, most, repeated = nil, 0, 1, 0
+  local found, receives, most, repeated, again = nil, 0, 1, 0, {}
   if #ids > 0 then
     local unbegun, failed = unbegun_receives(zset, hash, ids), failed_receives(zset, hash, ids)
     for each = 1, #ids do
       local lost = counts[each] - 1 - math.max(unbegun[each], failed[each])
-      repeated = repeated + (lost > 0 and 1 or 0)
+      if lost > 0 then
+        repeated = repeated + 1
+        again[repeated] = ids[each]
+      end
       if lost > most or lost == most and found and counts[each] > receives then
         found, receives, most = ids[each], counts[each], lost
       end
     end
   end
-  return found, receives, found and most or 0, repeated, received, found and redis.call('HGET', hash, found .. ':fr')
+  local first, last = first_receives(hash, again, found)
+  return found, receives, found and most or 0, repeated, received, first, last
 end

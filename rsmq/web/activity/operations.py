@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,7 @@ from rsmq.operations.operation import Operation, RetryClass
 from rsmq.web.operations import load
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
-from rsmq.wire.stored import parse_number
+from rsmq.wire.stored import parse_number, parse_time
 
 #: Seconds for which dead letters are new.
 NEW_SECONDS = 3600
@@ -56,6 +57,8 @@ class QueueBacklog:
         sent: messages that were ever sent; None if that is not stored.
         received: receives, as above.
         created: Unix seconds of its creation, as above.
+        modified: when its attributes were set; None if that is not stored.
+        resumed_ms: Unix ms of its last resume; None without one.
     """
 
     name: str
@@ -72,6 +75,8 @@ class QueueBacklog:
     sent: float | None = None
     received: float | None = None
     created: float | None = None
+    modified: datetime | None = None
+    resumed_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +143,12 @@ def queue_states(
 
 def _parse_state(name: str, stored: Any) -> QueueBacklog:
     messages, visible, first, fresh, first_fresh, target, paused, *rest = stored
-    vt, has_reasons, sent, received, created, *repeated = rest
+    vt, has_reasons, sent, received, created, modified, resumed, *repeated = rest
     return QueueBacklog(
         name, messages, visible, parse_number(first), fresh, parse_number(first_fresh),
         target and decode_name(target), parse_number(paused), parse_number(vt) or 0,
         parse_repeated(repeated), bool(has_reasons), parse_number(sent), parse_number(received),
-        parse_number(created),
+        parse_number(created), parse_time(modified), parse_number(resumed),
     )  # fmt: skip
 
 

@@ -71,6 +71,8 @@ def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
         _sum([each.sent for each in of_cells]),
         _sum([each.received for each in of_cells]),
         _earliest(each.created for each in of_cells),
+        max((each.modified for each in of_cells if each.modified is not None), default=None),
+        max((each.resumed_ms for each in of_cells if each.resumed_ms is not None), default=None),
     )
 
 

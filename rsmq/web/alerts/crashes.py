@@ -8,7 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from rsmq.explain.sentences import format_moment, remedy_of_lost_receives
+from rsmq.explain.observed import settling_end_ms
+from rsmq.explain.sentences import (
+    format_moment,
+    remedy_after_change,
+    remedy_of_lost_receives,
+)
 from rsmq.printable import format_count
 from rsmq.web.activity.operations import QueueBacklog
 from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
@@ -188,20 +193,26 @@ def find_received_again(facts: AlertFacts) -> Iterator[Alert]:
             if repeated.id is not None:
                 yield _received_again_by_workers(facts, state)
             continue
+        settles_ms = settling_end_ms(
+            repeated.last_first_received_ms, state.modified, state.vt, facts.now_ms
+        )
         remedy = remedy_of_lost_receives(state.vt, has_workers=False)
+        if settles_ms is not None and state.modified is not None:
+            remedy = remedy_after_change(state.modified, settles_ms, facts.now_ms)
         if repeated.are_many:
             target = facts.states.get(state.dead_letter_queue or "")
             # Two receives may be a release. They are not, if messages die of them.
             is_sure = repeated.id is not None or (target is not None and target.fresh > 0)
             yield Alert(
-                AlertKind.RECEIVED_AGAIN, "bad" if is_sure else "warn", state.name,
+                AlertKind.RECEIVED_AGAIN, "bad" if is_sure and settles_ms is None else "warn",
+                state.name,
                 f"Messages of {state.name} are received again before they are deleted.",
                 f"{repeated.repeated} of the next {repeated.received} in flight were received "
                 f"before. {remedy}",
                 None, state.name,
             )  # fmt: skip
         elif repeated.id is not None:
-            yield _received_again(state, "bad", remedy)
+            yield _received_again(state, "bad" if settles_ms is None else "warn", remedy)
 
 
 def _received_again(state: QueueBacklog, level: Literal["bad", "warn"], remedy: str) -> Alert:

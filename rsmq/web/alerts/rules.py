@@ -84,13 +84,14 @@ def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
         if since is None or state.paused_ms is not None or state.name in targets:
             continue
         waits = (facts.now_ms - since) / 1000
+        due_seconds = (facts.now_ms - max(since, state.resumed_ms or 0)) / 1000
         activity = facts.activities.get(state.name)
         received = None if activity is None else _received_lately(activity)
         has_workers = state.name in listened
         is_sure = received == 0 and not has_workers
         if received or (received is None and has_workers):
             continue
-        if waits < (WAIT_SECONDS if is_sure else _IDLE_MINUTES * 60):
+        if due_seconds < (WAIT_SECONDS if is_sure else _IDLE_MINUTES * 60):
             continue
         yield Alert(
             AlertKind.NOT_RECEIVED, "bad", state.name,
@@ -126,31 +127,42 @@ def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
             continue
         if activity.sent_since is None or activity.received_since is None:
             continue
-        recorded = [each for each in activity.hour.visible[-_GROWTH_MINUTES:] if each is not None]
-        sent = activity.sent_since + _sum_of(activity.hour.sent)
-        received = activity.received_since + _sum_of(activity.hour.received)
+        minutes = _growth_minutes(state, facts.now_ms)
+        if minutes < _GROWING_MINUTES:
+            continue
+        recorded = [each for each in activity.hour.visible[-minutes:] if each is not None]
+        sent = activity.sent_since + _sum_of(activity.hour.sent[-minutes:])
+        received = activity.received_since + _sum_of(activity.hour.received[-minutes:])
         grows = sent > received * _FASTER and sent - received >= _MIN_GROWTH
         if not recorded or not grows or state.visible < recorded[0] + _MIN_GROWTH:
             continue
-        if _count_growing_minutes(activity) < _GROWING_MINUTES:
+        if _count_growing_minutes(activity, minutes) < _GROWING_MINUTES:
             continue
         yield Alert(
             AlertKind.GROWING, "warn", name,
             f"{name} grows: more is sent than received.",
-            f"In the last {_GROWTH_MINUTES} minutes {format_count(sent, 'message')} sent and "
+            f"In the last {minutes} minutes {format_count(sent, 'message')} sent and "
             f"{received:,} received; {state.visible:,} are visible.",
             None, name,
         )  # fmt: skip
 
 
-def _count_growing_minutes(activity: QueueActivity) -> int:
+def _growth_minutes(state: QueueBacklog, now_ms: int) -> int:
+    """Return the minutes in which a queue may grow: those since it was resumed."""
+    if state.resumed_ms is None:
+        return _GROWTH_MINUTES
+    return min(now_ms // 60_000 - int(state.resumed_ms) // 60_000 - 1, _GROWTH_MINUTES)
+
+
+def _count_growing_minutes(activity: QueueActivity, most: int) -> int:
     """Return in how many of the last minutes more was sent than received."""
     minutes = zip(activity.hour.sent, activity.hour.received, strict=True)
-    return sum((sent or 0) > (received or 0) for sent, received in [*minutes][-_OF_MINUTES:])
+    recent = [*minutes][-min(most, _OF_MINUTES) :]
+    return sum((sent or 0) > (received or 0) for sent, received in recent)
 
 
 def _sum_of(column: list[int | None]) -> int:
-    return sum(each or 0 for each in column[-_GROWTH_MINUTES:])
+    return sum(each or 0 for each in column)
 
 
 def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:

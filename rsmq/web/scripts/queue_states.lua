@@ -5,8 +5,8 @@
 --
 -- returns for each queue {messages, visible ones, score of the first visible one, those that became visible
 --         within that time, score of the first of these, dead-letter queue of its policy, ms of its pause, vt,
---         whether workers have moved messages to it, totalsent, totalrecv, created, what received_again.lua returns}; nil for what there is not, and
---         for a queue that can't be read
+--         whether workers have moved messages to it, totalsent, totalrecv, created, modified, ms of its last resume,
+--         what received_again.lua returns}; nil for what there is not, and for a queue that can't be read
 -- errors  none
 -- source  none in Node
 -- @include digits.lua
@@ -21,7 +21,8 @@ local time = server_time_ms()
 local now, since = digits(time), digits(time - fresh)
 
 local function read(hash, zset)
-  local stored = queue(hash, 'x:dlq', 'x:paused', 'totalsent', 'totalrecv', 'created')
+  local stored = queue(hash, 'x:dlq', 'x:paused', 'totalsent', 'totalrecv', 'created', 'modified',
+    'x:resumed')
   if not stored then
     return false
   end
@@ -36,14 +37,15 @@ local function read(hash, zset)
   if recent > 0 then
     first_recent = redis.call('ZRANGEBYSCORE', zset, since, now, 'WITHSCORES', 'LIMIT', '0', '1')[2]
   end
-  local again, count, lost, repeated, received, received_first = nil, 0, 0, 0, 0, nil
+  local again, count, lost, repeated, received, received_first, last_first = nil, 0, 0, 0, 0, nil, nil
   if messages > visible then
-    again, count, lost, repeated, received, received_first = received_again(hash, zset, now)
+    again, count, lost, repeated, received, received_first, last_first = received_again(hash, zset, now)
   end
   -- If the user lacks the right, it is not known.
   local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
   return {messages, visible, first or false, recent, first_recent or false, stored[4], stored[5], stored[1],
-    has_reasons, stored[6], stored[7], stored[8], again or false, count, lost, repeated, received, received_first or false}
+    has_reasons, stored[6], stored[7], stored[8], stored[9], stored[10], again or false, count, lost, repeated, received,
+    received_first or false, last_first or false}
 end
 
 local states = {}
