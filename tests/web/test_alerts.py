@@ -552,6 +552,12 @@ def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(ru
         expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms, first_ms)
         assert (await observe_queue(queues, "q")).repeated == expected
         assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
+        # It is not read if the attributes were changed long ago: two timeouts of 600 s.
+        changed = plain_command("HINCRBY", queues.namespace.queue("q").hash, "modified", "-1300")
+        await queues.run(changed)
+        expected = replace(expected, last_first_received_ms=None)
+        assert (await observe_queue(queues, "q")).repeated == expected
+        assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
         why = (await http("GET", "/queues/q/why")).json
         assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
         why = (await http("GET", f"/queues/q/messages/{id}/why")).json

@@ -21,12 +21,12 @@
 local hash, zset = KEYS[1], KEYS[2]
 local most, workers = ARGV[1], ARGV[2]
 
-local stored = queue(hash, 'x:resumed')
+local stored = queue(hash, 'x:resumed', 'modified')
 if not stored then
   return queue_not_found(hash)
 end
 local now = server_time_ms()
-local again, count, lost, repeated, received, first, last = received_again(hash, zset, digits(now))
+local again, count, lost, repeated, received, first, last = received_again(hash, zset, digits(now), stored[1], stored[5])
 return {
   describe(hash, zset), digits(now), registered_workers(zset, workers), stored[4],
   count_hidden_states(hash, zset, now, tonumber(most)), again or false, count, lost, repeated, received,

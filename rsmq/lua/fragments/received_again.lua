@@ -20,12 +20,20 @@ local function first_receives(hash, ids, found)
   return first, last and last > 0 and digits(last) or nil
 end
 
+-- Returns whether the attributes of a queue were changed so lately that its receives may be of the time before, as
+-- settling_end_ms in explain/observed.py has it.
+local function is_changed_lately(vt, modified, now)
+  local seconds = tonumber(modified)
+  return seconds and tonumber(now) / 1000 - seconds < math.max(2 * (tonumber(vt) or 0), 60)
+end
+
 -- Looks at the next ten messages that become visible, and at their last receives before the present one that ended
 -- without a delete or a recorded retry. Returns id, receive count and number of such receives of the one that had most
 -- of them, at least two, else nil, 0 and 0; how many had at least one; how many were received; the ms at which that
--- one was received first, or nil; and the last ms at which one of those that had at least one was received first, or nil.
+-- one was received first, or nil; and the last ms at which one of those that had at least one was received first, or nil:
+-- this one only if the attributes of the queue, of which vt and modified are passed as stored, were changed lately.
 -- A consumer may have released them: only workers record that.
-local function received_again(hash, zset, now)
+local function received_again(hash, zset, now, vt, modified)
   local hidden = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'LIMIT', '0', '10')
   local fields, ids, counts, received = {}, {}, {}, 0
   for each = 1, #hidden do
@@ -51,6 +59,11 @@ local function received_again(hash, zset, now)
       end
     end
   end
-  local first, last = first_receives(hash, again, found)
+  local first, last = nil, nil
+  if is_changed_lately(vt, modified, now) then
+    first, last = first_receives(hash, again, found)
+  elseif found then
+    first = redis.call('HGET', hash, found .. ':fr')
+  end
   return found, receives, found and most or 0, repeated, received, first, last
 end

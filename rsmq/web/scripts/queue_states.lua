@@ -39,7 +39,8 @@ local function read(hash, zset)
   end
   local again, count, lost, repeated, received, received_first, last_first = nil, 0, 0, 0, 0, nil, nil
   if messages > visible then
-    again, count, lost, repeated, received, received_first, last_first = received_again(hash, zset, now)
+    again, count, lost, repeated, received, received_first, last_first = received_again(hash, zset, now,
+      stored[1], stored[9])
   end
   -- If the user lacks the right, it is not known.
   local has_reasons = messages > 0 and redis.pcall('EXISTS', zset .. ':x:reasons') == 1
