@@ -291,6 +291,18 @@ def test_the_other_client_ignores_the_limits_of_a_message_and_ends_them(other_cl
     assert other_client.pop_message("q")["id"] == last
 
 
+@pytest.mark.adds("set_queue_limits")
+def test_the_other_client_ignores_the_limits_of_a_queue_and_ends_them(other_client, rsmq):
+    rsmq.set_queue_limits("q", max_running=1)
+    ids = [other_client.send_message("q", str(number)) for number in range(4)]
+    assert rsmq.receive_message("q").id == ids[0]
+    assert rsmq.receive_message("q") is None
+
+    assert other_client.receive_message("q")["id"] == ids[1]
+    assert other_client.delete_message("q", ids[0])
+    assert rsmq.receive_message("q").id == ids[2]
+
+
 @pytest.mark.adds("wait=")
 def test_send_by_the_other_client_ends_a_wait(other_client, rsmq, keys):
     received = []

@@ -332,6 +332,10 @@ class QueueAttributes:
         keep: the seconds after its send at which a message expires; None is never.
         expired: whether expired messages are removed, "drop", or moved to the dead-letter queue of
             the policy, "dead-letter".
+        max_running: how many of its messages may be in flight with this library; None is any
+            number. In a set of cells, in each cell.
+        rate: how many of its messages this library may receive in a time, such as "100/m"; None is
+            any number. In a set of cells, in each cell.
     """
 
     vt: float
@@ -350,6 +354,8 @@ class QueueAttributes:
     paused: bool
     keep: float | None = None
     expired: Expired = "drop"
+    max_running: int | None = None
+    rate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -764,6 +764,43 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self.run(queues.pause_queue(self._namespace, qname, pause=False))
 
+    def set_queue_limits(
+        self, qname: str, *, max_running: int | None = None, rate: str | None = None
+    ) -> QueueAttributes:
+        """
+        Set or remove limits on how this library receives from a queue.
+
+        All receives of this library obey them, in all processes together: receive_message,
+        receive_messages, consume, recover_messages, pops, workers, Spark streams and HTTP. A call
+        receives as many messages as the limits allow now, perhaps none; one that waits receives the
+        next message when it is allowed. Node and PHP consumers ignore the limits, and their
+        receives don't count.
+
+        A message is in flight from its receive until it is deleted, visible again, or waits for the
+        retry of a worker. A popped message is not in flight. Each receive of a message counts for
+        the rate, also a retry. Receives are spaced evenly: with 100/m there is one in each 0.6
+        seconds. What was not received in the last 0.1 seconds can be received at once.
+
+        Args:
+            qname: the queue's name.
+            max_running: how many messages may be in flight, 1 to 1,000; None is any number.
+            rate: a number from 1 to 1,000,000, a slash, and s, m, h or d, such as "100/m" for 100
+                receives in a minute; None is any number.
+
+        Returns:
+            All attributes after the change. Calls that wait notice it within five seconds.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or rate is not a rate.
+            InvalidValue: max_running is out of range or not whole; or another client stored a vt or
+                delay that is not a number.
+            QueueNotFound: the queue does not exist.
+        """
+        return self.run(
+            queues.set_queue_limits(self._namespace, qname, max_running=max_running, rate=rate)
+        )
+
     def purge_queue(self, qname: str) -> int:
         """
         Remove all messages of a queue, also those in flight, in constant time.
@@ -1146,12 +1183,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Source: npm rsmq 0.12.4, receiveMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
-        return self._receive(
+        received = self._receive(
             messages.receive_message(
                 self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
         )
+        return received or None
 
     @overload
     def receive_messages(
@@ -1391,12 +1429,13 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
-        return self._receive(
+        received = self._receive(
             messages.pop_message(
                 self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
             ),
             wait,
         )
+        return received or None
 
     @overload
     def pop_messages(

@@ -448,6 +448,32 @@ class AsyncCells(OnlyAsyncWith):
             )
         )
 
+    async def set_queue_limits(
+        self, qname: str, *, max_running: int | None = None, rate: str | None = None
+    ) -> QueueAttributes:
+        """
+        Set or remove the limits of a queue in each cell. Repeating the call completes it.
+
+        Each cell counts for itself: all cells together allow as many times more as there are cells.
+
+        Args:
+            qname: the queue's name.
+            max_running: in each cell, as for ``AsyncRSMQ.set_queue_limits``.
+            rate: in each cell, as for ``AsyncRSMQ.set_queue_limits``.
+
+        Returns:
+            As ``get_queue_attributes``.
+
+        Raises:
+            QueueNotFound: it exists in no cell.
+            PartlyDone: some cells can't be reached, or don't have the queue.
+        """
+        return add_attributes(
+            await self._engine.on_each(
+                lambda client: client.set_queue_limits(qname, max_running=max_running, rate=rate)
+            )
+        )
+
     async def pause_queue(self, qname: str) -> bool:
         """
         Pause a queue for workers in each cell. Repeating the call completes it.

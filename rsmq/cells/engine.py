@@ -297,7 +297,9 @@ class AsyncCellEngine(AsyncEveryCell):
                 received = await receive(client, left)
                 found += cast("list[CellMessage[Any]]", received)
                 self._forget_failure(cell)
-                self.watchers.note_look(queues, cell, is_drained=not received.has_more)
+                self.watchers.note_look(
+                    queues, cell, is_drained=not received.has_more, limits=received.limits
+                )
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise

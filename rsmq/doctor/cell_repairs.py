@@ -24,6 +24,7 @@ from rsmq.operations.queues import (
     get_queue_attributes,
     pause_queue,
     set_queue_attributes,
+    set_queue_limits,
 )
 from rsmq.wire.keys import Namespace
 
@@ -99,6 +100,10 @@ def _plan_repair(
         yield create_queue(namespace, name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True)
         if attributes.paused:
             yield pause_queue(namespace, name, pause=True)
+        if attributes.max_running is not None or attributes.rate is not None:
+            yield set_queue_limits(
+                namespace, name, max_running=attributes.max_running, rate=attributes.rate
+            )
     elif code == "different-attributes":
         yield set_queue_attributes(namespace, name, vt=vt, delay=delay, maxsize=maxsize)
     else:

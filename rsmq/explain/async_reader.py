@@ -195,6 +195,7 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
     rates = [each.rates for each in of_cells if each.rates is not None]
     purges = [each.purge for each in of_cells if each.purge is not None]
     last = max(purges, key=lambda each: each.deleted_ms, default=None)
+    limits = [each.limit for each in of_cells if each.limit is not None]
     return ObservedQueue(
         of_cells[0].name,
         max(each.now_ms for each in of_cells),
@@ -203,6 +204,7 @@ def _add_queues(of_cells: list[ObservedQueue]) -> ObservedQueue:
         can_see_workers=all(each.can_see_workers for each in of_cells),
         rates=_sum_rates(rates) if len(rates) == len(of_cells) else None,
         hidden=add_hidden([each.hidden for each in of_cells if each.hidden is not None]),
+        limit=min(limits) if len(limits) == len(of_cells) else None,
         purge=last and join_deletions(each for each in purges if each.id == last.id),
         repeated=RepeatedReceives.worst_of(each.repeated for each in of_cells),
         resumed_ms=max(

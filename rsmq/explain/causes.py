@@ -40,6 +40,7 @@ class Cause(StrEnum):
         RECEIVED_AGAIN: it was received again and again, and neither deleted nor retried; of a
             queue: one of its messages was.
         OVER_LIMIT: it has had all its attempts: the next receive makes it a dead letter.
+        LIMITED: the limits of the queue allow no receive now.
         NO_WORKER: no live worker listens, and nothing is received.
         WORKERS_BUSY: all slots of the workers are in use.
         STALLED: workers listen, and nothing was received for minutes.
@@ -69,6 +70,7 @@ class Cause(StrEnum):
     EXPIRES = "expires"
     RECEIVED_AGAIN = "received-again"
     OVER_LIMIT = "over-limit"
+    LIMITED = "limited"
     NO_WORKER = "no-worker"
     WORKERS_BUSY = "workers-busy"
     STALLED = "stalled"
@@ -97,6 +99,7 @@ def causes_of_message(facts: ObservedMessage) -> list[Cause]:
     elif facts.max_attempts is not None and facts.attempts >= facts.max_attempts:
         causes.append(Cause.OVER_LIMIT)
     if not facts.is_hidden:
+        causes += _limit(facts.queue)
         causes += _before_others(_consumption(facts.queue))
     elif not facts.is_in_flight and _has_no_consumer(facts.queue):
         causes.append(Cause.NO_WORKER)
@@ -154,6 +157,7 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if facts.is_received_again and facts.settles_ms is None:
         causes.append(Cause.RECEIVED_AGAIN)
     if attributes.visible_messages:
+        causes += _limit(facts)
         consumption = _consumption(facts)
         if facts.handlers_fail and Cause.NO_WORKER not in consumption:
             # A message that is received and fails stays: the queue is not being drained.
@@ -169,6 +173,10 @@ def causes_of_queue(facts: ObservedQueue) -> list[Cause]:
     if facts.is_received_again and facts.settles_ms is not None:
         causes.append(Cause.RECEIVED_AGAIN)
     return causes
+
+
+def _limit(facts: ObservedQueue) -> list[Cause]:
+    return [] if facts.limit is None else [Cause.LIMITED]
 
 
 def _consumption(facts: ObservedQueue) -> list[Cause]:

@@ -14,6 +14,7 @@ from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import Deletion
 from rsmq.wire.ids import is_redriven, parse_sent_us
+from rsmq.wire.throttle import Limit
 from rsmq.worker.registry import WorkerInfo
 
 #: Fewer messages may have been in flight when a consumer died.
@@ -124,6 +125,8 @@ class ObservedQueue:
             too many to ask which of them has a message.
         rates: None if nothing has been recorded in the last ten minutes.
         hidden: the hidden messages by state; None if it was not read.
+        limit: the limit that allows no receive now; None if there is none. In a set of cells, one
+            that all cells have reached.
         repeated: the receives that ended without a delete, of its next hidden messages.
         purge: of an empty queue, its last purge, if that can be undone.
         resumed_ms: Unix ms of its last resume; None if it was never paused.
@@ -136,6 +139,7 @@ class ObservedQueue:
     can_see_workers: bool = True
     rates: QueueRates | None = None
     hidden: HiddenCounts | None = None
+    limit: Limit | None = None
     repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     purge: Deletion | None = None
     resumed_ms: float | None = None

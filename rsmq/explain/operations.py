@@ -32,12 +32,13 @@ from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
+from rsmq.wire.throttle import parse_limit
 from rsmq.worker.registry import WorkerInfo, parse_workers
 
 load = loader_of("explain")
 
 #: The values at the begin of a reply that are about the queue.
-_OF_QUEUE = 4
+_OF_QUEUE = 5
 
 #: Minutes of the history that are of now.
 _PRESENT_MINUTES, _MINUTE_MS = 2, 60_000
@@ -137,7 +138,7 @@ def _parse_queue(
     keys: QueueKeys, found: Sequence[Any], *, others: Sequence[WorkerInfo] = ()
 ) -> ObservedQueue:
     """Return what the first values of a reply say of the queue."""
-    described, raw_now, stored, resumed = found
+    described, raw_now, stored, resumed, limit = found
     now = int(raw_now)
     pairs = () if stored is None else zip(stored[::2], stored[1::2], strict=True)
     _, registered = parse_workers(now, {decode_name(name): entry for name, entry in pairs})
@@ -148,6 +149,7 @@ def _parse_queue(
         tuple(each for each in (*registered, *others) if keys.name in each.queues),
         can_see_workers=stored is not None,
         resumed_ms=parse_number(resumed),
+        limit=parse_limit(limit) if limit else None,
     )
 
 

@@ -314,6 +314,20 @@ def _no_worker(facts: ObservedQueue) -> str:
     return f"No live worker listens to queue {facts.name}, and nobody is known to receive{note}."
 
 
+def _limited(facts: ObservedQueue) -> str:
+    limit, attributes = facts.limit, facts.attributes
+    if limit is not None and limit.is_rate:
+        return (
+            f"Queue {facts.name} is at its rate of {attributes.rate}: the next message is received "
+            "when that allows it."
+        )
+    number = format_count(attributes.max_running or 0, "message")
+    return (
+        f"Queue {facts.name} is at its limit of {number} in flight: the next one is received when "
+        "one of them is deleted, fails or becomes visible."
+    )
+
+
 def _workers_busy(facts: ObservedQueue) -> str:
     live = facts.live_workers
     calls = format_count(sum(each.running for each in live), "call")
@@ -450,7 +464,7 @@ def _purge(facts: ObservedQueue) -> str:
 
 _OF_QUEUE: Mapping[Cause, Callable[[ObservedQueue], str]] = {
     Cause.PAUSED: _paused, Cause.NO_WORKER: _no_worker, Cause.WORKERS_BUSY: _workers_busy,
-    Cause.RETRYING: _handlers_fail,
+    Cause.RETRYING: _handlers_fail, Cause.LIMITED: _limited,
     Cause.STALLED: _stalled, Cause.FILLED_FASTER: _filled_faster, Cause.DRAINING: _draining,
     Cause.WAITING: _visible, Cause.ALL_HIDDEN: _all_hidden, Cause.DEAD_WORKER: _dead_worker,
     Cause.EMPTY: _empty, Cause.RECEIVED_AGAIN: _message_received_again,

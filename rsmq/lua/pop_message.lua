@@ -6,7 +6,8 @@
 -- KEYS[2] zset       sorted set  the queue's message ids
 -- ARGV[1] namespace  string      first part of the keys of a dead-letter queue
 --
--- returns {id, body, receive count, first-received ms}; nil if no message is visible
+-- returns {id, body, receive count, first-received ms}; nil if no message is visible; if the queue's rate allows
+--         none now, ms as throttled_ms of fragments/throttle_state.lua returns them
 -- errors  QUEUENOTFOUND
 -- source  npm rsmq 0.12.4 popMessage; ghost ids are removed instead of delivered
 -- @include time_ms.lua
@@ -21,15 +22,15 @@
 local hash, zset = KEYS[1], KEYS[2]
 local namespace = ARGV[1]
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
 if not stored then
   return queue_not_found(hash)
 end
 
 local now = server_time_ms()
-local id, values = first_deliverable(zset, hash, now, namespace, unpack(stored, 4, 7))
+local id, values = first_deliverable(zset, hash, now, namespace, unpack(stored, 4, 8))
 if not id then
-  return false
+  return values or false
 end
 
 allow_removal(zset, hash)

@@ -7,8 +7,8 @@
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[4] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, 1 if a queue still has a visible message, else 0, for each queue {id, body,
---         id ...} and {index, receive count, first-received ms, index ...} of those that were
+-- returns {ms now, whether a queue still has a visible message, as more_due returns it, for each queue
+--         {id, body, id ...} and {index, receive count, first-received ms, index ...} of those that were
 --         received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
 -- source  none in Node; it leaves what npm rsmq 0.12.4 popMessage leaves of each
@@ -23,7 +23,7 @@ local most, room, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local now = server_time_ms()
 local found, refusal = due_in_order(
-  queues, namespace, now, tonumber(most), tonumber(room), first == '1')
+  queues, namespace, now, tonumber(most), tonumber(room), first == '1', false, true)
 if not found then
   return refusal
 end
@@ -38,6 +38,9 @@ for at, of in ipairs(found) do
     due.again[each] = due.again[each - 1] > 1 and due.again[each] or answer[1]
   end
   if due.number > 0 then
+    if due.throttle then
+      due.throttle:use(due, now)
+    end
     add_to(of.hash, 'totalrecv', due.number)
     remove_messages(of.zset, of.hash, ids)
   end

@@ -7,7 +7,8 @@
 -- ARGV[1] vt         integer     ms to hide it; '' = the queue's vt
 -- ARGV[2] namespace  string      first part of the keys of a dead-letter queue
 --
--- returns {id, body, receive count, first-received ms}; nil if no message is visible
+-- returns {id, body, receive count, first-received ms}; nil if no message is visible; if the queue's limits allow
+--         none now, ms as throttled_ms of fragments/throttle_state.lua returns them
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 receiveMessage; ghost ids are removed instead of delivered
 -- @include time_ms.lua
@@ -19,11 +20,12 @@ local vt, namespace = ARGV[1], ARGV[2]
 
 local now = server_time_ms()
 local this_time = digits(now)
-local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:max', 'x:keep', 'x:limited')
+local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:max', 'x:keep', 'x:limited',
+  'x:throttle')
 local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', '0', '1')[1]
 local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 local hidden
-if stored[1] and stored[2] and stored[3] and usual(stored[4], 15) and not stored[6] and not stored[7]
+if stored[1] and stored[2] and stored[3] and usual(stored[4], 15) and not stored[6] and not stored[7] and not stored[8]
   and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
   and #id > 9 and string.byte(id) ~= 120
   and (not stored[5] or usual(stored[5], 7) and (values[2] or 0) + 0 < stored[5] + 0)) then
@@ -49,14 +51,14 @@ else -- the slow path for unusual values
   if not hidden then
     return no_number('vt', stored[1])
   end
-  id, values = first_deliverable(zset, hash, now, namespace, limits[4], unpack(stored, 5, 7))
+  id, values = first_deliverable(zset, hash, now, namespace, limits[4], stored[5], stored[6], stored[7], stored[8], hidden)
   if id then
     allow_when_full(zset)
     stored[4], values[2] = as_integer(stored[4]), as_integer(values[2])
   end
 end
 if not id then
-  return false
+  return values or false
 end
 
 local count = raised(hash, id .. ':rc', values[2], 1)

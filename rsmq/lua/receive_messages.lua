@@ -8,7 +8,7 @@
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[5] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, 1 if a queue still has a visible message, else 0,
+-- returns {ms now, whether a queue still has a visible message, as more_due returns it,
 --         {for each queue the ms for which its messages are hidden, 0 without messages},
 --         for each queue {id, body, id ...} and {index, receive count, first-received ms,
 --         index ...} of those that were received before}

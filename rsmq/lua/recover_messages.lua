@@ -29,7 +29,7 @@ local hash, zset = KEYS[1], KEYS[2]
 local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipts = ARGV
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
+local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
 if not stored then
   return queue_not_found(hash)
 end
@@ -46,11 +46,16 @@ end
 
 local now, recovered, examined = server_time_ms(), {}, 0
 local to, score = now - idle + stored_vt, digits(now + (vt ~= '' and vt or stored_vt))
-local left = tonumber(room)
+local left, throttle = tonumber(room), nil
+if stored[8] then -- a message that counts as in flight keeps its place
+  -- @include throttle.lua
+  throttle = open_throttle(zset, hash, stored[8], now, #receipts)
+end
 for at = 5, #receipts, 2 do
   local id, count = receipts[at], whole(receipts[at + 1])
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
   local body, since = fields[1], redis.call('ZSCORE', zset, id)
+  local is_counted = throttle and throttle.counts[id] == count and since and tonumber(since) > now
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and is_dead(zset, hash, id, count, dead) then
       transfer(zset, hash, dead, id, digits(now))
@@ -60,12 +65,16 @@ for at = 5, #receipts, 2 do
       leave_groups(zset, hash, {id})
     elseif #body > left and #recovered > 0 then
       break
-    else
+    elseif not throttle or throttle.room > 0 or is_counted then
       add_to(hash, id .. ':rc', 1)
       add_to(hash, 'totalrecv', 1)
       local first = fields[3] or digits(now)
       redis.call('HSET', hash, id .. ':fr', first)
       redis.call('ZADD', zset, score, id)
+      if throttle then
+        throttle.room = throttle.room - (is_counted and 0 or 1)
+        throttle:use({number = 1, told = {id}, again = {1, count + 1}}, tonumber(score))
+      end
       for _, value in ipairs({id, body, count + 1, first}) do
         recovered[#recovered + 1] = value
       end

@@ -100,6 +100,10 @@ def prepare(
             # Now, and not at the end: the record of the copy belongs to this creation time.
             creation = replace(found.stored, total_sent=0, total_received=0)
             target.rsmq.run(restore_totals(target.rsmq.namespace.queue(queue), creation))
+            if creation.max_running is not None or creation.rate is not None:
+                target.rsmq.set_queue_limits(
+                    queue, max_running=creation.max_running, rate=creation.rate
+                )
         pause_like_source(target, queue, found, report)
         _copy_policy(source, target, queue, found, report)
         return

@@ -4,7 +4,7 @@ Operations on many messages in one call: receive, pop, delete, change visibility
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -36,6 +36,7 @@ from rsmq.wire.limits import (
     to_milliseconds,
 )
 from rsmq.wire.names import decode_name
+from rsmq.wire.throttle import NO_LIMITS, Limit
 
 #: The maximum number of queues that one script receives from.
 QUEUES_PER_STEP = 1000
@@ -69,9 +70,14 @@ class LeasedMessages(ReceivedMessages):
     """
 
     def __init__(
-        self, messages: list[Message], lease_ends: dict[str, float], *, has_more: bool = False
+        self,
+        messages: list[Message],
+        lease_ends: dict[str, float],
+        *,
+        has_more: bool = False,
+        limits: Mapping[int, Limit] = NO_LIMITS,
     ) -> None:
-        super().__init__(messages, has_more=has_more)
+        super().__init__(messages, has_more=has_more, limits=limits)
         self.lease_ends = lease_ends
 
 
@@ -155,7 +161,9 @@ def receive_leased(
             messages = yield from _receive_in_steps(
                 queues, limits, encoded_vt, receive.step, receive.undo, losses=losses
             )
-        return LeasedMessages(messages, receive.lease_ends, has_more=messages.has_more)
+        return LeasedMessages(
+            messages, receive.lease_ends, has_more=messages.has_more, limits=messages.limits
+        )
 
     undo = _Receive(namespace, encoded_vt, codec, losses, message_class).undo
     return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), undo, _names(queues))

@@ -88,12 +88,12 @@ def _receive_group(operation: Operation[Any]) -> Hashable:
 
 def _merge_receives(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     vt, namespace = operations[0].args
-    now, has_more, _, bodies, repeated = yield _batch(
+    now, more, _, bodies, repeated = yield _batch(
         batches.receive_messages,
         operations[0],
         (digits(len(operations)), digits(MAX_BYTES), vt, namespace, b"1"),
     )
-    return _split_messages(len(operations), now, has_more, bodies, repeated)
+    return _split_messages(len(operations), now, more, bodies, repeated)
 
 
 def _pop_group(operation: Operation[Any]) -> Hashable:
@@ -102,16 +102,16 @@ def _pop_group(operation: Operation[Any]) -> Hashable:
 
 def _merge_pops(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
     (namespace,) = operations[0].args
-    now, has_more, bodies, repeated = yield _batch(
+    now, more, bodies, repeated = yield _batch(
         batches.pop_messages,
         operations[0],
         (digits(len(operations)), digits(MAX_BYTES), namespace, b"1"),
     )
-    return _split_messages(len(operations), now, has_more, bodies, repeated)
+    return _split_messages(len(operations), now, more, bodies, repeated)
 
 
 def _split_messages(
-    number: int, now: bytes, has_more: int, bodies: list[Any], repeated: list[Any]
+    number: int, now: bytes, more: int | list[int], bodies: list[Any], repeated: list[Any]
 ) -> list[Any]:
     """Return what ``receive_message.lua`` would return for each call."""
     replies: list[Any] = [
@@ -119,7 +119,9 @@ def _split_messages(
     ]
     for position, count, first in zip(repeated[::3], repeated[1::3], repeated[2::3], strict=True):
         replies[position - 1][2:] = count, first
-    return replies + [NOT_RUN if has_more else None] * (number - len(replies))
+    # A list has the place of the queue, and the ms for which its limits allow no more.
+    rest = more[1] if isinstance(more, list) else NOT_RUN if more else None
+    return replies + [rest] * (number - len(replies))
 
 
 def _delete_group(operation: Operation[Any]) -> Hashable:

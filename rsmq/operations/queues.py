@@ -1,5 +1,5 @@
 """
-Operations on queues: create, delete, list, attributes, pause, purge.
+Operations on queues: create, delete, list, attributes, limits, pause, purge.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rsmq.wire.limits import (
     check_seconds,
 )
 from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.throttle import encode_throttle
 
 #: Names that one step of ``list_queues_in_steps`` reads.
 _NAMES_PER_STEP = 1500
@@ -210,6 +211,21 @@ def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[b
         RetryClass.ALWAYS,
         (keys.name,),
         parse_retried=lambda _: True,
+    )
+
+
+def set_queue_limits(
+    namespace: Namespace, qname: str, *, max_running: int | None, rate: str | None
+) -> Operation[QueueAttributes]:
+    """Set the limits of a queue; None removes a limit."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("set_queue_limits"),
+        (keys.hash, keys.zset, keys.running),
+        (encode_throttle(max_running, rate),),
+        parse_attributes,
+        RetryClass.ALWAYS,
+        (keys.name,),
     )
 
 

@@ -5,8 +5,8 @@ Parsers of the replies of scripts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from rsmq.codecs import Codec
 from rsmq.model import (
@@ -20,6 +20,7 @@ from rsmq.model import (
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.names import decode_name, decode_names
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_seconds, parse_time
+from rsmq.wire.throttle import NO_LIMITS, Limit, parse_limit, parse_throttle
 
 # The replies of delete_message.lua and change_message_visibility.lua; 0 means not in the queue.
 DONE = 1
@@ -31,17 +32,42 @@ def _sent_ms(id: str, seen_ms: int | None) -> float | None:
     return None if us is None else us / 1000
 
 
+class LimitReached:
+    """
+    The result of a receive of one message from a queue whose limits allow none now. It is false.
+
+    Attributes:
+        limits: as for ``ReceivedMessages``.
+    """
+
+    __slots__ = ("limits",)
+
+    def __init__(self, limit: Limit) -> None:
+        self.limits: Mapping[int, Limit] = {0: limit}
+
+    def __bool__(self) -> bool:
+        return False
+
+
 class ReceivedMessages(list[Message]):
     """
     The messages of a receive or a pop of many.
 
     Attributes:
-        has_more: whether one of the queues still had a visible message.
+        has_more: whether one of the queues still had a visible message that may be received now.
+        limits: if only limits prevent that, by the place of a queue its limit that is reached.
     """
 
-    def __init__(self, messages: Iterable[Message], *, has_more: bool) -> None:
+    def __init__(
+        self,
+        messages: Iterable[Message],
+        *,
+        has_more: bool,
+        limits: Mapping[int, Limit] = NO_LIMITS,
+    ) -> None:
         super().__init__(messages)
         self.has_more = has_more
+        self.limits = limits
 
 
 def parse_messages(
@@ -49,7 +75,7 @@ def parse_messages(
 ) -> ReceivedMessages:
     """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
-    now, has_more = int(next(values)), bool(next(values))
+    now, more = int(next(values)), next(values)
     messages: list[Message] = []
     for qname, bodies, repeated in zip(queues, values, values, strict=True):
         ids = decode_names(bodies[::2])
@@ -66,7 +92,10 @@ def parse_messages(
                 message_class,
             )  # fmt: skip
         messages += of_queue
-    return ReceivedMessages(messages, has_more=has_more)
+    if isinstance(more, list):
+        limits = {at - 1: parse_limit(ms) for at, ms in zip(more[::2], more[1::2], strict=True)}
+        return ReceivedMessages(messages, has_more=False, limits=limits)
+    return ReceivedMessages(messages, has_more=bool(more))
 
 
 def parse_received(
@@ -83,9 +112,16 @@ def parse_leases(queues: Iterable[str], reply: Any) -> dict[str, float]:
 
 
 def parse_message(qname: str, codec: Codec, reply: Any) -> Message | None:
-    """Return the message in the reply of a receive; None if there is none."""
+    """
+    Return the message in the reply of a receive; None if there is none.
+
+    It is a ``LimitReached`` if a limit prevents the receive, for waiting receives; callers return
+    None instead.
+    """
     if reply is None:
         return None
+    if isinstance(reply, int):
+        return cast("None", LimitReached(parse_limit(reply)))
     id, raw, count, first = reply
     return make_received_message(
         qname, id.decode("utf-8", "surrogateescape"), raw, count, parse_integer(first), codec
@@ -152,7 +188,8 @@ def parse_attributes(reply: Any) -> QueueAttributes:
     """Return a queue's attributes and counts from the reply of ``describe.lua``."""
     fields, messages, hidden, next_due = reply
     vt, delay, maxsize, received, sent, created, modified = fields[:7]
-    target, limit, paused, keep, expired = fields[7:]
+    target, limit, paused, keep, expired, stored_throttle = fields[7:]
+    throttle = parse_throttle(stored_throttle)
     return QueueAttributes(
         vt=parse_seconds(vt),
         delay=parse_seconds(delay),
@@ -170,4 +207,6 @@ def parse_attributes(reply: Any) -> QueueAttributes:
         paused=paused is not None,
         keep=None if keep is None else parse_seconds(keep) or None,
         expired="dead-letter" if expired == b"dead-letter" else "drop",
+        max_running=throttle.max_running,
+        rate=throttle.rate,
     )

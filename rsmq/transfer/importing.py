@@ -37,7 +37,7 @@ _LARGEST_NUMBER = 2**53
 #: The attributes that an existing queue keeps. Differences from the export are noted.
 _COMPARED_ATTRIBUTES = (
     "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused",
-    "keep", "expired",
+    "keep", "expired", "max_running", "rate",
 )  # fmt: skip
 
 
@@ -305,6 +305,10 @@ class _Importer:
                     )
             if exported.paused:
                 self._rsmq.pause_queue(name)
+            if exported.max_running is not None or exported.rate is not None:
+                self._rsmq.set_queue_limits(
+                    name, max_running=exported.max_running, rate=exported.rate
+                )
         return created
 
     def _read_attributes(self, target: _ImportTarget) -> QueueAttributes | None:

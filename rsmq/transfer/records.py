@@ -9,12 +9,13 @@ import math
 from datetime import datetime
 from typing import Any
 
-from rsmq.errors import InvalidExport, show
+from rsmq.errors import InvalidExport, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_LABEL, UNLIMITED
 from rsmq.wire.stored import parse_time
+from rsmq.wire.throttle import Throttle, encode_throttle
 
 #: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
 #: integers exactly.
@@ -38,6 +39,8 @@ def make_queue_record(name: str, attributes: QueueAttributes) -> dict[str, Any]:
         "paused": attributes.paused,
         "keep": attributes.keep,
         "expired": attributes.expired,
+        "max_running": attributes.max_running,
+        "rate": attributes.rate,
         "messages": attributes.messages,
     }
 
@@ -111,6 +114,7 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     created = _parse_number(line, record, "created", low=0, high=_LARGEST_NUMBER)
     dead_letter_queue = record.get("dead_letter_queue")
     messages = int(number("messages"))
+    limits = _parse_limits(line, record)
     return QueueAttributes(
         vt=number("vt", DEFAULT_VT),
         delay=number("delay", DEFAULT_DELAY),
@@ -130,7 +134,18 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
         paused=record.get("paused") is True,
         keep=number("keep") or None,
         expired="dead-letter" if record.get("expired") == "dead-letter" else "drop",
+        max_running=limits.max_running,
+        rate=limits.rate,
     )
+
+
+def _parse_limits(line: int, record: dict[str, Any]) -> Throttle:
+    limits = Throttle(record.get("max_running"), record.get("rate"))
+    try:
+        encode_throttle(*limits)
+    except RSMQError as error:
+        raise InvalidExport(line, "has limits that are none", hint=str(error)) from error
+    return limits
 
 
 def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import MAX_REPLIES, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
+from rsmq.wire.throttle import NO_LIMITS, Limit
 
 T = TypeVar("T")
 
@@ -95,6 +96,7 @@ class AsyncWatcher:
         until = None if seconds is None else now() + seconds
         event = asyncio.Event()
         waiter = Waiter(tuple(queues), event.set)
+        waiter.note_limits(nothing)
         schedule = self._state.schedule
         try:
             while True:
@@ -112,6 +114,7 @@ class AsyncWatcher:
                     self.note_receive(waiter)
                     return received
                 waiter.empty_receives += 1
+                waiter.note_limits(received)
         finally:
             self.remove(waiter)
 
@@ -150,10 +153,14 @@ class AsyncWatcher:
         """Return the queues that have messages, by the last reads."""
         return list(self._state.schedule.due)
 
-    def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
+    def note_look(
+        self, queues: Iterable[bytes], *, is_drained: bool, limits: Mapping[int, Limit] = NO_LIMITS
+    ) -> None:
         """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
-        for queue in queues:
-            self._state.schedule.note_look(queue, now(), is_drained=is_drained)
+        for place, queue in enumerate(queues):
+            self._state.schedule.note_look(
+                queue, now(), is_drained=is_drained, limit=limits.get(place)
+            )
 
     def remove_all_due(self) -> None:
         """Remove all queues from ``due``, because cells have moved."""

@@ -38,6 +38,11 @@ keep most of them quiet:
   has no body yet), the next waiter is woken after a pause that grows to half a second, or at the
   next change.
 
+A queue may have limits: a message that is due may not be received yet. The reply to a receive says
+for how long, and until then no waiter of the queue is woken. A limit of messages in flight also
+ends by a change of the queue, so after a change a waiter asks, with the pauses after misses. A rate
+does not.
+
 Two nets are below all this. Every 15 to 30 seconds a waiter is woken without a reason, in case that
 a report was lost; in a set of cells it looks at one cell, chosen at random. And while the server
 does not report changes, waiters poll, less and less often.
@@ -53,10 +58,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.keys import is_job
+from rsmq.wire.throttle import NO_LIMITS, Limit
 
 #: The shortest time after which a waiter is woken without a reason; the longest is twice as long,
 #: so that clients do not act at the same moment.
@@ -98,10 +104,13 @@ class Waiter:
         receives_before: the number of receives of messages by all waiters before it was woken for a
             message; None if it was woken without one.
         failure: why it was woken by a watcher that has failed; None if it was not.
+        limits: the limits by which its last receive returned nothing, by queue.
+        woken_at: when it was woken last, as a number of the schedule's counter.
     """
 
     __slots__ = (
-        "_wake", "empty_receives", "failure", "is_awake", "queues", "reason", "receives_before",
+        "_wake", "empty_receives", "failure", "is_awake", "limits", "queues", "reason",
+        "receives_before", "woken_at",
     )  # fmt: skip
 
     def __init__(self, queues: tuple[bytes, ...], wake: Callable[[], object]) -> None:
@@ -111,11 +120,18 @@ class Waiter:
         self.reason: bytes | None = None
         self.receives_before: int | None = None
         self.failure: BaseException | None = None
+        self.limits: dict[bytes, Limit] = {}
+        self.woken_at: int = -1
         self._wake = wake
 
     def wake(self) -> None:
         self.is_awake = True
         self._wake()
+
+    def note_limits(self, received: object) -> None:
+        """Note the limits in an empty result of a receive from its queues."""
+        limits: Mapping[int, Limit] = getattr(received, "limits", NO_LIMITS)
+        self.limits = {self.queues[place]: limit for place, limit in limits.items()}
 
     def raise_failure(self) -> None:
         """
@@ -146,13 +162,18 @@ class _QueueState:
         index_version: the version of the index when the last waiter left.
         misses: the number of misses, halved by each receive of a message.
         quiet_until: until this time a message that is due wakes no waiter.
+        tracked_at: when the reply to the last read arrived, as a number of the schedule's counter:
+            the server has reported each change since; infinite if it was not read since a change.
+        limited_until: until this time the limits of the queue allow no receive, by the last reply.
+        is_rate_limited: whether no change of the queue ends that earlier.
         safety_at: when a waiter is woken without a reason.
         wake_at: when a waiter is woken if there is no change before.
     """
 
     __slots__ = (
-        "due_at", "index_version", "is_awaited", "is_empty", "is_listed", "is_read",
-        "is_read_planned", "misses", "quiet_until", "safety_at", "waiters", "wake_at",
+        "due_at", "index_version", "is_awaited", "is_empty", "is_listed", "is_rate_limited",
+        "is_read", "is_read_planned", "limited_until", "misses", "quiet_until", "safety_at",
+        "tracked_at", "waiters", "wake_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -161,7 +182,8 @@ class _QueueState:
         self.index_version = 0
         self.misses = 0
         self.is_awaited = False
-        self.quiet_until = -math.inf
+        self.quiet_until = self.limited_until = -math.inf
+        self.is_rate_limited = False
         self.safety_at = self.wake_at = math.inf
         self.reset()
 
@@ -169,6 +191,18 @@ class _QueueState:
         """Forget the last read."""
         self.is_read = self.is_read_planned = self.is_empty = False
         self.due_at = math.inf
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Note that messages may have left the queue."""
+        self.tracked_at = math.inf
+        if not self.is_rate_limited:
+            self.limited_until = -math.inf
+
+    @property
+    def ready_at(self) -> float:
+        """When a waiter is to be woken for a message, if nothing changes before."""
+        return max(self.due_at, self.quiet_until, self.limited_until)
 
     @property
     def is_deleted(self) -> bool:
@@ -238,16 +272,15 @@ class Schedule:
             state.waiters[waiter] = None
             self._waited_for[queue] = None
             state.safety_at = safety_at
-            if waiter.empty_receives:
-                quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
-                state.quiet_until = now + quiet
+            if waiter.empty_receives or waiter.limits:
+                self._note_empty_receive(queue, state, waiter, now)
             if not self.is_tracking:
                 polls = self._empty_polls.get(queue, 0) + bool(waiter.empty_receives)
                 self._empty_polls[queue] = polls
-                wake_at = min(state.wake_at, now + self._poll_pause(queue, state))
+                wake_at = min(state.wake_at, self._next_poll_at(queue, state, now))
                 self._plan_wake_up(queue, state, wake_at)
             elif state.is_read:
-                wake_at = min(safety_at, max(state.due_at, state.quiet_until))
+                wake_at = min(safety_at, state.ready_at)
                 self._plan_wake_up(queue, state, wake_at)
             elif not state.is_read_planned:
                 self._request_read(queue, state)
@@ -287,7 +320,7 @@ class Schedule:
         if not self.is_tracking or len(waiter.queues) > 1 or any(map(is_job, waiter.queues)):
             for queue in waiter.queues:
                 state = self._states.get(queue)
-                if state is not None and (not self.is_tracking or state.due_at <= now):
+                if state is not None and (not self.is_tracking or state.ready_at <= now):
                     self._wake_first(queue, now)
 
     def note_interruption(self, waiter: Waiter, now: float) -> None:
@@ -310,25 +343,30 @@ class Schedule:
         state.is_awaited = False
         if not state.is_read:
             return
+        state.tracked_at = next(self._counter)
         state.is_empty = due_in is None
         if due_in is None:
             state.due_at = math.inf
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
-        if self._collects_due and due_in is not None and due_in <= 0:
+        is_limited = state.limited_until > now
+        if self._collects_due and due_in is not None and due_in <= 0 and not is_limited:
             self._add_due(queue, now)
         else:
             self.due.pop(queue, None)
         self._wake_if_due(queue, state, now)
 
-    def note_look(self, queue: bytes, now: float, *, is_drained: bool) -> None:
+    def note_look(
+        self, queue: bytes, now: float, *, is_drained: bool, limit: Limit | None = None
+    ) -> None:
         """
         Note that a receive has looked at a queue.
 
         If the receive has left nothing, the queue leaves ``due``, and is read for the next waiter.
 
         Args:
-            is_drained: whether the receive has left no message that is due.
+            is_drained: whether the receive has left no message that is due and may be received now.
+            limit: the limit that it has reached, if that is why.
         """
         until = self.due.pop(queue, -math.inf)
         if not is_drained and now < until:
@@ -340,6 +378,8 @@ class Schedule:
             if queue in self.to_read:
                 self.to_read.remove(queue)
                 state.is_awaited = False
+        if state is not None and limit is not None:
+            self._note_limit(state, limit, now)
 
     def remove_all_due(self) -> None:
         """Remove all queues from ``due``. Waiters learn of their messages by the next reads."""
@@ -377,13 +417,17 @@ class Schedule:
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""
         state = self._states.get(queue)
-        if state is None or state.is_read_planned:
+        if state is None:
+            return
+        was_limited = state.limited_until > now
+        state.note_change()
+        if state.is_read_planned:
             return
         state.quiet_until = -math.inf
         if state.is_awaited:  # the change is included in the read
             return
-        is_new_message = state.is_empty and not state.misses
-        due_at = max(state.due_at, now)
+        is_new_message = state.is_empty and not state.misses and state.limited_until <= now
+        due_at = math.inf if was_limited else max(state.due_at, now)
         state.reset()
         if is_new_message and self._collects_due:
             self._add_due(queue, now)
@@ -476,6 +520,36 @@ class Schedule:
             waiter.failure = failure
             waiter.wake()
 
+    def _note_empty_receive(
+        self, queue: bytes, state: _QueueState, waiter: Waiter, now: float
+    ) -> None:
+        if queue in waiter.limits:
+            self._note_limit(state, waiter.limits[queue], now, waiter.woken_at)
+        if waiter.empty_receives and state.limited_until <= now:
+            quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
+            state.quiet_until = now + quiet
+
+    def _note_limit(
+        self, state: _QueueState, limit: Limit, now: float, asked_at: float = -1
+    ) -> None:
+        """
+        Note that a limit of a queue allows no receive.
+
+        A message may have left the queue since. So a limit of messages in flight counts only if the
+        server reports each change since the receive began; else the next read wakes a waiter, which
+        asks again. Among cells that is never known, so a waiter asks again soon.
+
+        Args:
+            asked_at: a time before the receive, as a number of the counter.
+        """
+        seconds = limit.seconds
+        if not limit.is_rate and self.is_tracking and state.tracked_at > asked_at:
+            if not self._collects_due:
+                return
+            seconds = min(seconds, QUIET_SECONDS[-1])
+        state.limited_until = now + seconds + state.miss_pause
+        state.is_rate_limited = limit.is_rate
+
     def _request_read(self, queue: bytes, state: _QueueState) -> None:
         state.is_read = state.is_awaited = True
         self.to_read.add(queue)
@@ -483,7 +557,7 @@ class Schedule:
     def _wake_if_due(self, queue: bytes, state: _QueueState, now: float) -> None:
         if not state.waiters:
             return
-        at = max(state.due_at, state.quiet_until)
+        at = state.ready_at
         if at <= now or state.is_deleted:
             self._wake_first(queue, now)
         else:
@@ -526,6 +600,12 @@ class Schedule:
             longest = max(longest, CONNECTING_POLL_SECONDS)
         return with_jitter(longest * _poll_cost(state), 0.75)
 
+    def _next_poll_at(self, queue: bytes, state: _QueueState, now: float) -> float:
+        poll_at = now + self._poll_pause(queue, state)
+        if state.limited_until <= now:
+            return poll_at
+        return state.limited_until if state.is_rate_limited else min(state.limited_until, poll_at)
+
     def _count_miss(self, waiter: Waiter) -> None:
         state = None if waiter.reason is None else self._states.get(waiter.reason)
         if state is not None:
@@ -541,6 +621,7 @@ class Schedule:
             if state.waiters and not state.is_read_planned:
                 self._plan_wake_up(queue, state, now + pause)
             waiter.reason = queue
+            waiter.woken_at = next(self._counter)
             waiter.receives_before = self._receives if is_for_message else None
             waiter.wake()
 

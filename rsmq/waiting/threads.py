@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import MAX_REPLIES, REPLY_TIMEOUT_SECONDS, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
+from rsmq.wire.throttle import NO_LIMITS, Limit
 
 T = TypeVar("T")
 
@@ -98,6 +99,7 @@ class Watcher:
         until = None if seconds is None else now() + seconds
         flag = Flag()
         waiter = Waiter(tuple(queues), flag.set)
+        waiter.note_limits(nothing)
         received = nothing
         try:
             while True:
@@ -116,6 +118,7 @@ class Watcher:
                     self.note_receive(waiter)
                     return received
                 waiter.empty_receives += 1
+                waiter.note_limits(received)
         except BaseException:
             self.remove(waiter)
             if received:
@@ -174,15 +177,19 @@ class Watcher:
         """Return the queues that have messages, by the last reads."""
         return list(self._state.schedule.due)  # one step of the interpreter, so it needs no lock
 
-    def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
+    def note_look(
+        self, queues: Iterable[bytes], *, is_drained: bool, limits: Mapping[int, Limit] = NO_LIMITS
+    ) -> None:
         """
         Note that a receive has looked at these queues; see ``Schedule.note_look``.
 
         The caller defers signals.
         """
         with self._lock:
-            for queue in queues:
-                self._state.schedule.note_look(queue, now(), is_drained=is_drained)
+            for place, queue in enumerate(queues):
+                self._state.schedule.note_look(
+                    queue, now(), is_drained=is_drained, limit=limits.get(place)
+                )
 
     def remove_all_due(self) -> None:
         """Remove all queues from ``due``, because cells have moved."""

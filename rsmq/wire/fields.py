@@ -25,6 +25,7 @@ PAUSED = "x:paused"
 RESUMED = "x:resumed"
 KEEP = "x:keep"
 EXPIRED = "x:expired"
+THROTTLE = "x:throttle"
 
 #: Set by the first send with limits: receives then look for the limits of messages.
 LIMITED = "x:limited"
@@ -50,6 +51,7 @@ ATTRIBUTE_FIELDS = (
     PAUSED,
     KEEP,
     EXPIRED,
+    THROTTLE,
 )
 
 #: The prefix of all attributes that belong to extensions.

@@ -64,6 +64,7 @@ class QueueKeys:
         group_of: extension data of sends with a group: when each message is due, and its group.
         admitted, held_back: extension data of sends with a group: the messages of each group, one
             of which is admitted.
+        running: extension data of queues with limits: what of them is used.
         history: extension data of recorders: what has happened in each minute and hour.
     """
 
@@ -87,6 +88,7 @@ class QueueKeys:
     group_of: bytes
     admitted: bytes
     held_back: bytes
+    running: bytes
     history: bytes
 
     @property
@@ -113,6 +115,7 @@ class QueueKeys:
             self.group_of,
             self.admitted,
             self.held_back,
+            self.running,
         )
 
     @property
@@ -358,6 +361,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}group_of"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}admitted"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}held_back"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}running"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}history"),
     )
 

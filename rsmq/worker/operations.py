@@ -20,6 +20,7 @@ from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 from rsmq.wire.stored import parse_integer
+from rsmq.wire.throttle import Limit, parse_limit
 
 load = loader_of("worker")
 
@@ -64,6 +65,7 @@ class ReceiveResult:
         finished: of messages with several handlers, by their index, the names of those that have
             finished in earlier attempts.
         may_have_groups: whether the queue may have messages with groups.
+        limit: the limit of the queue that allows no more now, if there is one.
     """
 
     state: QueueState
@@ -75,6 +77,7 @@ class ReceiveResult:
     max_retries: Mapping[int, int] = field(default_factory=dict)
     finished: Mapping[int, list[str]] = field(default_factory=dict)
     may_have_groups: bool = False
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,10 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
     results = iter(reply)
     now = int(next(results))
     states, *extras = next(results).decode().split(" ")
-    next_fill = (each for each in extras if each[0] != "g")
+    next_fill = (each for each in extras if each[0] not in "gl")
     grouped = {int(each[1:]) for each in extras if each[0] == "g"}
+    limited = (each[1:].split(":") for each in extras if each[0] == "l")
+    limits = {int(place): parse_limit(int(ms)) for place, ms in limited if ms != "0"}
     return [
         ReceiveResult(
             state,
@@ -182,6 +187,7 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
             int(next(next_fill)) if state == "f" else 0,
             {place - 1: number for place, number in zip(own[::2], own[1::2], strict=True)},
             may_have_groups=at in grouped,
+            limit=limits.get(at),
         )
         for at, (state, bodies, redelivered, unbegun, own) in enumerate(
             zip(states, results, results, results, results, strict=True), 1

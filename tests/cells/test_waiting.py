@@ -67,6 +67,23 @@ def test_a_wait_ends_with_the_first_message(place, cells, sender, count):
         assert cells.delete_message(results[0])
 
 
+def test_a_wait_gets_a_message_when_the_limits_of_its_cell_allow_it(place, cells, sender):
+    assert sender.set_queue_limits("q", max_running=1).max_running == 1
+    for body in "abc":
+        sender.send_message("q", body, key="k")
+    first = cells.receive_message("q", wait=30)
+    assert cells.receive_messages("q", 5) == []
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=60))
+    assert sender.delete_message(first)
+    thread.join(60)
+    assert results[0].body == "b"
+
+    sender.set_queue_limits("q", rate="9/s")
+    assert cells.receive_message("q", wait=60).body == "c"
+    sender.send_message("q", "d", key="k")
+    assert cells.receive_message("q", wait=60).body == "d"
+
+
 def test_a_wait_without_a_message_ends_at_its_deadline(cells):
     assert cells.receive_message("q", wait=0.2) is None
     assert cells.receive_messages("q", 5, wait=0.2) == []

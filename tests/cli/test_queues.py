@@ -274,3 +274,31 @@ def test_what_was_purged_or_deleted_with_undo_can_be_restored(cli, rsmq):
     assert cli("undo", purged[0].split()[5], "--json").json[0]["messages"] == 2
     assert [message.body for message in rsmq.peek_messages("q")] == ["a", "b"]
     assert cli("undo", gone["undo"]).code != 0
+
+
+def test_limits_are_shown_set_and_removed(cli, raw, ns, rsmq):
+    rsmq.create_queue("q")
+    assert cli("limit", "q").out == "q: no limits\n"
+    both = cli("limit", "q", "--max-running", 1, "--rate", "100/m")
+    assert both.out == "q: at most 1 message in flight, at most 100/m\n"
+    assert raw.hget(f"{ns}:q:Q", "x:throttle") == b"1:100/m"
+    assert cli("limit", "q", "--json").json == {"queue": "q", "max_running": 1, "rate": "100/m"}
+    assert cli("limit", "q", "--rate", "5/d").out == "q: at most 5/d\n"
+    assert cli("limit", "q", "--remove").out == "q: no limits\n"
+    assert not raw.hexists(f"{ns}:q:Q", "x:throttle")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (("--rate", "100/min"), "Invalid rate format"),
+        (("--max-running", "0"), "max_running must be between 1 and 1000"),
+        (("--rate", "5/s", "--remove"), "--remove goes without"),
+    ],
+)
+def test_limits_that_are_none_are_refused(cli, rsmq, options, part):
+    rsmq.create_queue("q")
+    result = cli("limit", "q", *options)
+
+    assert result.code == 2
+    assert part in result.error

@@ -104,6 +104,18 @@ def make_visible(env, keys):
         env.raw.zadd(keys.zset, {id: env.now_ms() - 1})
 
 
+def test_a_lease_receives_what_the_limits_of_the_queue_allow(env, keys):
+    ids = env.rsmq.send_messages("q", ["a", "b", "c"])
+    env.rsmq.set_queue_limits("q", max_running=2)
+
+    assert lease(env, keys) == 2
+    assert part_of(env, keys).ids == [id.encode() for id in ids[:2]]
+    assert env.rsmq.receive_message("q") is None
+    assert lease(env, keys, Batch("lease", 2)) == 0
+    acknowledge(env, keys)
+    assert lease(env, keys, Batch("lease", 3)) == 1
+
+
 def test_a_lease_receives_like_any_client_and_stores_receipts(env, keys):
     ids = env.rsmq.send_messages("q", ["a", "b", "c"])
     before = env.now_ms()

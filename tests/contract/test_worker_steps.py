@@ -397,6 +397,29 @@ def test_a_worker_receives_the_retries_that_messages_were_sent_with(env, queue, 
     }
 
 
+def test_a_worker_receives_what_the_limits_of_a_queue_allow(env, queue, me):
+    env.rsmq.create_queue("other")
+    env.rsmq.set_queue_limits(queue, max_running=2)
+    env.rsmq.set_queue_limits("other", rate="1/h")
+    ids = env.rsmq.send_messages(queue, ["a", "b", "c", "d"])
+    others = env.rsmq.send_messages("other", ["a", "b"])
+    wants = [want(env), want(env, "other")]
+
+    first, second = env.rsmq.run(receive_for_worker(me, wants, 10_000))
+    assert (first.ids, second.ids) == (ids[:2], others[:1])
+    assert (first.state, second.state) == (".", ".")
+    assert not first.limit.is_rate
+    assert second.limit == (5.0, True)
+    deferred = (queue, "defer", 1, [(ids[0], 60_000, 1)])
+    settle(env, me, deferred, (queue, "retry", 1, [(ids[1], 60_000, "E")]))
+    again, _ = env.rsmq.run(receive_for_worker(me, wants, 1))
+    assert (again.ids, again.state) == (ids[2:3], "+")
+    last, nothing = env.rsmq.run(receive_for_worker(me, wants, 10_000))
+    assert (last.ids, nothing.ids) == (ids[3:], [])
+    running = env.raw.zrange(f"{env.ns}:{queue}:x:running", 0, -1)
+    assert {each.decode() for each in running} == {":", *ids[2:]}
+
+
 def test_an_expired_message_of_a_worker_goes_to_the_dead_letter_queue(env, queue, dead, me):
     env.rsmq.create_queue("other")
     env.rsmq.set_dead_letter_policy(queue, dead, 9)

@@ -29,7 +29,8 @@ README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
     "index", "start", "comparison",
-    "clients", "unique", "groups", "expiry", "workers", "tasks", "jobs", "fastapi", "django",
+    "clients", "unique", "groups", "expiry", "queue-limits", "workers", "tasks", "jobs",
+    "fastapi", "django",
     "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
     "subscribers", "schedules", "http-api", "http-operations", "http-examples", "dashboard",
     "http-server", "why", "history", "undo", "guarantees", "waiting", "servers", "cells",

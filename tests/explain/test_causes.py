@@ -22,6 +22,7 @@ from rsmq.jobs.status import JobState, JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.trash import Deletion, DeletionKind
 from rsmq.trash.deletion import UNKNOWN_CALLER
+from rsmq.wire.throttle import Limit
 from rsmq.worker import WorkerInfo
 
 NOW = 1_795_176_150_000  # 2026-11-20 12:02:30 UTC
@@ -324,6 +325,19 @@ ALL_HIDDEN = {"visible_messages": 0, "hidden_messages": 10, "next_due_ms": NOW +
             [Cause.EMPTY],
             ("Queue q has no messages. 300 messages were purged at 12:01:30 UTC (60 s ago), which "
             "can be undone until 12:11:30 UTC."),
+        ),
+        (
+            replace(
+                queue(worker(running=4), max_running=1), limit=Limit(5, is_rate=False)
+            ),
+            [Cause.LIMITED, Cause.WORKERS_BUSY, Cause.WAITING],
+            ("Queue q is at its limit of 1 message in flight: the next one is received when one of "
+            "them is deleted, fails or becomes visible."),
+        ),
+        (
+            replace(queue(worker(), rate="5/d"), limit=Limit(5, is_rate=True)),
+            [Cause.LIMITED, Cause.WAITING],
+            ("Queue q is at its rate of 5/d: the next message is received when that allows it."),
         ),
         (queue(worker(), paused=True), [Cause.PAUSED, Cause.WAITING], None),
         (queue(worker(), rates=(120, 80), paused=True), [Cause.PAUSED, Cause.WAITING], None),

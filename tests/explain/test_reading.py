@@ -116,6 +116,23 @@ def test_a_message_in_flight_names_its_worker_alive_and_dead(run):
     run(test)
 
 
+def test_a_message_of_a_queue_at_its_limit_says_so(run):
+    async def test(place):
+        await place.queues.set_queue_limits("q", max_running=1)
+        first = await place.queues.send_message("q", "m")
+        second = await place.queues.send_message("q", "m")
+        assert Cause.LIMITED not in {each.cause for each in (await place.explain(second)).causes}
+        await place.queues.receive_message("q", vt=60)
+        found = await place.explain(second)
+        assert found.cause is Cause.LIMITED
+        assert found.sentence.startswith("Queue q is at its limit of 1 message in flight")
+        of_queue = explain_queue(await observe_queue(place.queues, "q"))
+        assert of_queue.cause is Cause.LIMITED
+        assert (await place.explain(first)).cause is Cause.IN_FLIGHT
+
+    run(test)
+
+
 def test_a_message_that_was_put_off_or_failed_says_so(run):
     async def test(place):
         id = await place.queues.send_message("q", "m")

@@ -43,7 +43,14 @@ from tests.crowd import (
     window_of_stop,
 )
 from tests.engines import installed_engine_path
-from tests.faults import group_steps, moved_group_steps, record_steps, trash_steps, worker_steps
+from tests.faults import (
+    group_steps,
+    limit_steps,
+    moved_group_steps,
+    record_steps,
+    trash_steps,
+    worker_steps,
+)
 from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.ports import free_port
@@ -736,7 +743,9 @@ def make_each_call(place, cluster, stage, keys_to_move):
     """Make each call while the slot is in this stage of its move; the move ends later."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
-    features = worker_steps, group_steps, moved_group_steps, record_steps, trash_steps
+    features = (
+        worker_steps, group_steps, moved_group_steps, record_steps, trash_steps, limit_steps,
+    )  # fmt: skip
     steps = [*STEPS, *(step for each in features for step in each.STEPS)]
     states = {step.name: step.prepare(client, stored) for step in steps}
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
@@ -834,12 +843,15 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, i
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("ending", worker_steps.UNDECLARED + group_steps.ENDINGS[: scaled(1, 3)])
+@pytest.mark.parametrize(
+    "ending",
+    [*worker_steps.UNDECLARED, *group_steps.ENDINGS[: scaled(1, 3)], limit_steps.ENDING],
+)
 def test_calls_wait_for_keys_beside_a_queue_on_the_other_node(place, cluster, ending, is_first):
     """These keys are the first that move, or the last."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
-    steps = worker_steps.STEPS + group_steps.STEPS
+    steps = worker_steps.STEPS + group_steps.STEPS + limit_steps.STEPS
     states = {step.name: step.prepare(client, stored) for step in steps}
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
     target = other_master(cluster, source)

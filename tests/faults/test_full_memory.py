@@ -187,6 +187,7 @@ STORING = {
     "send_with_options",
     "set_dead_letter_policy",
     "set_queue_attributes",
+    "set_queue_limits",
 }
 
 

@@ -47,6 +47,10 @@ CALLS = {
     "create_queue": lambda rsmq, held, due: rsmq.create_queue("new"),
     "delete_queue": lambda rsmq, held, due: rsmq.delete_queue("q"),
     "set_queue_attributes": lambda rsmq, held, due: rsmq.set_queue_attributes("q", vt=5, delay=1),
+    "set_queue_limits":
+        lambda rsmq, held, due: rsmq.set_queue_limits("q", max_running=1, rate="1/s"),
+    "set_queue_limits, none": lambda rsmq, held, due: rsmq.set_queue_limits("large"),
+    "receive_message, limits": lambda rsmq, held, due: rsmq.receive_message("large"),
     "pause_queue": lambda rsmq, held, due: rsmq.pause_queue("q"),
     "resume_queue": lambda rsmq, held, due: rsmq.resume_queue("paused"),
     "purge_queue": lambda rsmq, held, due: rsmq.purge_queue("q"),
@@ -138,6 +142,8 @@ def prepare(raw, ns):
         rsmq.change_message_visibility(rsmq.receive_message("poisoned"), 0)
         rsmq.send_message("poisoned", "well")
         rsmq.pause_queue("paused")
+        rsmq.set_queue_limits("large", max_running=2, rate="1000/s")
+        rsmq.send_message("large", "m")
         raw.hset(f"{ns}:large:Q", "totalsent", 10**15)
         record = {"": "1", "q/x": '{"created":1,"url":""}', "poisoned/x": '{"created":1,"url":""}'}
         raw.hset(f"{ns}:x:subscribers", mapping=record)

@@ -399,6 +399,7 @@ def test_sweeps_peeks_and_releases_of_all_are_repeated(link, rsmq):
         (lambda: rsmq.count_messages("q").in_flight, 2),
         (lambda: rsmq.release_all_messages("q"), 2),
         (lambda: rsmq.set_dead_letter_policy("q", "dead", 1).max_receives, 1),
+        (lambda: rsmq.set_queue_limits("q", rate="9/s").rate, "9/s"),
     ):
         link.proxy.drop = 1
         assert call() == expected

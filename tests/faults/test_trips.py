@@ -52,6 +52,7 @@ CALLS = {
     "publish": (lambda rsmq: rsmq.publish(["q", "p"], "m"), 1),
     "publish large": (lambda rsmq: rsmq.publish(["q", "p"], "x" * 60_000), 1),
     "pause": (lambda rsmq: rsmq.pause_queue("q"), 1),
+    "limits": (lambda rsmq: rsmq.set_queue_limits("q", max_running=1, rate="1/s"), 1),
     "resume": (lambda rsmq: rsmq.resume_queue("q"), 1),
     "consume": (consume, 1),
     "receive many": (lambda rsmq: rsmq.receive_messages(["q", "p"], 20), 1),

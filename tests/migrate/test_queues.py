@@ -229,6 +229,14 @@ def test_pause_is_carried_over_to_a_new_queue(other_namespace, local, raw, ns):
     assert raw.hexists(f"{ns}:q:Q", "x:paused")
 
 
+def test_limits_are_carried_over_to_a_new_queue(other_namespace, local, raw, ns):
+    other_namespace.rsmq.create_queue("q")
+    other_namespace.rsmq.set_queue_limits("q", max_running=5, rate="100/m")
+    move(Queues(other_namespace.server), "q", local, "q")
+
+    assert raw.hget(f"{ns}:q:Q", "x:throttle") == b"5:100/m"
+
+
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_recent_id_without_a_body_is_left(other_namespace, local, raw, ns, in_flight):
     """Clients such as the Go client store the id first, in a separate step."""

@@ -39,7 +39,7 @@ def test_lines_describe_the_export_its_queues_and_messages(rsmq, export_bytes, s
         "created": int(attributes.created.timestamp()),
         "modified": int(attributes.modified.timestamp()), "total_sent": 1, "total_received": 0,
         "dead_letter_queue": None, "max_receives": None, "paused": False, "keep": None,
-        "expired": "drop", "messages": 1,
+        "expired": "drop", "max_running": None, "rate": None, "messages": 1,
     }  # fmt: skip
     assert message == {
         "type": "message", "queue": "q", "id": id, "body": "a\nb \N{GRINNING FACE}",

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rsmq import BYTES, RSMQ
+from rsmq.errors import InvalidExport
+from rsmq.transfer.records import parse_attributes
 from rsmq.worker import Worker
 from tests.workers.polling import wait_until
 
@@ -190,3 +192,16 @@ def test_paused_queue_is_paused_after_import(rsmq, other, export_bytes, import_b
     import_bytes(export_bytes())
 
     assert other.get_queue_attributes("q").paused == paused
+
+
+def test_limits_are_imported_and_wrong_ones_refused(rsmq, other, export_bytes, import_bytes):
+    rsmq.create_queue("q")
+    rsmq.set_queue_limits("q", max_running=5, rate="100/m")
+    import_bytes(export_bytes())
+
+    attributes = other.get_queue_attributes("q")
+    assert (attributes.max_running, attributes.rate) == (5, "100/m")
+    with pytest.raises(InvalidExport, match="limits"):
+        parse_attributes(3, {"queue": "q", "max_running": 0})
+    with pytest.raises(InvalidExport, match="limits"):
+        parse_attributes(3, {"queue": "q", "rate": "often"})

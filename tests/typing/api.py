@@ -52,6 +52,7 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.count_messages("q").retrying, int)
     assert_type(rsmq.peek_messages("q", state="retrying")[0].last_error, str | None)
     assert_type(rsmq.set_dead_letter_policy("q", "dead", 5), QueueAttributes)
+    assert_type(rsmq.set_queue_limits("q", max_running=5, rate="9/s"), QueueAttributes)
     assert_type(rsmq.sweep_dead_letters("q"), list[str])
     assert_type(rsmq.redrive_messages("dead"), list[tuple[str, str]])
     assert_type(rsmq.move_messages(received, "p"), list[str])

@@ -309,4 +309,5 @@ def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
             ":x:group_of",
             ":x:admitted",
             ":x:held_back",
+            ":x:running",
         }  # tests/faults/worker_steps.py

@@ -43,6 +43,7 @@ from rsmq.operations.queues import (
     list_queues,
     purge_queue,
     set_queue_attributes,
+    set_queue_limits,
 )
 from rsmq.operations.restore import RestoredMessage, restore_messages
 from rsmq.operations.sending import send_messages, send_raws
@@ -135,6 +136,7 @@ def test_the_retry_class_of_each_operation():
             release_messages(NS, [MESSAGE], None),
             move_messages(NS, [MESSAGE], "p", None),
             set_dead_letter_policy(NS, "q", "p", 5),
+            set_queue_limits(NS, "q", max_running=5, rate=None),
         )
     }
     bare = release_messages(NS, "q", ["i" * 32])
@@ -160,6 +162,7 @@ def test_the_retry_class_of_each_operation():
         "release_messages": RetryClass.ALWAYS,
         "move_messages": RetryClass.NEVER,
         "set_dead_letter_policy": RetryClass.ALWAYS,
+        "set_queue_limits": RetryClass.ALWAYS,
     }
     assert (bare.retry, named.retry) == (RetryClass.NEVER, RetryClass.ALWAYS)
 

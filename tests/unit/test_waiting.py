@@ -19,6 +19,7 @@ from rsmq.waiting.schedule import (
     Schedule,
     Waiter,
 )
+from rsmq.wire.throttle import Limit
 
 A, B = b"ns:a", b"ns:b"
 
@@ -695,3 +696,140 @@ def test_a_look_up_that_was_dropped_is_made_for_the_next_waiter(schedule):
     assert schedule.to_look_up == set()
     add(schedule, waiter, now=1)
     assert schedule.to_look_up == {A}
+
+
+def limit(schedule, waiter, seconds, now, *, is_rate=False, queue=A):
+    """Add a waiter again after a receive that a limit of the queue allowed nothing."""
+    waiter.empty_receives += 1
+    waiter.limits = {queue: Limit(seconds, is_rate)}
+    schedule.add(waiter, now)
+
+
+@pytest.mark.parametrize("is_rate", [True, False])
+def test_a_limit_wakes_no_waiter_before_its_end(schedule, is_rate):
+    first, second = make_waiters(2)
+    add(schedule, first, second)
+    answer_read(schedule, 0, 0)
+    limit(schedule, first, 5, 1, is_rate=is_rate)
+    limit(schedule, second, 5, 1, is_rate=is_rate)
+
+    schedule.wake_due(5.9)
+    assert wake_counts(first, second) == [1, 0]
+    schedule.wake_due(6)
+    assert wake_counts(first, second) == [1, 1]
+
+
+def test_a_change_wakes_a_waiter_for_a_place_and_not_for_a_rate(schedule):
+    of_place, of_rate = CountingWaiter(A), CountingWaiter(B)
+    add(schedule, of_place, of_rate)
+    for queue, waiter in ((A, of_place), (B, of_rate)):
+        answer_read(schedule, 0, 0, queue)
+        limit(schedule, waiter, 5, 1, is_rate=queue == B, queue=queue)
+        schedule.note_change(queue, 2)
+        answer_read(schedule, 0, 2, queue)
+
+    assert wake_counts(of_place, of_rate) == [2, 1]
+    schedule.wake_due(6)
+    assert wake_counts(of_place, of_rate) == [2, 2]
+
+
+@pytest.mark.parametrize("is_reported_before", [True, False])
+def test_a_place_that_becomes_free_during_the_receive_wakes_a_waiter(schedule, is_reported_before):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, 0, 0)
+    if is_reported_before:
+        schedule.note_change(A, 1)
+    limit(schedule, waiter, 5, 1)
+    if not is_reported_before:
+        schedule.note_change(A, 1)
+    answer_read(schedule, 0, 1)
+    schedule.wake_due(1.01)
+
+    assert waiter.wake_ups == 2
+
+
+def test_a_place_that_becomes_free_before_changes_are_reported_wakes_a_waiter():
+    schedule = Schedule()
+    waiter = CountingWaiter()
+    waiter.limits = {A: Limit(5, is_rate=False)}
+    add(schedule, waiter)
+    schedule.start_tracking(1)
+    answer_read(schedule, 0, 1)
+
+    assert waiter.wake_ups == 1
+
+
+def test_a_rate_is_known_before_changes_are_reported():
+    schedule = Schedule()
+    waiter = CountingWaiter()
+    waiter.limits = {A: Limit(5, is_rate=True)}
+    add(schedule, waiter)
+    schedule.wake_due(4.9)
+    schedule.start_tracking(4.9)
+    answer_read(schedule, 0, 4.9)
+    assert waiter.wake_ups == 0
+    schedule.wake_due(5)
+
+    assert waiter.wake_ups == 1
+
+
+def test_a_new_message_wakes_no_waiter_of_a_queue_at_its_rate(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, 0, 0)
+    limit(schedule, waiter, 5, 0, is_rate=True)
+    schedule.note_change(A, 1)
+    answer_read(schedule, None, 1)
+    schedule.note_change(A, 2)
+    answer_read(schedule, 0, 2)
+    assert waiter.wake_ups == 1
+    schedule.wake_due(5)
+
+    assert waiter.wake_ups == 2
+
+
+def test_a_limit_of_a_queue_leaves_the_other_queues_of_a_waiter(schedule):
+    waiter = CountingWaiter(A, B)
+    add(schedule, waiter)
+    answer_read(schedule, None, 0, B)
+    answer_read(schedule, 0, 0, A)
+    limit(schedule, waiter, 5, 1, is_rate=True)
+    schedule.note_change(B, 2)
+
+    assert waiter.wake_ups == 2
+
+
+def test_a_queue_at_its_rate_is_not_among_those_of_cells_that_have_messages():
+    schedule = Schedule(collects_due=True)
+    schedule.start_tracking(0)
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, 0, 0)
+    assert list(schedule.due) == [A]
+    schedule.note_look(A, 1, is_drained=True, limit=Limit(5, is_rate=True))
+    waiter.empty_receives += 1
+    add(schedule, waiter, now=1)
+    schedule.note_change(A, 2)
+    answer_read(schedule, 0, 2)
+
+    assert list(schedule.due) == []
+    schedule.wake_due(6)
+    assert wake_counts(waiter) == [2]
+
+
+def test_changes_wake_waiters_of_places_less_and_less_often(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, 0, 0)
+    now = 0.0
+    for _ in range(2000):  # for ten seconds
+        now += 0.005
+        if waiter.is_awake:
+            limit(schedule, waiter, 60, now)
+        schedule.note_change(A, now)
+        schedule.wake_due(now)
+        if A in schedule.to_read:
+            answer_read(schedule, 0, now)
+
+    assert 20 <= waiter.wake_ups <= 150

@@ -61,6 +61,7 @@ def test_each_field_of_an_action_is_one_of_its_entry():
 
 def test_the_button_of_what_removes_something_is_red_and_no_other():
     assert {each.name for each in ACTIONS if each.destroys} == {
-        "purge", "delete-queue", "remove-policy", "sweep-expired", "delete-messages",
-        "delete-matching", "delete-group", "delete-schedule", "remove-subscriber",
+        "purge", "delete-queue", "remove-policy", "remove-limits", "sweep-expired",
+        "delete-messages", "delete-matching", "delete-group", "delete-schedule",
+        "remove-subscriber",
     }  # fmt: skip

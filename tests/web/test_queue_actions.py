@@ -62,6 +62,32 @@ def test_a_queue_is_created_changed_and_gets_a_policy(run):
     run(test)
 
 
+def test_limits_are_set_changed_and_removed(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        _pages(http)
+        assert "Set limits" in (await http("GET", "/queues/q")).content.decode()
+        limits = {"queue": "q", "max_running": "5", "rate": "100/m"}
+        assert (await _post(http, "set-limits", **limits)).status == 303
+        attributes = await queues.get_queue_attributes("q")
+        assert (attributes.max_running, attributes.rate) == (5, "100/m")
+        page = (await http("GET", "/queues/q")).content.decode()
+        assert "at most 5 at a time" in page
+        assert "at most 100/m" in page
+        page = (await http("GET", "/actions/set-limits?queue=q")).content.decode()
+        assert 'name="rate" value="100/m"' in page
+        assert "rsmq limit q --max-running 5 --rate 100/m" in page
+        wrong = await _post(http, "set-limits", queue="q", max_running="", rate="often")
+        assert wrong.status == 422
+        only = await _post(http, "set-limits", queue="q", max_running="", rate="9/s")
+        assert only.status == 303
+        assert (await queues.get_queue_attributes("q")).max_running is None
+        assert (await _post(http, "remove-limits", queue="q")).status == 303
+        assert (await queues.get_queue_attributes("q")).rate is None
+
+    run(test)
+
+
 def test_messages_in_flight_are_counted_and_released(run):
     async def test(http, queues):
         await queues.create_queue("q")

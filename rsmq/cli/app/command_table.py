@@ -47,6 +47,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "Show the attributes of a queue, or set them.",
             ("attr",),
         ),
+        "limit": Entry("rsmq.cli.commands.queues:limit", "Show, set or remove a queue's limits."),
         "stats": Entry(
             "rsmq.cli.commands.queues:stats", "Count the messages of queues by state.", ("count",)
         ),

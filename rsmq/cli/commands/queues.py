@@ -1,5 +1,5 @@
 """
-The commands create, list, attributes, stats, pause, resume, purge and delete-queue.
+The commands create, list, attributes, limit, stats, pause, resume, purge and delete-queue.
 """
 
 from __future__ import annotations
@@ -155,6 +155,48 @@ def format_fields(fields: dict[str, Any]) -> list[str]:
     }
     width = max(map(len, texts))
     return [f"{name:{width}}  {text}" for name, text in texts.items()]
+
+
+@command(
+    "limit",
+    "rsmq limit api",
+    "rsmq limit api --max-running 5 --rate 100/m",
+    "rsmq limit api --remove",
+)
+@queue_argument()
+@click.option(
+    "--max-running", type=int, metavar="N", help="How many messages may be in flight, 1 to 1,000."
+)
+@click.option(
+    "--rate", metavar="N/UNIT",
+    help="How many may be received in a time: 1 to 1,000,000, a slash, and s, m, h or d.",
+)  # fmt: skip
+@click.option("--remove", is_flag=True, help="Remove the limits.")
+@click.pass_obj
+def limit(
+    call: Call, queue: str, *, max_running: int | None, rate: str | None, remove: bool
+) -> None:
+    """
+    Show, set or remove a queue's limits.
+
+    A limit that is not named is removed. Workers and all other receives of this library obey the
+    limits; consumers of other libraries do not. In a set of cells, each cell counts for itself.
+    """
+    sets = max_running is not None or rate is not None
+    if remove and sets:
+        raise click.UsageError("--remove goes without --max-running and without --rate.")
+    with call.open_queues() as rsmq:
+        if remove or sets:
+            attributes = rsmq.set_queue_limits(queue, max_running=max_running, rate=rate)
+        else:
+            attributes = rsmq.get_queue_attributes(queue)
+    running = attributes.max_running
+    texts = [] if running is None else [f"at most {format_count(running, 'message')} in flight"]
+    texts += [] if attributes.rate is None else [f"at most {attributes.rate}"]
+    call.out.result(
+        {"queue": queue, "max_running": running, "rate": attributes.rate},
+        f"{format_text(queue)}: {', '.join(texts) or 'no limits'}",
+    )
 
 
 @command("stats", "rsmq stats", "rsmq stats orders orders-dead --json")

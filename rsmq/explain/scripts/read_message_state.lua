@@ -10,7 +10,7 @@
 -- ARGV[6...] others  strings     the names of workers that are registered in other cells
 --
 -- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, ms of its
---         last resume or nil,
+--         last resume or nil, what limit_reached.lua returns,
 --         {score or nil, bytes of the body or nil, receive count or nil, first-received ms or nil, ids before it,
 --         the name of the worker that has it in flight, '' if not all were asked, or nil},
 --         {receives that began no call, the error of the last attempt or nil, its reason or nil, own retries or nil,
@@ -31,6 +31,7 @@
 -- @include registered.lua
 -- @include whereabouts.lua
 -- @include before.lua
+-- @include limit_reached.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, namespace, workers, held, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -54,7 +55,7 @@ local alone = redis.pcall('HGET', zset .. ':x:alone', id)
 local exists, dead = find_dead(zset, id, namespace, stored[4])
 local registered = registered_workers(zset, workers)
 return {
-  describe(hash, zset), digits(now), registered, stored[6],
+  describe(hash, zset), digits(now), registered, stored[6], limit_reached(zset, hash, now),
   {score, size, found[1], found[2], redis.call('ZRANK', zset, id) or 0,
     is_hidden and found[1]
       and worker_of(zset, id, found[1], name, held, {unpack(others, 6)}, registered)},

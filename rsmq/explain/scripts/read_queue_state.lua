@@ -6,8 +6,8 @@
 -- ARGV[2] workers  string      the key of the registered workers, a hash that the user may lack the right to
 --
 -- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, ms of its
---         last resume or nil, the states of hidden messages as sample_hidden.lua returns them, what received_again.lua
---         returns}
+--         last resume or nil, what limit_reached.lua returns, the states of hidden messages as sample_hidden.lua returns
+--         them, what received_again.lua returns}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -17,6 +17,7 @@
 -- @include hidden.lua
 -- @include registered.lua
 -- @include received_again.lua
+-- @include limit_reached.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local most, workers = ARGV[1], ARGV[2]
@@ -29,6 +30,7 @@ local now = server_time_ms()
 local again, count, lost, repeated, received, first, last = received_again(hash, zset, digits(now), stored[1], stored[5])
 return {
   describe(hash, zset), digits(now), registered_workers(zset, workers), stored[4],
+  limit_reached(zset, hash, now),
   count_hidden_states(hash, zset, now, tonumber(most)), again or false, count, lost, repeated, received,
   first or false, last or false,
 }

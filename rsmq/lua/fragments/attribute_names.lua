@@ -4,7 +4,8 @@
 -- store, and not x:limited, which is about the messages.
 local function stored_attributes(hash)
   local names = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified',
-    'x:dlq', 'x:max', 'x:paused', 'x:resumed', 'x:keep', 'x:expired', 'x:divided', 'createdby'}
+    'x:dlq', 'x:max', 'x:paused', 'x:resumed', 'x:keep', 'x:expired', 'x:throttle',
+    'x:divided', 'createdby'}
   local values, found, missing = redis.call('HMGET', hash, unpack(names)), {}, {}
   for at, name in ipairs(names) do
     if values[at] then

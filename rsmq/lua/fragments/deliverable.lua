@@ -6,9 +6,10 @@
 -- @include totals.lua
 
 -- Returns the first visible message that is no dead letter and is not expired, in the format of first_due. Moves or
--- removes those before it, at most 1,000. The last arguments are the fields x:dlq, x:max, x:keep and x:limited as
--- stored.
-local function first_deliverable(zset, hash, now, namespace, target, limit, keep, limited)
+-- removes those before it, at most 1,000. If limits of the queue allow no receive, returns nil and ms, as throttled_ms
+-- returns them; else notes the receive for them. The last arguments are the fields x:dlq, x:max, x:keep, x:limited and
+-- x:throttle as stored, and the ms for which the message will be hidden, nil if it is popped.
+local function first_deliverable(zset, hash, now, namespace, target, limit, keep, limited, throttle, hidden)
   local id, values = first_due(zset, hash, now)
   local most, dead = target and decimal(limit), nil
   local expires = id and expiry(namespace, zset, hash, keep, limited)
@@ -29,6 +30,15 @@ local function first_deliverable(zset, hash, now, namespace, target, limit, keep
       expire(zset, hash, id, now, expires)
       leave_groups(zset, hash, {id})
     else
+      if throttle then
+        -- @include throttle.lua
+        throttle = open_throttle(zset, hash, throttle, now, 1, not hidden)
+      end
+      if throttle and throttle.room == 0 then
+        return nil, throttle:ms(now)
+      elseif throttle then
+        throttle:use({number = 1, told = {id}, again = {1, receives + 1}}, now + (hidden or 0))
+      end
       return id, values
     end
     id, values = first_due(zset, hash, now)

@@ -6,7 +6,7 @@
 local function describe(hash, zset)
   local now = digits(server_time_ms())
   local fields = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent',
-    'created', 'modified', 'x:dlq', 'x:max', 'x:paused', 'x:keep', 'x:expired')
+    'created', 'modified', 'x:dlq', 'x:max', 'x:paused', 'x:keep', 'x:expired', 'x:throttle')
   local next_due = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'WITHSCORES',
     'LIMIT', '0', '1')
   return {fields, redis.call('ZCARD', zset), redis.call('ZCOUNT', zset, '(' .. now, '+inf'),

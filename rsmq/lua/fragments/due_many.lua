@@ -7,12 +7,18 @@
 -- the first body may be larger. In the result, `told` has the id and body of each message. `again`
 -- has, for each message that was received before, its index among them, its receive count including
 -- this receive, and the time of its first receive as stored. `cleared` is how many other messages
--- were moved or removed. The messages are not changed. Ghost ids among them are handled as by
+-- were moved or removed. The messages are not changed, and are within the limits of the queue, whose field x:throttle
+-- is `limits`; `throttle` is then what is left of them. `pops` is whether they are popped. Ghost ids among them are handled as by
 -- first_due, messages beyond the limit of a policy `dead` are moved, and those that `expires` names are
 -- removed or moved. A call moves and removes at most 1,000 other messages.
-local function due_messages(zset, hash, now, want, room, first, dead, expires)
+local function due_messages(zset, hash, now, want, room, first, dead, expires, limits, pops)
   local told, again, gone = {}, {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
+  if limits then
+    -- @include throttle.lua
+    due.throttle = open_throttle(zset, hash, limits, now, want, pops)
+    want = due.throttle and due.throttle.room or want
+  end
   local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
     page = math.min(page * 2, want - number, 1000 - cleared, math.floor((room - due.size) / (largest + 1)))
@@ -82,12 +88,12 @@ end
 -- Returns a list with the keys, the stored vt and the visible messages of each queue, with priority
 -- in the order of the queues; or nil and the refusal. It receives nothing. Commands that might fail
 -- later are tried first. `first` is whether the first body may be larger than the room, `by_vt`
--- whether the stored vt is needed.
-local function due_in_order(queues, namespace, now, most, room, first, by_vt)
+-- whether the stored vt is needed, `pops` whether the messages are popped.
+local function due_in_order(queues, namespace, now, most, room, first, by_vt, pops)
   local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
     local hash, zset = queues[at], queues[at + 1]
-    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited')
+    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
     if not stored then
       return nil, queue_not_found(hash)
     end
@@ -101,11 +107,12 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
       allow_removal(zset, hash)
       of.dead = policy(namespace, zset, stored[4], stored[5], stored[7])
       of.expires = expiry(namespace, zset, hash, stored[6], stored[7])
+      of.limits = stored[8]
     end
   end
   for _, of in ipairs(found) do
     if of.any and room > 0 then
-      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires)
+      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires, of.limits, pops)
       most, room = most - of.due.number, room - of.due.size
       first = first and of.due.number == 0
     end
@@ -113,14 +120,20 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
   return found
 end
 
--- Returns 1 if one of these queues still has a visible message, else 0.
+-- Returns 1 if one of these queues still has a visible message that may be received now, else 0; or if only limits
+-- prevent that, {place of a queue, ms as throttled_ms returns them, place ...}.
 local function more_due(found, now)
-  for _, of in ipairs(found) do
+  local throttled = {}
+  for at, of in ipairs(found) do
     if of.any and redis.call('ZRANGEBYSCORE', of.zset, '-inf', digits(now), 'LIMIT', '0', '1')[1] then
-      return 1
+      local ms = of.due.throttle and of.due.throttle:ms(now) or 0
+      if ms == 0 then
+        return 1
+      end
+      throttled[#throttled + 1], throttled[#throttled + 2] = at, ms
     end
   end
-  return 0
+  return throttled[1] and throttled or 0
 end
 
 -- Receives visible messages: raises their receive counts, stores the time, and hides them until the
@@ -140,6 +153,9 @@ local function deliver(hash, zset, due, this_time, score)
     values[last - 2], values[last] = digits(count), again[each + 2]
   end
   if due.number > 0 then
+    if due.throttle then
+      due.throttle:use(due, tonumber(score))
+    end
     add_to(hash, 'totalrecv', due.number)
     variadic('HSET', hash, values)
     variadic('ZADD', zset, members)

@@ -20,6 +20,7 @@ from rsmq.wire.fields import (
     MAX_RECEIVES,
     MESSAGE_SUFFIXES,
     PAUSED,
+    THROTTLE,
     TOTAL_RECEIVED,
     TOTAL_SENT,
 )
@@ -28,6 +29,7 @@ from rsmq.wire.keys import GROUP_OF, HELD_BACK, PrefixKeys
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
+from rsmq.wire.throttle import parse_throttle
 
 # The ids that Node can delete; messages with other ids get new ones.
 _NODE_ID = re.compile(r"[a-zA-Z0-9:]{32}")
@@ -129,6 +131,7 @@ class RsmqQueues(KeyedSource):
             return None
         unit = 1000 if self._milliseconds else 1
         dead_letter_queue = stored[DEAD_LETTER_QUEUE]
+        limits = parse_throttle(stored[THROTTLE])
         counts = self.counts(queue)
         return QueueAttributes(
             vt=parse_seconds(stored["vt"]) / unit,
@@ -145,6 +148,8 @@ class RsmqQueues(KeyedSource):
             dead_letter_queue=dead_letter_queue and decode_name(dead_letter_queue),
             max_receives=parse_integer(stored[MAX_RECEIVES]),
             paused=stored[PAUSED] is not None,
+            max_running=limits.max_running,
+            rate=limits.rate,
         )
 
     def counts(self, queue: str) -> dict[ItemState, int]:

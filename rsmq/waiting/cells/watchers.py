@@ -7,7 +7,7 @@ Without I/O. ``threads.py`` and ``asyncio_.py`` add threads and event loops.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Generic, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from rsmq.transport.topology.address import Address
 from rsmq.waiting.cells.queues import CellQueues, sample_cells
 from rsmq.waiting.schedule import Waiter
 from rsmq.wire.keys import Namespace
+from rsmq.wire.throttle import NO_LIMITS, Limit
 
 #: Seconds for which the grouping of cells by server is used.
 GROUPS_SECONDS = 0.5
@@ -42,7 +43,9 @@ class AnyWatcher(Protocol):
 
     def due(self) -> list[bytes]: ...
 
-    def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None: ...
+    def note_look(
+        self, queues: Iterable[bytes], *, is_drained: bool, limits: Mapping[int, Limit]
+    ) -> None: ...
 
     def remove_all_due(self) -> None: ...
 
@@ -115,9 +118,22 @@ class AnyCellWatchers(ABC, Generic[C, W]):
         """
         return self._grouped().of_cell[cell]
 
-    def note_look(self, queues: CellQueues, cell: int, *, is_drained: bool) -> None:
-        """Note that a receive has looked at a cell; see ``Schedule.note_look``."""
-        self._grouped().of_cell[cell].note_look(queues.by_cell[cell], is_drained=is_drained)
+    def note_look(
+        self,
+        queues: CellQueues,
+        cell: int,
+        *,
+        is_drained: bool,
+        limits: Mapping[int, Limit] = NO_LIMITS,
+    ) -> None:
+        """
+        Note that a receive has looked at a cell; see ``Schedule.note_look``.
+
+        Args:
+            limits: the limits that it has reached, by the place of their queues.
+        """
+        watcher = self._grouped().of_cell[cell]
+        watcher.note_look(queues.by_cell[cell], is_drained=is_drained, limits=limits)
 
     def note_failure(self) -> None:
         """Note that a call failed: the cells may be on other servers now."""

@@ -17,6 +17,8 @@ PHRASES = {
     "PATCH /queues/{queue}": "changed attributes of {queue}",
     "DELETE /queues/{queue}": "deleted the queue {queue}",
     "POST /queues/{queue}:pause": "paused {queue}",
+    "PUT /queues/{queue}/limits": "set the limits of {queue}",
+    "DELETE /queues/{queue}/limits": "removed the limits of {queue}",
     "POST /queues/{queue}:resume": "resumed {queue}",
     "POST /queues/{queue}:purge": "purged {queue}",
     "POST /queues/{queue}:release-all": "released all messages in flight of {queue}",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.errors import InvalidValue, NoAttributeSupplied, QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.operations import OperationKind
@@ -43,6 +43,10 @@ _EXPIRED = Field(
     "drop, or dead-letter, for expired messages.",
     rule=one_of("drop", "dead-letter"),
 )
+_LIMITS = (
+    Field("max_running", Shape.WHOLE, "How many messages may be in flight, 1 to 1,000."),
+    Field("rate", Shape.TEXT, "How many may be received in a time, such as 10/s, 100/m or 1000/h."),
+)
 _QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
     *_ATTRIBUTES,
@@ -53,6 +57,7 @@ _QUEUE_RESULT = (
     Field("total_sent", Shape.WHOLE, "Messages sent so far."),
     Field("total_received", Shape.WHOLE, "Receives so far."),
     Field("paused", Shape.FLAG, "Whether workers don't receive from it."),
+    *_LIMITS,
 )
 
 
@@ -144,6 +149,18 @@ async def _resume(call: ApiCall) -> ApiAnswer:
     return ApiAnswer({"changed": await call.queues.resume_queue(call.names[QUEUE])})
 
 
+async def _limit(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    if not call.values:
+        raise NoAttributeSupplied
+    return ApiAnswer(show_attributes(name, await call.queues.set_queue_limits(name, **call.values)))
+
+
+async def _remove_limits(call: ApiCall) -> ApiAnswer:
+    name = call.names[QUEUE]
+    return ApiAnswer(show_attributes(name, await call.queues.set_queue_limits(name)))
+
+
 async def _purge(call: ApiCall) -> ApiAnswer:
     name = call.names[QUEUE]
     if call.values.get("undo"):
@@ -211,6 +228,14 @@ ROUTES = (
             Field("messages", Shape.WHOLE, "All messages."),
             Field("is_estimate", Shape.FLAG, "Whether a sample of hidden messages is counted."),
         ),
+    ),
+    Route(
+        "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _limit,
+        ("set_queue_limits",), body=_LIMITS, result=_QUEUE_RESULT,
+    ),
+    Route(
+        "DELETE", "/queues/{queue}/limits", Scope.MANAGE, "Remove the limits of a queue.",
+        _remove_limits, ("set_queue_limits",), result=_QUEUE_RESULT,
     ),
     Route(
         "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.", _pause,

@@ -15,6 +15,7 @@ from rsmq.waiting.cells.queues import CellQueues, sample_cells
 from rsmq.waiting.cells.threads import CellWatchers
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.threads import Watcher
+from rsmq.wire.throttle import NO_LIMITS, Limit
 from rsmq.worker.state.lane import CellQueue, Lane
 
 #: After a failure of a watcher, the worker looks at the queue again after this time.
@@ -53,7 +54,14 @@ class QueueArrivals:
         """See ``Arrivals``."""
         self.stop()
 
-    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+    def note_look(
+        self,
+        queue: CellQueue,
+        *,
+        is_drained: bool,
+        has_found: bool,
+        limit: Limit | None = None,
+    ) -> None:
         """See ``Arrivals``."""
         waiter = self._waiter
         if waiter is not None and waiter.is_awake:
@@ -67,6 +75,7 @@ class QueueArrivals:
             return
         if waiter is None:
             waiter = self._waiter = Waiter((queue.keys.zset,), self._handle_wake_up)
+        waiter.limits = {} if limit is None else {queue.keys.zset: limit}
         self._client.watcher.add(waiter)
 
     def _handle_wake_up(self) -> None:
@@ -172,12 +181,20 @@ class CellArrivals:
         self._pending[queue.cell.number] = None
         self._is_joined = False
 
-    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+    def note_look(
+        self,
+        queue: CellQueue,
+        *,
+        is_drained: bool,
+        has_found: bool,
+        limit: Limit | None = None,
+    ) -> None:
         """See ``Arrivals``."""
         cell = queue.cell.number
         self._turn += 1
         self._pending.pop(cell, None)
-        self._watchers.note_look(self._queues, cell, is_drained=is_drained)
+        limits = NO_LIMITS if limit is None else {0: limit}
+        self._watchers.note_look(self._queues, cell, is_drained=is_drained, limits=limits)
         for watcher, waiter in self._reasons.pop(cell, ()):
             if has_found:
                 watcher.note_receive(waiter)

@@ -202,7 +202,9 @@ class Prefetcher:
                 lane.arrivals.look_at(queue)
             else:
                 is_drained, has_found = each.state in ".f", bool(each.ids)
-                lane.arrivals.note_look(queue, is_drained=is_drained, has_found=has_found)
+                lane.arrivals.note_look(
+                    queue, is_drained=is_drained, has_found=has_found, limit=each.limit
+                )
                 if self._run_queue.shares is not None and lane.is_waiting:
                     self._run_queue.note_nothing_due(lane)
         return jobs, quarantined

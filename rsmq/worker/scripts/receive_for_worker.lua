@@ -13,12 +13,13 @@
 --                                         Then, if messages are tracked, the name of the worker and the places of
 --                                         their queues
 --
--- returns {ms now, a character for each queue and, after a blank each, ms of each f, and g with the place
---         of each queue that may have messages with groups, then for each queue
+-- returns {ms now, a character for each queue and, after a blank each, ms of each f, g with the place
+--         of each queue that may have messages with groups, and l with the place of each queue whose limits allow no
+--         more, a colon and the ms as throttled_ms of fragments/throttle_state.lua returns them; then for each queue
 --         {id, body, id ...}, {place, receive count, first-received ms, place ...} of those that were
 --         received before, for each of these how many of its earlier receives began no call, and
 --         {place, own number of retries, place ...}}. The lists are empty for a queue that was not read.
---         The character is . nothing more is due, + more may be due, p paused, m missing, - not read,
+--         The character is . nothing more is due or allowed, + more may be due, p paused, m missing, - not read,
 --         f further messages are due, and wait so many ms until their call is full
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
@@ -40,11 +41,11 @@ local queues = KEYS
 local token, slots, room = ARGV[1], ARGV[2], ARGV[3]
 local requests = ARGV
 
-local states, found, fills, groups, expiries, limited = {}, {}, '', '', {}, {}
+local states, found, fills, groups, expiries, fields = {}, {}, '', '', {}, {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups')
-  limited[at / 2], groups = stored and stored[6], groups .. (stored and stored[7] and ' g' .. at / 2 or '')
+  local stored = queue(hash, 'x:paused', 'x:keep', 'x:limited', 'x:groups', 'x:throttle')
+  fields[at / 2], groups = stored, groups .. (stored and stored[7] and ' g' .. at / 2 or '')
   states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
@@ -56,15 +57,14 @@ local tracked = tracked_queues(queues, requests, 5 * #states + 4)
 if not has_name(in_flight, token) then
   return redis.error_reply('WORKERREPLACED ' .. in_flight)
 end
-local now, has_found = server_time_ms(), false
-local left, bytes = tonumber(slots), tonumber(room)
+local now, has_found, left, bytes = server_time_ms(), false, tonumber(slots), tonumber(room)
 for at, state in ipairs(states) do
   if state == '-' and bytes > 0 and (left > 0 or not has_found) then
-    local size, max_messages, rest = plan_batches(queues[2 * at + 1], now, left, requests, 5 * at)
-    local due = due_messages(queues[2 * at + 1], queues[2 * at], now, max_messages, bytes, not has_found,
-      nil, expiries[at])
-    found[at] = due
-    has_found = has_found or due.number > 0
+    local hash, zset = queues[2 * at], queues[2 * at + 1]
+    local size, max_messages, rest = plan_batches(zset, now, left, requests, 5 * at)
+    local due = due_messages(zset, hash, now, max_messages, bytes, not has_found, nil, expiries[at],
+      fields[at][8])
+    found[at], has_found = due, has_found or due.number > 0
     left, bytes = math.max(left - math.ceil(due.number / size), 0), bytes - due.size
     states[at] = (due.number == max_messages or bytes <= 0 or due.cleared >= 1000) and '+' or '.'
     if rest and due.number == max_messages then
@@ -77,20 +77,21 @@ local unbegun, retries = {}, {}
 for at, due in pairs(found) do -- before the first delivery, which may not be repeated
   remove_cancelled(tracked, at, queues[2 * at], queues[2 * at + 1], due, now)
   unbegun[at] = #due.again > 0 and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before(due))
-  retries[at] = own_retries(queues[2 * at + 1], limited[at], due.told)
+  retries[at] = own_retries(queues[2 * at + 1], fields[at][6], due.told)
 end
 
-local this_time = digits(now)
-local answer = {this_time, table.concat(states) .. fills .. groups}
+local answer = {digits(now), ''}
 for at in ipairs(states) do
   local due = found[at]
   if due and due.number > 0 then
     local vt, name = requests[5 * at - 1], requests[5 * at + 3]
-    deliver(queues[2 * at], queues[2 * at + 1], due, this_time, digits(now + vt))
+    deliver(queues[2 * at], queues[2 * at + 1], due, answer[1], digits(now + vt))
     record_in_flight(in_flight, due, name)
     begin_jobs(tracked, at, queues[2 * at + 1], due, unbegun[at], now, tonumber(vt))
   end
   answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
   answer[#answer + 1], answer[#answer + 2] = unbegun[at] or {}, retries[at] or {}
+  groups = groups .. (due and due.throttle and ' l' .. at .. ':' .. digits(due.throttle:ms(now)) or '')
 end
+answer[2] = table.concat(states) .. fills .. groups
 return answer

@@ -19,6 +19,7 @@ from rsmq.model import QueueAttributes
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
+from rsmq.wire.throttle import Limit
 from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.operations import Identity
@@ -64,13 +65,21 @@ class Arrivals(Protocol):
     def look_at(self, queue: CellQueue) -> None:
         """Let a queue be looked at that could not be received from before."""
 
-    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+    def note_look(
+        self,
+        queue: CellQueue,
+        *,
+        is_drained: bool,
+        has_found: bool,
+        limit: Limit | None = None,
+    ) -> None:
         """
         Note the result of a look at a queue. If nothing more is due in any queue, wait.
 
         Args:
-            is_drained: whether nothing more is due there.
+            is_drained: whether nothing more is due there that may be received now.
             has_found: whether it had messages.
+            limit: the limit of the queue that allows no more, if there is one.
         """
 
     def stop(self) -> None:
@@ -180,7 +189,14 @@ class _NoArrivals:
     def look_at(self, queue: CellQueue) -> None:
         pass
 
-    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+    def note_look(
+        self,
+        queue: CellQueue,
+        *,
+        is_drained: bool,
+        has_found: bool,
+        limit: Limit | None = None,
+    ) -> None:
         pass
 
     def stop(self) -> None:

@@ -205,6 +205,13 @@ class HttpClient:
         found = await self.call("GET", f"{_queue(qname)}/counts")
         return MessageCounts(**{each.name: found[each.name] for each in fields(MessageCounts)})
 
+    async def set_queue_limits(self, qname, *, max_running=None, rate=None):
+        path = f"{_queue(qname)}/limits"
+        if max_running is None and rate is None:
+            return _attributes(await self.call("DELETE", path))
+        options = _fields(max_running=max_running, rate=rate)
+        return _attributes(await self.call("PUT", path, options))
+
     async def pause_queue(self, qname):
         return (await self.call("POST", f"{_queue(qname)}:pause"))["changed"]
 

@@ -50,8 +50,9 @@ local function merge(found, hash, zset, ids, now)
     elseif live == hash then
       merge_hash(live, kept, ids)
     elseif left ~= -2 and is_sorted_set(live) then
-      for _, member in ipairs(redis.call('ZRANGE', live, 0, -1)) do
-        redis.call('ZADD', kept, '0', member)
+      local members = redis.call('ZRANGE', live, 0, -1, 'WITHSCORES')
+      for at = 1, #members, 2 do
+        redis.call('ZADD', kept, members[at + 1], members[at])
       end
     elseif left ~= -2 then
       variadic('HSET', kept, redis.call('HGETALL', live))

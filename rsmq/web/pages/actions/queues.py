@@ -5,6 +5,7 @@ Actions on whole queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from rsmq.web.pages.actions.attributes import ATTRIBUTES, effect_of_change
@@ -144,6 +145,12 @@ async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
     )
 
 
+_LIMITS = (
+    Input("max_running", "In flight", "number", hint="At most so many messages, up to 1,000."),
+    Input("rate", "Rate", hint="At most so many receives in a time, as in 10/s or 100/m."),
+)
+
+
 def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]]:
     """Return the effect that a constant text describes."""
 
@@ -174,6 +181,16 @@ async def _effect_of_no_policy(call: PageCall, fields: Fields) -> Effect:
         f"stay in {show_name(target)}."
         if target is not None
         else f"{_name(fields)} has no dead-letter policy."
+    )
+
+
+async def _effect_of_limits(call: PageCall, fields: Fields) -> Effect:
+    queue = await _read(call, fields)
+    return Effect(
+        "All receives of this library together obey the limits. A limit that is left empty is "
+        "removed.",
+        ("Node and PHP ignore them, and what they receive does not count.",),
+        inputs=tuple(replace(each, value=str(queue[each.name] or "")) for each in _LIMITS),
     )
 
 
@@ -220,6 +237,21 @@ ACTIONS = (
         lambda f, _: Done(f"The dead-letter policy of {_name(f)} was removed."),
         _to_queue, _effect_of_no_policy,
         lambda f: ["dead-letter", _queue(f), "--remove"],
+    ),
+    PageAction(
+        "set-limits", "PUT", "/queues/{queue}/limits",
+        lambda f: f"Limits of {_name(f)}", "Set the limits",
+        lambda f, _: Done(f"The limits of {_name(f)} were set."),
+        _to_queue, _effect_of_limits,
+        lambda f: ["limit", _queue(f), *_options(f, "max_running", "rate")],
+        address=frozenset({"max_running", "rate"}),
+    ),
+    PageAction(
+        "remove-limits", "DELETE", "/queues/{queue}/limits",
+        lambda f: f"Remove the limits of {_name(f)}", "Remove the limits",
+        lambda f, _: Done(f"The limits of {_name(f)} were removed."),
+        _to_queue,
+        command=lambda f: ["limit", _queue(f), "--remove"],
     ),
     PageAction(
         "pause", "POST", "/queues/{queue}:pause",

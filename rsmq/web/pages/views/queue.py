@@ -155,6 +155,10 @@ def _facts(queue: Mapping[str, Any]) -> list[tuple[str, str]]:
     if queue["keep"] is not None:
         end = "are removed" if queue["expired"] == "drop" else "become dead letters"
         facts.append(("expiry", f"after {show_duration(queue['keep'])}; expired messages {end}"))
+    if queue["max_running"] is not None:
+        facts.append(("in flight", f"at most {queue['max_running']:,} at a time"))
+    if queue["rate"] is not None:
+        facts.append(("rate", f"at most {queue['rate']}"))
     if queue["created"]:
         facts.append(("created", queue["created"].replace("T", " ")[:19] + " UTC"))
     return facts

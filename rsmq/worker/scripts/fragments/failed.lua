@@ -6,6 +6,9 @@
 -- retry as store_records does, or the numbers of others. A user may lack the right; then messages that wait for a
 -- retry count as in flight. The script has called require_local_records.
 local function record_values(zset, hash, action, records, count)
+  for each = 1, action == 'defer' and #records or 0, 2 do -- it is hidden, and not in flight
+    redis.pcall('ZREM', zset .. ':x:running', records[each])
+  end
   if action ~= 'retry' then
     return record_unbegun(zset, hash, records)
   end
