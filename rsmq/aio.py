@@ -841,6 +841,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         max_retries: int | None = None,
         track: bool = False,
         group: str | None = None,
+        limit_key: str | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -899,6 +902,17 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 time, in the order of their sends: the next one becomes visible when this one was
                 deleted or dead-lettered. Consumers in other languages obey too. It can't be
                 combined with front. A message that is replaced keeps its group.
+            limit_key: a text of 1 to 128 characters that names what the messages share, such as a
+                tenant or an API. It needs max_running, rate or both, and can't be combined with
+                group or front. Consumers in other languages obey too.
+            max_running: how many messages of the limit_key may be in flight, delayed or waiting for
+                a retry at a time, 1 to 1,000; the others are held back, and become visible in the
+                order of their sends. All senders of a key pass the same number: those that were
+                sent with another one are counted apart.
+            rate: how many messages of the limit_key or of the group become visible in a time, as
+                "10/s", "100/m", "1000/h" or "5000/d": evenly spaced, so with "100/m" each one at
+                least 0.6 s after the one before. The number is 1 to 1,000,000. It counts sends,
+                and no retries.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -913,15 +927,15 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters, nor is unique_key or group; or deliver_at is not an
-                aware datetime.
-            InvalidCombination: more than one of delay, deliver_at and front is set, or group and
-                front; or replace or
-                max_wait is set without the arguments that it needs. It is an InvalidFormat and an
-                InvalidValue.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
-                is out of range; the message would expire before it is visible; or
-                there is neither delay nor deliver_at, and the queue's delay is not a number.
+                str of 1 to 128 characters, nor is unique_key, group or limit_key; rate is no rate;
+                or deliver_at is not an aware datetime.
+            InvalidCombination: more than one of delay, deliver_at and front is set, or two of
+                group, limit_key and front; or replace, max_wait, limit_key, max_running or rate is
+                set without the arguments that it needs. It is an InvalidFormat and an InvalidValue.
+            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries,
+                max_running or timeout is out of range; the message would expire before it is
+                visible; the rate permits it only after more than 9,999,999 seconds; or there is
+                neither delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than the server's
@@ -946,6 +960,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 max_retries=max_retries,
                 track=track,
                 group=group,
+                limit_key=limit_key,
+                max_running=max_running,
+                rate=rate,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),
@@ -970,6 +987,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         max_retries: int | None = None,
         track: bool = False,
         groups: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -1001,6 +1021,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             max_retries: as for send_message.
             track: as for send_message.
             groups: for each body a group as for send_message, or None.
+            limit_keys: for each body a limit_key as for send_message, or None.
+            max_running: of each limit_key, as for send_message.
+            rate: of each limit_key or group, as for send_message.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -1015,16 +1038,12 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             NotPossible: confirm has fsync, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
-                str of 1 to 128 characters, or a unique_key; bodies is not an iterable, or is a str
-                or bytes; the numbers of bodies and dedup_ids or unique_keys differ; or deliver_at
-                is not an aware datetime.
-            InvalidCombination: more than one of delay, deliver_at and front is set; or replace or
-                max_wait is set without the arguments that it needs. It is an InvalidFormat and an
-                InvalidValue.
-            InvalidValue: delay, deliver_at, dedup_window, max_wait, expires, max_retries or timeout
-                is out of range; the message would expire before it is visible; or
-                there is neither delay nor deliver_at, and the queue's delay is not a number; or the
-                batch is too large.
+                str of 1 to 128 characters, or a unique_key, group or limit_key; rate is no rate;
+                bodies is not an iterable, or is a str or bytes; the numbers of bodies and
+                dedup_ids, unique_keys, groups or limit_keys differ; or deliver_at is not an aware
+                datetime.
+            InvalidCombination: as for send_message.
+            InvalidValue: as for send_message; or the batch is too large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than the
@@ -1047,6 +1066,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 max_retries=max_retries,
                 track=track,
                 groups=groups,
+                limit_keys=limit_keys,
+                max_running=max_running,
+                rate=rate,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm, old),

@@ -281,7 +281,7 @@ class StoredMessage(_MessageFields[B_co]):
             time.
         state: "visible", "in_flight" (received and hidden), "retrying" (its handler has failed in a
             worker, and it is hidden until the next attempt), "delayed" (never received and
-            hidden), or "held_back" (another message of its group comes first).
+            hidden), or "held_back" (others of its group or limit_key come first).
         visible_at_ms: Unix ms from which it is visible. While it is "held_back" that is about a day
             ahead, and means nothing.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
@@ -291,6 +291,8 @@ class StoredMessage(_MessageFields[B_co]):
         last_error: while it is "retrying", type and text of the exception of the last attempt, at
             most 500 characters; else None.
         group: the group that it was sent with; None without one.
+        limit_key: the limit_key that it was sent with, if it had a max_running; else None.
+        max_running: how many messages of its limit_key may run at a time; None without one.
     """
 
     sent_ms: float | None = None
@@ -300,6 +302,8 @@ class StoredMessage(_MessageFields[B_co]):
     reason: DeadLetterReason | None = None
     last_error: str | None = None
     group: str | None = None
+    limit_key: str | None = None
+    max_running: int | None = None
 
     @property
     def sent_at(self) -> datetime | None:
@@ -374,7 +378,7 @@ class MessageCounts:
             has been visible the longest; None if no message is visible.
         retrying: messages whose handler has failed in a worker, and that are hidden until the next
             attempt.
-        held_back: messages that wait for another message of their group.
+        held_back: messages that wait for others of their group or limit_key.
     """
 
     visible: int

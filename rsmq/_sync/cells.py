@@ -539,6 +539,9 @@ class Cells(OnlyWith):
         max_retries: int | None = None,
         track: bool = False,
         group: str | None = None,
+        limit_key: str | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -568,6 +571,10 @@ class Cells(OnlyWith):
             track: as for ``RSMQ.send_message``.
             group: as for ``RSMQ.send_message``, within the cell. Without a key it chooses the
                 cell, so the group is in one cell, as long as all senders leave out the key.
+            limit_key: as for ``RSMQ.send_message``, within the cell. It chooses the cell as a
+                group does.
+            max_running: as for ``RSMQ.send_message``.
+            rate: as for ``RSMQ.send_message``.
             codec: as for ``RSMQ.send_message``.
             confirm: as for ``RSMQ.send_message``.
             timeout: as for ``RSMQ.send_message``.
@@ -581,7 +588,14 @@ class Cells(OnlyWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = self._send(
-            choose_cell(self._number, key, (dedup_id,), (unique_key,), (group,)),
+            choose_cell(
+                self._number,
+                key,
+                dedup_ids=(dedup_id,),
+                unique_keys=(unique_key,),
+                groups=(group,),
+                limit_keys=(limit_key,),
+            ),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -597,6 +611,9 @@ class Cells(OnlyWith):
                 max_retries=max_retries,
                 track=track,
                 group=group,
+                limit_key=limit_key,
+                max_running=max_running,
+                rate=rate,
                 codec=codec,
                 confirm=copies,
             ),
@@ -622,6 +639,9 @@ class Cells(OnlyWith):
         max_retries: int | None = None,
         track: bool = False,
         groups: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -649,6 +669,9 @@ class Cells(OnlyWith):
             track: as for ``RSMQ.send_messages``.
             groups: as for ``RSMQ.send_messages``, within the cell. Without a key they must all
                 belong to one cell.
+            limit_keys: as groups.
+            max_running: as for ``RSMQ.send_messages``.
+            rate: as for ``RSMQ.send_messages``.
             codec: as for ``RSMQ.send_messages``.
             confirm: as for ``RSMQ.send_messages``.
             timeout: as for ``RSMQ.send_messages``.
@@ -657,16 +680,24 @@ class Cells(OnlyWith):
             The ids, with the number of their cell, in the order of the bodies.
 
         Raises:
-            InvalidFormat: key is not a str; the dedup_ids or unique_keys belong to several cells;
-                or as ``RSMQ.send_messages``, which has the other errors too.
+            InvalidFormat: key is not a str; the groups, limit_keys, unique_keys or dedup_ids belong
+                to several cells; or as ``RSMQ.send_messages``, which has the other errors too.
         """
         copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
         groups = None if groups is None else check_batch("groups", groups)
+        limit_keys = None if limit_keys is None else check_batch("limit_keys", limit_keys)
         cell, ids = self._send(
-            choose_cell(self._number, key, dedup_ids, unique_keys, groups),
+            choose_cell(
+                self._number,
+                key,
+                dedup_ids=dedup_ids,
+                unique_keys=unique_keys,
+                groups=groups,
+                limit_keys=limit_keys,
+            ),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -682,6 +713,9 @@ class Cells(OnlyWith):
                 max_retries=max_retries,
                 track=track,
                 groups=groups,
+                limit_keys=limit_keys,
+                max_running=max_running,
+                rate=rate,
                 codec=codec,
                 confirm=copies,
             ),

@@ -540,6 +540,9 @@ class AsyncCells(OnlyAsyncWith):
         max_retries: int | None = None,
         track: bool = False,
         group: str | None = None,
+        limit_key: str | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -569,6 +572,10 @@ class AsyncCells(OnlyAsyncWith):
             track: as for ``AsyncRSMQ.send_message``.
             group: as for ``AsyncRSMQ.send_message``, within the cell. Without a key it chooses the
                 cell, so the group is in one cell, as long as all senders leave out the key.
+            limit_key: as for ``AsyncRSMQ.send_message``, within the cell. It chooses the cell as a
+                group does.
+            max_running: as for ``AsyncRSMQ.send_message``.
+            rate: as for ``AsyncRSMQ.send_message``.
             codec: as for ``AsyncRSMQ.send_message``.
             confirm: as for ``AsyncRSMQ.send_message``.
             timeout: as for ``AsyncRSMQ.send_message``.
@@ -582,7 +589,14 @@ class AsyncCells(OnlyAsyncWith):
         """
         copies = self._confirm_for(confirm, old)
         cell, id = await self._send(
-            choose_cell(self._number, key, (dedup_id,), (unique_key,), (group,)),
+            choose_cell(
+                self._number,
+                key,
+                dedup_ids=(dedup_id,),
+                unique_keys=(unique_key,),
+                groups=(group,),
+                limit_keys=(limit_key,),
+            ),
             lambda client: client.send_message(
                 qname,
                 body,
@@ -598,6 +612,9 @@ class AsyncCells(OnlyAsyncWith):
                 max_retries=max_retries,
                 track=track,
                 group=group,
+                limit_key=limit_key,
+                max_running=max_running,
+                rate=rate,
                 codec=codec,
                 confirm=copies,
             ),
@@ -623,6 +640,9 @@ class AsyncCells(OnlyAsyncWith):
         max_retries: int | None = None,
         track: bool = False,
         groups: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
@@ -650,6 +670,9 @@ class AsyncCells(OnlyAsyncWith):
             track: as for ``AsyncRSMQ.send_messages``.
             groups: as for ``AsyncRSMQ.send_messages``, within the cell. Without a key they must all
                 belong to one cell.
+            limit_keys: as groups.
+            max_running: as for ``AsyncRSMQ.send_messages``.
+            rate: as for ``AsyncRSMQ.send_messages``.
             codec: as for ``AsyncRSMQ.send_messages``.
             confirm: as for ``AsyncRSMQ.send_messages``.
             timeout: as for ``AsyncRSMQ.send_messages``.
@@ -658,16 +681,24 @@ class AsyncCells(OnlyAsyncWith):
             The ids, with the number of their cell, in the order of the bodies.
 
         Raises:
-            InvalidFormat: key is not a str; the dedup_ids or unique_keys belong to several cells;
-                or as ``AsyncRSMQ.send_messages``, which has the other errors too.
+            InvalidFormat: key is not a str; the groups, limit_keys, unique_keys or dedup_ids belong
+                to several cells; or as ``AsyncRSMQ.send_messages``, which has the other errors too.
         """
         copies = self._confirm_for(confirm, old)
         bodies = check_batch("bodies", bodies)
         dedup_ids = None if dedup_ids is None else check_batch("dedup_ids", dedup_ids)
         unique_keys = None if unique_keys is None else check_batch("unique_keys", unique_keys)
         groups = None if groups is None else check_batch("groups", groups)
+        limit_keys = None if limit_keys is None else check_batch("limit_keys", limit_keys)
         cell, ids = await self._send(
-            choose_cell(self._number, key, dedup_ids, unique_keys, groups),
+            choose_cell(
+                self._number,
+                key,
+                dedup_ids=dedup_ids,
+                unique_keys=unique_keys,
+                groups=groups,
+                limit_keys=limit_keys,
+            ),
             lambda client: client.send_messages(
                 qname,
                 bodies,
@@ -683,6 +714,9 @@ class AsyncCells(OnlyAsyncWith):
                 max_retries=max_retries,
                 track=track,
                 groups=groups,
+                limit_keys=limit_keys,
+                max_running=max_running,
+                rate=rate,
                 codec=codec,
                 confirm=copies,
             ),

@@ -1,5 +1,5 @@
 """
-The cell of a send: by its key, by its unique_keys and dedup_ids, or any.
+The cell of a send: by its key, by its groups, limit_keys, unique_keys and dedup_ids, or any.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from rsmq.wire.names import NOT_ENCODABLE, is_encodable
 def choose_cell(
     number: int,
     key: object,
+    *,
     dedup_ids: Sequence[object] | None = None,
     unique_keys: Sequence[object] | None = None,
     groups: Sequence[object] | None = None,
+    limit_keys: Sequence[object] | None = None,
 ) -> int | None:
     """
     Return the cell of a send; None if any cell will do.
@@ -31,6 +33,7 @@ def choose_cell(
         unique_keys: the unique_key of each message, or None for a message without one.
         groups: the group of each message, or None; it decides before the other two, since the
             order of a group is that of its cell.
+        limit_keys: the limit_key of each message, or None; it decides as its group does.
 
     Raises:
         InvalidFormat: key is not a str, or it has a lone surrogate; or without a key the messages
@@ -44,7 +47,9 @@ def choose_cell(
         return cell_of_key(key, number)
     labels = (
         next((label for label in labels if label is not None), None)
-        for labels in zip_longest(groups or (), unique_keys or (), dedup_ids or ())
+        for labels in zip_longest(
+            groups or (), limit_keys or (), unique_keys or (), dedup_ids or ()
+        )
     )
     cells = {
         cell_of_key(each, number)
@@ -52,7 +57,12 @@ def choose_cell(
         if isinstance(each, str) and is_encodable(each)  # the send refuses the others
     }
     if len(cells) > 1:
-        lists = {"groups": groups, "unique_keys": unique_keys, "dedup_ids": dedup_ids}
+        lists = {
+            "groups": groups,
+            "limit_keys": limit_keys,
+            "unique_keys": unique_keys,
+            "dedup_ids": dedup_ids,
+        }
         item = next(name for name, labels in lists.items() if labels)
         one = item.removesuffix("s")
         raise InvalidFormat(

@@ -36,6 +36,7 @@ REQUIRED_COMMANDS = {
     "dedup_id": {"hget", "hdel", "hscan", "pttl", "pexpire"},
     "unique_key": {"hget", "hdel", "hexists", "hrandfield", "zscore"},
     "group": {"hget", "hdel", "hlen", "hrandfield", "zcard", "zrem", "zscore", "zrangebylex"},
+    "rate": {"zscore", "zrem", "zrangebyscore"},
     "sweep_groups": {"zlexcount", "zmscore"},
     "administration": {
         "hsetnx", "sadd", "srem", "smembers", "unlink", "zcard", "zcount", "zrange", "hexists",

@@ -13,6 +13,7 @@ from rsmq.jobs.status import JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import Deletion
+from rsmq.wire.groups import GroupName
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.wire.throttle import Limit
 from rsmq.worker.registry import WorkerInfo
@@ -212,7 +213,7 @@ class DeadLetterPlace:
 @dataclass(frozen=True, slots=True)
 class MessageBefore:
     """
-    The message for which another one of its group is held back.
+    The message for which another one of its group is held back: the first that is admitted.
 
     Attributes:
         id: None if it is gone, and no sweep has admitted the next one yet.
@@ -220,7 +221,7 @@ class MessageBefore:
         receive_count: how often it was received.
     """
 
-    group: str
+    group: GroupName
     id: str | None = None
     visible_at_ms: float | None = None
     receive_count: int = 0

@@ -28,6 +28,7 @@ from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.plain import encode_command, plain_command, plain_commands
 from rsmq.operations.replies import parse_attributes, parse_reason
 from rsmq.trash.deletion import Deletion
+from rsmq.wire.groups import parse_group
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -158,7 +159,7 @@ def _parse_before(stored: Any) -> MessageBefore | None:
         return None
     group, id, score, count = (*stored, None, None, None)[:4]
     return MessageBefore(
-        group.decode(errors="replace"),
+        parse_group(group),
         None if id is None else decode_name(id),
         None if score is None else float(score),
         parse_integer(count) or 0,

@@ -179,7 +179,7 @@ def _held_back(facts: ObservedMessage) -> str:
     before, now_ms = facts.before, facts.queue.now_ms
     if before is None or before.id is None or before.visible_at_ms is None:
         return (
-            "It is held back: the message of its group before it is gone, and the next sweep or "
+            "It is held back: the messages of its group before it are gone, and the next sweep or "
             "send of the group makes it visible."
         )
     if before.visible_at_ms <= now_ms:
@@ -187,9 +187,17 @@ def _held_back(facts: ObservedMessage) -> str:
     else:
         state = "is hidden" if before.receive_count == 0 else "is in flight, or waits for a retry,"
         state = f"{state} until {_at(before.visible_at_ms, now_ms)}"
+    limit_key, most = before.group.limit_key, before.group.max_running
+    if limit_key is None:
+        return (
+            f"It is held back: message {before.id} of its group {before.group.group} comes first, "
+            f"and {state}."
+        )
+    which = "message" if most == 1 else "the first of them, message"
+    others = "one is" if most == 1 else f"{most} are"
     return (
-        f"It is held back: message {before.id} of its group {before.group} comes first, and "
-        f"{state}."
+        f"It is held back: of limit key {limit_key}, {others} admitted at a time; {which} "
+        f"{before.id} {state}."
     )
 
 

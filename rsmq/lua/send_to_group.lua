@@ -1,4 +1,5 @@
--- Adds a message with a group, and without other options. One message of a group is due at a time.
+-- Adds a message with a group or a limit key, and without other options. One message of a group is due at a time; of a
+-- limit key, as many as it says.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
@@ -10,7 +11,7 @@
 -- ARGV[3] delay      integer     ms until it is visible, as in send_message.lua, without 'front'
 -- ARGV[4] suffix     string      the 22 random characters of its id
 -- ARGV[5] channel    string      channel for the number of messages; '' = none
--- ARGV[6] group      bytes       its group
+-- ARGV[6] group      bytes       its group, or its limit key as in fragments/groups.lua
 --
 -- returns the id
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -57,9 +58,10 @@ redis.call('HSET', records, id, due .. ':' .. group)
 local from, to = '[' .. group .. '\0', '(' .. group .. '\1'
 local first = redis.call('ZRANGEBYLEX', admitted, from, to, 'LIMIT', '0', '1')[1]
 local has_room = not first and not redis.call('ZRANGEBYLEX', held_back, from, to, 'LIMIT', '0', '1')[1]
-if not has_room and not (first and redis.call('ZSCORE', zset, string.sub(first, #group + 2))) then
+if not has_room and (string.byte(group) == 1 or not first
+  or not redis.call('ZSCORE', zset, string.sub(first, #group + 2))) then
   -- @include groups.lua
-  has_room = admit(zset, hash, group)
+  has_room = admit(zset, hash, group) > 0
 end
 redis.call('ZADD', has_room and admitted or held_back, '0', group .. '\0' .. id)
 redis.call('ZADD', zset, has_room and due or digits(now + 86400000), id)

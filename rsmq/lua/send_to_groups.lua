@@ -1,4 +1,4 @@
--- Adds messages with groups to a queue, in order, and no other options. One message of a group is due at a time.
+-- Adds messages with groups or limit keys to a queue, in order, and no other options.
 --
 -- KEYS[1] hash         hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset         sorted set  the queue's message ids
@@ -6,7 +6,7 @@
 -- ARGV[2] delay        integer     ms until they are visible, as in send_message.lua, without 'front'
 -- ARGV[3] suffixes     string      the 22 random characters of each id, sorted
 -- ARGV[4] channel      string      channel for the number of messages; '' = none
--- ARGV[5...] messages  bytes       for each message its body and its group; '' = none
+-- ARGV[5...] messages  bytes       for each message its body and its group, as in fragments/groups.lua; '' = none
 --
 -- returns the first part of the ids
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG

@@ -6,6 +6,7 @@
 -- KEYS[3] records      hash        sends by dedup_id; the queue's hash again = without dedup_ids
 -- KEYS[4] unique       hash        message ids by unique_key; the queue's hash again = without unique_keys
 -- KEYS[5] limits       hash        limits by message id; the queue's hash again = without limits
+-- KEYS[6] rates        sorted set  times by key, as in fragments/rates.lua; the queue's hash again = without a rate
 -- ARGV[1] largest      integer     size of the largest body, as in send_message.lua
 -- ARGV[2] delay        integer     ms until they are visible, as in send_message.lua
 -- ARGV[3] suffixes     string      the 22 random characters of each id, sorted
@@ -16,7 +17,9 @@
 -- ARGV[8] expires      integer     ms after which the messages expire; '' = never
 -- ARGV[9] retries      integer     their own number of retries; '' = that of the policy
 -- ARGV[10] track       integer     1 = new and replaced messages get a record, as in fragments/jobs.lua; '' = none does
--- ARGV[11...] messages  bytes      for each message its body, its dedup_id, its unique_key and its group; '' = without it
+-- ARGV[11] interval    integer     microseconds between the messages of a group or limit key; '' = without a rate
+-- ARGV[12...] messages  bytes      for each message its body, its dedup_id, its unique_key and its group, as in
+--                                  fragments/groups.lua; '' = without it
 --
 -- returns {first part of the ids, for each message the id of the earlier message in its place, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -31,11 +34,13 @@
 -- @include tracking.lua
 -- @include grouping.lua
 -- @include held_back.lua
+-- @include rates.lua
 -- @include was_received.lua
 
-local hash, zset, records, unique, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local hash, zset, records, unique, limits, rates = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local window, replace, max_wait, expires, retries, track = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local interval = tonumber(ARGV[11])
 local messages = ARGV
 
 local us = server_time_us()
@@ -50,30 +55,34 @@ require_local_groups(zset, suffixes)
 local drops_limits = may_drop_limits(limits, hash, zset, replace, stored[5])
 local score = score_of(zset, delay, now, wait)
 local fields, members, named, keyed, groups = {}, {}, {}, {}, {} -- what to write; named and keyed have message ids
-local earlier_ids, number, is_repeated = {}, 0, false
-for each = 1, (#messages - 10) / 4 do
-  local at = 11 + (each - 1) * 4
+local earlier_ids, number, is_repeated, times = {}, 0, false, {}
+for each = 1, (#messages - 11) / 4 do
+  local at = 12 + (each - 1) * 4
   local body, name, key, group = messages[at], messages[at + 1], messages[at + 2], messages[at + 3]
   local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
   if id and not sent and replace == '1' then
     id = not was_received(hash, id) and id
     put(fields, id, body)
-    put(members, id and not due_of_held_back(zset, hash, id)
+    put(members, id and not interval and not due_of_held_back(zset, hash, id)
       and score_when_replaced(zset, id, delay, score, now, max_wait), id)
   end
   earlier_ids[each], is_repeated = id or '', is_repeated or sent
   if not id then
     id, number = time .. string.sub(suffixes, 22 * each - 21, 22 * each), number + 1
     put(fields, id, body)
-    put(members, score, id)
-    groups[id] = group ~= '' and group or nil
+    put(members, interval and group ~= '' and take_turn(rates, times, group, interval, score) or score, id)
+    groups[id] = group ~= '' and most_of(group) > 0 and group or nil
   end
   if not sent then
     named[name], keyed[key] = id, id
   end
 end
 named[''], keyed[''] = nil, nil
+refusal = refusal_of_rate(times, interval, now)
+if refusal then
+  return refusal
+end
 
 if #fields > 0 then -- in the order of send_message.lua
   begin_storing(zset, channel, number)
@@ -82,6 +91,7 @@ require_job_rights(zset, track)
 remove_free_groups(zset, groups, #earlier_ids)
 forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
+store_turns(rates, times, us, #earlier_ids)
 change_limits(limits, hash, zset, drops_limits, stored[5], #earlier_ids, fields, limits_record(retries, expires, now))
 store_groups(zset, hash, groups, members, now)
 store_messages(hash, zset, fields, members, number)

@@ -64,6 +64,9 @@ def send_message(
     max_retries: int | None = None,
     track: bool = False,
     group: str | None = None,
+    limit_key: str | None = None,
+    max_running: int | None = None,
+    rate: str | None = None,
     enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
@@ -81,6 +84,9 @@ def send_message(
         or max_retries is not None
         or track is not False
         or group is not None
+        or limit_key is not None
+        or max_running is not None
+        or rate is not None
     ):
         options = check_options(
             1,
@@ -94,6 +100,9 @@ def send_message(
             max_retries=max_retries,
             track=track,
             groups=None if group is None else [group],
+            limit_keys=None if limit_key is None else [limit_key],
+            max_running=max_running,
+            rate=rate,
             front=front,
         )
         if options is not None:

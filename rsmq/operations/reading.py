@@ -101,7 +101,7 @@ def get_groups(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple
     """
     Read the groups of messages, at most 1,000 ids.
 
-    The result has by id the Unix ms from which a message may be due, and its group.
+    The result has by id the Unix ms from which a message may be due, and its group as it is stored.
     """
 
     def parse(reply: list[bytes | None]) -> dict[str, tuple[int, str]]:

@@ -17,6 +17,7 @@ from rsmq.model import (
     StoredMessage,
     make_received_message,
 )
+from rsmq.wire.groups import NO_GROUP, parse_group
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.names import decode_name, decode_names
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_seconds, parse_time
@@ -136,10 +137,10 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
     count = parse_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
-    group: str | None = None
+    group = NO_GROUP
     if isinstance(raw_error, list):  # of a message with a group
         raw_error, raw_group, is_held_back = raw_error
-        group = decode_name(raw_group)
+        group = parse_group(raw_group)
         if is_held_back and state == "delayed":
             state = "held_back"
     if raw_error is not None:
@@ -162,7 +163,9 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
         else None,
         reason=reason,
         last_error=None if raw_error is None else raw_error.decode(errors="replace"),
-        group=group,
+        group=group.group,
+        limit_key=group.limit_key,
+        max_running=group.max_running,
     )
 
 

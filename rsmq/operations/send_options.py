@@ -4,12 +4,13 @@ The options of a send that need ``send_with_options.lua``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
+from rsmq.wire.groups import MOST_RUNNING, check_group, is_admitted, make_limit_group, parse_rate
 from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
@@ -36,7 +37,9 @@ class SendOptions:
         expires: ms after the send at which the messages expire; empty for never.
         max_retries: how often they may be tried again; empty for the number of the policy.
         track: whether new messages get a record.
-        groups: the group of each message, as dedup_ids.
+        groups: the group of each message, as dedup_ids; of a message with a limit key, that of
+            the key.
+        interval: the microseconds between the messages of a key that have a rate; empty for none.
     """
 
     dedup_ids: list[bytes] | None
@@ -48,6 +51,7 @@ class SendOptions:
     max_retries: bytes
     track: bool
     groups: list[bytes] | None
+    interval: bytes = b""
 
     @property
     def may_repeat(self) -> bool:
@@ -64,6 +68,7 @@ class SendOptions:
             queue.hash if self.dedup_ids is None else queue.dedup,
             queue.hash if self.unique_keys is None else queue.unique,
             queue.limits if self.expires or self.max_retries else queue.hash,
+            queue.rates if self.interval else queue.hash,
         )
 
     @property
@@ -76,7 +81,7 @@ class SendOptions:
         if self.groups is None:
             return suffixes
         pairs = zip(suffixes, self.groups, strict=True)
-        return [mark_group(suffix) if group else suffix for suffix, group in pairs]
+        return [mark_group(suffix) if is_admitted(group) else suffix for suffix, group in pairs]
 
     def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
         """Return the arguments behind those of ``send_messages.lua``, with the bodies."""
@@ -95,6 +100,7 @@ class SendOptions:
             self.expires,
             self.max_retries,
             b"1" if self.track else b"",
+            self.interval,
             *(value for message in messages for value in message),
         )
 
@@ -116,17 +122,21 @@ def check_options(
     max_retries: int | None,
     track: bool,
     groups: Iterable[str | None] | None = None,
+    limit_keys: Iterable[str | None] | None = None,
+    max_running: int | None = None,
+    rate: str | None = None,
     front: bool = False,
 ) -> SendOptions | None:
     """
     Return the options of so many messages; None if there are none, for the faster scripts.
 
     Raises:
-        InvalidFormat: a dedup_id, unique_key or group is not a str of 1 to 128 characters, or a
-            group contains a zero byte; there are more or fewer than messages.
-        InvalidCombination: an option lacks one that it needs.
-        InvalidValue: dedup_window, max_wait, expires or max_retries is out of range, or max_wait is
-            less than delay, or expires is not greater.
+        InvalidFormat: a dedup_id, unique_key, group or limit_key is not a str of 1 to 128
+            characters, or a group or limit_key contains a zero byte; there are more or fewer than
+            messages; or rate is no rate.
+        InvalidCombination: an option lacks one that it needs, or can't be combined with another.
+        InvalidValue: dedup_window, max_wait, expires, max_retries or max_running is out of range,
+            or max_wait is less than delay, or expires is not greater.
     """
     if not isinstance(replace, bool):
         raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
@@ -140,7 +150,23 @@ def check_options(
     encoded_expires, retries = encode_limits(expires, max_retries, delay)
     if not isinstance(track, bool):
         raise InvalidFormat("track", value=show(track), hint="Pass True or False.")
-    checked_groups = _check_groups(groups, number, front=front)
+    interval = b"" if rate is None else digits(parse_rate(rate))
+    checked_groups = _check_groups(
+        groups, limit_keys, number, max_running=max_running, has_rate=rate is not None
+    )
+    if rate is not None and checked_groups is None:
+        raise InvalidCombination(
+            "rate",
+            value=rate,
+            hint="It is the rate of the messages with the same limit_key or group: pass one.",
+        )
+    if front and checked_groups is not None:
+        raise InvalidCombination(
+            "front",
+            value=front,
+            hint="The messages of a group or limit_key are in the order of their sends. Omit group "
+            "or front.",
+        )
     if (
         dedup_ids is None
         and unique_keys is None
@@ -157,23 +183,47 @@ def check_options(
         retries,
         track,
         checked_groups,
+        interval,
     )
 
 
 def _check_groups(
-    groups: Iterable[str | None] | None, number: int, *, front: bool
+    groups: Iterable[str | None] | None,
+    limit_keys: Iterable[str | None] | None,
+    number: int,
+    *,
+    max_running: int | None,
+    has_rate: bool,
 ) -> list[bytes] | None:
-    checked = _check_labels("group", groups, number)
-    if checked is not None and front:
+    """Return the group of each message, as it is stored; None if no message can have one."""
+    named = None if groups is None else _check_each("group", groups, number, check_group)
+    if limit_keys is None:
+        if max_running is not None:
+            raise InvalidCombination(
+                "max_running",
+                value=max_running,
+                hint="It is the limit of the messages with the same limit_key: pass one.",
+            )
+        return named
+    most = 0
+    if max_running is not None:
+        most = check_whole_number("max_running", max_running, 1, MOST_RUNNING)
+    elif not has_rate:
         raise InvalidCombination(
-            "front",
-            value=front,
-            hint="The messages of a group are in the order of their sends. Omit group or front.",
+            "limit_key",
+            value=show(limit_keys),
+            hint="Pass the limit of the key too: max_running, rate or both.",
         )
-    for group in checked or ():
-        if b"\0" in group:
-            raise InvalidFormat("group", value=group, hint="A group is a text without zero bytes.")
-    return checked
+    limited = _check_each("limit_key", limit_keys, number, lambda key: make_limit_group(key, most))
+    if named is None:
+        return limited
+    if any(group and limit for group, limit in zip(named, limited, strict=True)):
+        raise InvalidCombination(
+            "limit_key",
+            value=show(limit_keys),
+            hint="The messages of a group run one at a time already. Omit group or limit_key.",
+        )
+    return [group or limit for group, limit in zip(named, limited, strict=True)]
 
 
 def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> bytes:
@@ -233,10 +283,14 @@ def _check_labels(
 ) -> list[bytes] | None:
     if labels is None:
         return None
-    checked = [
-        b"" if label is None else check_label(item, label)
-        for label in check_batch(f"{item}s", labels)
-    ]
+    return _check_each(item, labels, number, lambda label: check_label(item, label))
+
+
+def _check_each(
+    item: str, labels: Iterable[str | None], number: int, check: Callable[[str], bytes]
+) -> list[bytes]:
+    """Return what ``check`` returns for the label of each message; empty for None."""
+    checked = [b"" if label is None else check(label) for label in check_batch(f"{item}s", labels)]
     if len(checked) != number:
         raise InvalidFormat(
             f"{item}s",

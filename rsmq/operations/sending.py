@@ -73,6 +73,9 @@ def send_messages(
     max_retries: int | None = None,
     track: bool = False,
     groups: Iterable[str | None] | None = None,
+    limit_keys: Iterable[str | None] | None = None,
+    max_running: int | None = None,
+    rate: str | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
@@ -92,6 +95,9 @@ def send_messages(
         max_retries=max_retries,
         track=track,
         groups=groups,
+        limit_keys=limit_keys,
+        max_running=max_running,
+        rate=rate,
         front=front,
     )
     raws = [raw for raw, _ in encoded]

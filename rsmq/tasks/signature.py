@@ -36,6 +36,9 @@ class TaskSendOptions:
     expires: float | timedelta | None = None
     max_retries: int | None = None
     group: str | None = None
+    limit_key: str | None = None
+    max_running: int | None = None
+    rate: str | None = None
     level: str | None = None
     then: Signature[Any] | None = None
 

@@ -163,6 +163,9 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         expires: float | timedelta | None = None,
         max_retries: int | None = None,
         group: str | None = None,
+        limit_key: str | None = None,
+        max_running: int | None = None,
+        rate: str | None = None,
         level: str | None = None,
         then: Signature[Any] | None = None,
     ) -> BoundTask[P, T]:
@@ -184,6 +187,9 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
             expires: seconds after the send at which the message expires.
             max_retries: how often this message is tried again, instead of the task's number.
             group: calls of a group run one at a time, in the order of their sends.
+            limit_key: at most max_running calls with this key run at a time.
+            max_running: the limit of the limit_key, 1 to 1,000.
+            rate: how many calls of the limit_key or group begin in a time, as in "100/m".
             level: a level that the task was declared with: ``levels={"high": 6}``.
             then: a call that is sent when the function has returned, in the script that deletes the
                 message, so that neither is lost. Its argument ``RESULT`` is the result. Its own
@@ -209,6 +215,9 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
                 expires=expires,
                 max_retries=max_retries,
                 group=group,
+                limit_key=limit_key,
+                max_running=max_running,
+                rate=rate,
                 level=level,
                 then=then,
             ),

@@ -55,9 +55,11 @@ T = TypeVar("T")
 
 DEFAULT_QUEUE = "tasks"
 _ASYNC_SENDS = "Use await task.asend(...), tasks.asend_many(...) or tasks.amap(...)"
+#: The options that may differ within a ``send_messages``.
+_OWN_OPTIONS = ("dedup_id", "unique_key", "group", "limit_key")
 _BATCH_OPTIONS = [
     each.name for each in fields(TaskSendOptions)
-    if each.name not in {"dedup_id", "unique_key", "group", *NOT_OF_SENDS}
+    if each.name not in {*_OWN_OPTIONS, *NOT_OF_SENDS}
 ]  # fmt: skip
 
 
@@ -432,8 +434,8 @@ class Tasks(NamesElsewhere):
         Send calls of any tasks, in order.
 
         Calls of one queue with the same options are one ``send_messages``: one atomic step for up
-        to 10,000. ``dedup_id``, ``unique_key`` and ``group`` may differ. If this raises an error,
-        earlier batches are sent.
+        to 10,000. ``dedup_id``, ``unique_key``, ``group`` and ``limit_key`` may differ. If this
+        raises an error, earlier batches are sent.
 
         Args:
             signatures: the calls, as in ``welcome.signature(id) for id in ids``.
@@ -743,7 +745,7 @@ def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:
         chosen = [signatures[place] for place in places]
         options = dict(zip(_BATCH_OPTIONS, shared, strict=True))
         options["track"] = is_tracked
-        for name in ("dedup_id", "unique_key", "group"):
+        for name in _OWN_OPTIONS:
             values = [getattr(each.options, name) for each in chosen]
             options[f"{name}s"] = values if any(value is not None for value in values) else None
         yield queue, places, [each.body for each in chosen], options

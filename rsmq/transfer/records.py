@@ -9,11 +9,13 @@ import math
 from datetime import datetime
 from typing import Any
 
-from rsmq.errors import InvalidExport, RSMQError, show
+from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_LABEL, UNLIMITED
+from rsmq.wire.groups import MOST_RUNNING, check_group, make_limit_group, parse_group
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
+from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_time
 from rsmq.wire.throttle import Throttle, encode_throttle
 
@@ -57,7 +59,8 @@ def make_message_record(
 
     Args:
         message: the message.
-        group: the Unix ms from which it may be due, and its group; None if it has no group.
+        group: the Unix ms from which it may be due, and its group as it is stored; None if it has
+            none.
     """
     visible_at: float | None = message.visible_at_ms
     if message.state == "held_back":  # its score is a day ahead
@@ -75,7 +78,8 @@ def make_message_record(
     if message.sent_ms is not None:
         record["sent_ms"] = message.sent_ms
     if group is not None:
-        record["group"] = group[1]
+        name = parse_group(encode_name(group[1]))
+        record |= {field: each for field, each in name._asdict().items() if each is not None}
     if message.reason is not None:
         record["reason"] = dataclasses.asdict(message.reason)
     return record
@@ -177,16 +181,18 @@ def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:
 
 
 def _parse_group(line: int, record: dict[str, Any]) -> str | None:
-    if record.get("group") is None:
+    """Return the group of a message as it is stored."""
+    field = next((each for each in ("group", "limit_key") if record.get(each) is not None), None)
+    if field is None:
         return None
-    group = _parse_text(line, record, "group")
-    if not 1 <= len(group) <= MAX_LABEL or "\0" in group:
-        raise InvalidExport(
-            line,
-            f"has {_describe(record, 'group')}",
-            hint=f"A group is a text of 1 to {MAX_LABEL} characters, without zero bytes.",
-        )
-    return group
+    name = _parse_text(line, record, field)
+    try:
+        if field == "group":
+            return decode_name(check_group(name))
+        most = _parse_number(line, record, "max_running", low=1)
+        return decode_name(make_limit_group(name, min(int(most or 1), MOST_RUNNING)))
+    except InvalidFormat as error:
+        raise InvalidExport(line, f"has {_describe(record, field)}", hint=error.hint) from None
 
 
 def _parse_text(line: int, record: dict[str, Any], field: str) -> str:

@@ -65,6 +65,7 @@ class QueueKeys:
         admitted, held_back: extension data of sends with a group: the messages of each group, one
             of which is admitted.
         running: extension data of queues with limits: what of them is used.
+        rates: extension data of sends with a rate: when the next message of each key is due.
         history: extension data of recorders: what has happened in each minute and hour.
     """
 
@@ -89,6 +90,7 @@ class QueueKeys:
     admitted: bytes
     held_back: bytes
     running: bytes
+    rates: bytes
     history: bytes
 
     @property
@@ -116,6 +118,7 @@ class QueueKeys:
             self.admitted,
             self.held_back,
             self.running,
+            self.rates,
         )
 
     @property
@@ -362,6 +365,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}admitted"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}held_back"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}running"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}rates"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}history"),
     )
 

@@ -165,6 +165,14 @@ def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
             value=int(stored) / 1000,
             hint="Pass an earlier time. The clock of the server counts.",
         )
+    if item == "rate":
+        return InvalidValue(
+            "seconds until the rate permits the message",
+            0,
+            MAX_SECONDS,
+            value=int(stored) / 1000,
+            hint="Earlier messages of the key have the times until then. Pass a higher rate.",
+        )
     if item == "expires":
         expires_ms, _, wait_ms = stored.partition(" ")
         return InvalidValue(

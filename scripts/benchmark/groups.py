@@ -5,9 +5,10 @@ What groups cost the server: calls beside those of a plain queue, and sweeps.
 
 All figures are processor time of the thread of Redis that runs commands. It prints
 
-- for a plain queue, for a queue of 100,000 groups and for one group, each with 100,000 messages:
-  the time of a send, and of a receive with its delete, in interleaved rounds, and the ratio of
-  their sum to that of the plain queue;
+- for a plain queue, for a queue of 100,000 groups, for one group, for limit keys of which 10 and
+  100 messages may run, and for a rate, each with 100,000 messages: the time of a send, and of a
+  receive with its delete, in interleaved rounds, and the ratio of their sum to that of the plain
+  queue;
 - for MESSAGES messages that are held back (300,000), in groups of several sizes: the time of a
   sweep, its share of a minute, and its longest step by the server's clock.
 """
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rsmq import RSMQ
 from scripts.benchmark.server import Server
@@ -45,23 +47,38 @@ class Clock:
         return int(self._path.read_text().split()[0])
 
 
-def fill(rsmq: RSMQ, queue: str, messages: int, group_of: Callable[[int], str | None]) -> None:
-    """Create a queue of messages in these groups."""
-    rsmq.create_queue(queue, vt=3600)
-    for first in range(0, messages, BATCH):
-        numbers = range(first, min(first + BATCH, messages))
-        rsmq.send_messages(queue, ["b" * 100] * len(numbers), groups=[*map(group_of, numbers)])
+class Kind(NamedTuple):
+    """
+    How messages are sent.
+
+    Attributes:
+        option: ``group`` or ``limit_key``.
+        name_of: returns its value for the number of a message.
+        limits: the options of a limit key.
+    """
+
+    option: str
+    name_of: Callable[[int], str | None]
+    limits: dict[str, Any]
+
+    def fill(self, rsmq: RSMQ, queue: str, messages: int) -> None:
+        """Create a queue of messages."""
+        rsmq.create_queue(queue, vt=3600)
+        for first in range(0, messages, BATCH):
+            numbers = range(first, min(first + BATCH, messages))
+            names = {f"{self.option}s": [*map(self.name_of, numbers)]}
+            rsmq.send_messages(queue, ["b" * 100] * len(numbers), **names, **self.limits)
+
+    def send_each(self, rsmq: RSMQ, queue: str) -> None:
+        """Send messages one by one."""
+        for number in range(CALLS):
+            name: dict[str, Any] = {self.option: self.name_of(number)}
+            rsmq.send_message(queue, "b" * 100, **name, **self.limits)
 
 
 def name_group(groups: int, number: int) -> str:
     """Return the group of a message."""
     return f"customer-{number % groups}"
-
-
-def send_each(rsmq: RSMQ, queue: str, group_of: Callable[[int], str | None]) -> None:
-    """Send messages one by one."""
-    for number in range(CALLS):
-        rsmq.send_message(queue, "b" * 100, group=group_of(number))
 
 
 def consume_each(rsmq: RSMQ, queue: str) -> None:
@@ -74,17 +91,21 @@ def consume_each(rsmq: RSMQ, queue: str) -> None:
 
 def measure_calls(rsmq: RSMQ, clock: Clock, rounds: int) -> None:
     """Print what calls cost in queues with groups, and in one without."""
-    queues: dict[str, Callable[[int], str | None]] = {
-        "plain": lambda _: None,
-        "many-groups": lambda n: f"customer-{n * 7919 % STORED}",
-        "one-group": lambda _: "customer",
+    queues = {
+        "plain": Kind("group", lambda _: None, {}),
+        "many-groups": Kind("group", lambda n: f"customer-{n * 7919 % STORED}", {}),
+        "one-group": Kind("group", lambda _: "customer", {}),
+        "10-of-1-key": Kind("limit_key", lambda _: "tenant", {"max_running": 10}),
+        "10-of-1000-keys": Kind("limit_key", lambda n: f"t-{n % 1000}", {"max_running": 10}),
+        "100-of-1-key": Kind("limit_key", lambda _: "tenant", {"max_running": 100}),
+        "rate": Kind("limit_key", lambda _: "api", {"rate": "1000000/s"}),
     }
-    for queue, group_of in queues.items():
-        fill(rsmq, queue, STORED, group_of)
+    for queue, kind in queues.items():
+        kind.fill(rsmq, queue, STORED)
     times = defaultdict(list)
     for _ in range(rounds):
-        for queue, group_of in queues.items():
-            send = partial(send_each, rsmq, queue, group_of)
+        for queue, kind in queues.items():
+            send = partial(kind.send_each, rsmq, queue)
             times[queue, "send"].append(clock.measure(send))
             times[queue, "consume"].append(clock.measure(partial(consume_each, rsmq, queue)))
     print(f"{'µs of the server':20}{'send':>12}{'receive and delete':>24}{'ratio':>8}")
@@ -106,7 +127,7 @@ def measure_sweeps(rsmq: RSMQ, server: Server, clock: Clock, messages: int) -> N
     for size in (2, 10, 1000, messages):
         groups = messages // (size - 1)
         server.client.flushall()
-        fill(rsmq, "q", groups * size, partial(name_group, groups))
+        Kind("group", partial(name_group, groups), {}).fill(rsmq, "q", groups * size)
         for name in ("nothing to do", "all groups stuck"):
             if name == "all groups stuck":
                 delete_admitted(server)

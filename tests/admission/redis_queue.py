@@ -1,4 +1,6 @@
-"""A real queue with groups that follows the events of the model, by this library and by Node."""
+"""A real queue with groups that follows the events of the model, by this library and by Node.
+
+With more than one message of a group at a time, its groups are limit keys."""
 
 from __future__ import annotations
 
@@ -43,13 +45,17 @@ class RedisQueue:
 
     def send(self, number, *, by, **delay):
         """Send a message by the script of one, of several, or of messages with other options."""
+        name, most = "group", self.size.most
+        if most > 1:
+            name, delay = "limit_key", {**delay, "max_running": most}
         group, body = f"g{number // self.size.messages}", str(number)
         self.remove_free_records()
         if by == "batch":
-            [self.ids[number]] = self.rsmq.send_messages("q", [body], groups=[group], **delay)
+            groups = {f"{name}s": [group]}
+            [self.ids[number]] = self.rsmq.send_messages("q", [body], **groups, **delay)
         else:
             key = {"unique_key": str(len(self.ids))} if by == "options" else {}
-            self.ids[number] = self.rsmq.send_message("q", body, group=group, **key, **delay)
+            self.ids[number] = self.rsmq.send_message("q", body, **{name: group}, **key, **delay)
 
     def remove_free_records(self):
         """Remove those that a send might choose at random, so that the model knows which."""

@@ -27,7 +27,8 @@ from tests.scale import scaled
 
 pytestmark = pytest.mark.slow
 
-SIZE = Size(groups=2, messages=4, consumers=3, most=1)
+GROUPS = Size(groups=2, messages=4, consumers=3, most=1)
+LIMIT_KEYS = Size(groups=2, messages=4, consumers=3, most=2)
 _DAY_MS = 86_400_000
 _numbers = itertools.count()
 
@@ -47,22 +48,25 @@ class GroupMachine(RuleBasedStateMachine):
     The events, in the model and on a server. The test supplies ``server``.
 
     Attributes:
+        size: the size of the model.
         at: the state of the model.
     """
 
     server = None
+    size = GROUPS
 
     def __init__(self):
         super().__init__()
-        self.at = first_snapshot(SIZE)
-        self.queue = RedisQueue(self.server, f"g{next(_numbers)}", SIZE.groups, SIZE)
+        self.at = first_snapshot(self.size)
+        name = f"g{next(_numbers)}"
+        self.queue = RedisQueue(self.server, name, self.size.groups, self.size)
 
     def teardown(self):
         self.queue.close()
 
     @rule(data=st.data())
     def happen(self, data):
-        possible = list(steps(SIZE, self.at))
+        possible = list(steps(self.size, self.at))
         events = sorted({step.event for step in possible}, key=list(Event).index)
         event = data.draw(st.sampled_from(events))
         chosen = [step for step in possible if step.event == event]
@@ -79,10 +83,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def take(self, step):
         """Take a step in the model, which checks its invariants."""
-        model = SmallQueue(SIZE, self.at)
+        model = SmallQueue(self.size, self.at)
         step.change(model)
         after = model.snapshot()
-        check(SIZE, self.at, step, after)
+        check(self.size, self.at, step, after)
         self.at = after
 
     def consume(self, event, number, *, by_node):
@@ -94,7 +98,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def send(self, event, step, before, by):
         [group] = step.groups
-        number = group * SIZE.messages + before.sent[group]
+        number = group * self.size.messages + before.sent[group]
         delay = {"delay": 1000} if event == Event.SEND_DELAYED else {}
         self.queue.send(number, by=by, **delay)
 
@@ -114,8 +118,8 @@ class GroupMachine(RuleBasedStateMachine):
         held = [m for m, state in enumerate(before.states) if state == State.HELD_BACK]
         if event == Event.SWEEP:
             self.queue.rsmq.sweep_groups("q")
-            for group in range(SIZE.groups):  # that of the library examines all groups
-                model = SmallQueue(SIZE, self.at)
+            for group in range(self.size.groups):  # that of the library examines all groups
+                model = SmallQueue(self.size, self.at)
                 model.sweep(group)
                 self.at = model.snapshot()
             return
@@ -173,12 +177,13 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(scaled(120, 7200))
-def test_groups_behave_like_the_model(server):
-    machine = type("Machine", (GroupMachine,), {"server": server})
+@pytest.mark.parametrize("size", [GROUPS, LIMIT_KEYS])
+def test_groups_behave_like_the_model(server, size):
+    machine = type("Machine", (GroupMachine,), {"server": server, "size": size})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=scaled(20, 5000),
+            max_examples=scaled(15, 5000),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from rsmq.lua import load as loader
-from tests.admission.test_machine import GroupMachine
+from tests.admission.model import Size
+from tests.admission.test_machine import GROUPS as GROUPS_OF_ONE
+from tests.admission.test_machine import LIMIT_KEYS, GroupMachine
 from tests.scale import SOAK, scaled
 
 pytestmark = pytest.mark.slow
@@ -29,11 +31,13 @@ class Mutant(NamedTuple):
         file: the file in ``rsmq/lua``.
         text: what is replaced, all over the file.
         by: what replaces it.
+        size: the size of the machine.
     """
 
     file: str
     text: str
     by: str
+    size: Size = GROUPS_OF_ONE
 
 
 GROUPS, SWEEPING, GROUPING = (
@@ -61,7 +65,7 @@ MUTANTS = {
         GROUPS, "if not was_shown(hash, id) then", "if false then"
     ),
     "an admission forgets the delay": Mutant(
-        GROUPS, "group_of(zset, id) or redis.call('TIME')[1] .. '000'", "'1'"
+        GROUPS, "math.max(group_of(zset, id) or 0,", "math.max(0,"
     ),
     "an admission leaves the message in x:held_back": Mutant(
         GROUPS, "  end\n  redis.call('ZREM', zset .. ':x:held_back', member)\nend", "  end\nend"
@@ -71,8 +75,21 @@ MUTANTS = {
         "redis.call('ZRANGEBYLEX', list, '[' .. group .. '\\0', '(' .. group .. '\\1', 'LIMIT'",
         "redis.call('ZREVRANGEBYLEX', list, '(' .. group .. '\\1', '[' .. group .. '\\0', 'LIMIT'",
     ),
-    "a group has room for all": Mutant(
-        GROUPS, "if first_of_group(zset, zset .. ':x:admitted', group) then", "if false then"
+    "a group has room for all": Mutant(GROUPS, "room = room - 1", "room = room"),
+    "a limit key has room for one more": Mutant(
+        GROUPS, "'^\\1(%d+):')) or 1", "'^\\1(%d+):')) + 1 or 1", LIMIT_KEYS
+    ),
+    "a limit key has room for one": Mutant(
+        GROUPS, "string.byte(group) == 1 and", "false and", LIMIT_KEYS
+    ),
+    "an admission fills one place": Mutant(
+        GROUPS, "number = number + 1\n  end", "return 0, 1\n  end", LIMIT_KEYS
+    ),
+    "a send looks for the first message of a limit key only": Mutant(
+        SEND, "string.byte(group) == 1 or ", "", LIMIT_KEYS
+    ),
+    "a sweep takes one message for many": Mutant(
+        SWEEPING, "(scores[at] and 1 or 0)", "(scores[at] and 9 or 0)", LIMIT_KEYS
     ),
     "a delete admits no message": Mutant(GROUPS, "    admit(zset, hash, group)\n", ""),
     "a delete leaves the records": Mutant(
@@ -103,7 +120,7 @@ MUTANTS = {
         SEND, "redis.call('HSET', records, id, due .. ':' .. group)", ""
     ),
     "a batch has room for all": Mutant(
-        GROUPING, "rooms[group] = admit(zset, hash, group)", "rooms[group] = true"
+        GROUPING, "rooms[group] = admit(zset, hash, group)", "rooms[group] = 1"
     ),
     "a batch does not hide messages": Mutant(
         GROUPING, "members[at - 1] = digits(now + 86400000)", ""
@@ -119,11 +136,11 @@ MUTANTS = {
     "a sweep hides a message with a lease": Mutant(
         SWEEPING, " and not was_shown(hash, id) then", " then"
     ),
-    "a sweep admits no message": Mutant(SWEEPING, "if not has_admitted[group] and", "if false and"),
+    "a sweep admits no message": Mutant(SWEEPING, "if rooms[group] > 0 and", "if false and"),
     "a sweep takes each group for busy": Mutant(
         SWEEPING,
-        "has_admitted[owners[at]] or scores[at]",
-        "true",
+        "(scores[at] and 1 or 0)",
+        "1",
     ),
     "a release shows a message that is held back": Mutant(
         "fragments/held_back.lua", "return not was_received(hash, id) and due or nil", "return nil"
@@ -133,7 +150,7 @@ MUTANTS = {
     ),
 }
 #: Those that each run of the tests tries.
-FEW = ["a group has room for all", "a delete admits no message"]
+FEW = ["a group has room for all", "a limit key has room for one more"]
 MUTANTS["no change"] = Mutant(GROUPS, "", "")
 
 
@@ -150,14 +167,14 @@ def mutated(request, monkeypatch, tmp_path):
     found = loader._folder_of
     monkeypatch.setattr(loader, "_folder_of", lambda name: found(name) if name else folder)
     loader.load.cache_clear()
-    yield mutant.text
+    yield mutant
     loader.load.cache_clear()
 
 
 @pytest.mark.timeout(scaled(120, 600))
 @pytest.mark.parametrize("mutated", MUTANTS if SOAK else FEW, indirect=True)
 def test_the_machine_finds_a_changed_script(server, mutated):
-    machine = type("Machine", (GroupMachine,), {"server": server})
+    machine = type("Machine", (GroupMachine,), {"server": server, "size": mutated.size})
     once = settings(
         max_examples=3000,
         stateful_step_count=50,
@@ -167,7 +184,7 @@ def test_the_machine_finds_a_changed_script(server, mutated):
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    if mutated:
+    if mutated.text:
         with pytest.raises(AssertionError):
             run_state_machine_as_test(machine, settings=once)
     else:

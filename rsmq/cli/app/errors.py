@@ -80,6 +80,7 @@ _OPTION_OF_PARAMETER = {
     "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
     "keep": "--keep", "expired": "--expired", "expires": "--expires",
     "max_retries": "--max-retries", "group": "--group", "front": "--front",
+    "limit_key": "--limit-key", "max_running": "--max-running", "rate": "--rate",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
@@ -91,6 +92,12 @@ _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
     "front=True": "--front",
     "Omit group or front": "Omit --group or --front",
+    "of a group or limit_key are": "of --group or --limit-key are",
+    "Omit group or limit_key": "Omit --group or --limit-key",
+    "with the same limit_key: pass one": "with the same key: pass --limit-key",
+    "with the same limit_key or group: pass one": "with the same key: pass --limit-key or --group",
+    "Pass the limit of the key too: max_running, rate or both": "Pass the limit of the key too: "
+    "--max-running, --rate or both",
     "message with the same unique_key: pass one": "message with the same key: pass --unique-key",
     "replace=True can put off a message by its delay: pass both": "--replace can put off a message "
     "by its delay: pass --replace and --delay",

@@ -310,7 +310,10 @@ def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
         "sent_ms": message.sent_ms,
     }
     if isinstance(message, StoredMessage):
-        for name in ("state", "visible_at_ms", "last_received_ms", "reason", "last_error", "group"):
+        for name in (
+            "state", "visible_at_ms", "last_received_ms", "reason", "last_error", "group",
+            "limit_key", "max_running",
+        ):  # fmt: skip
             fields[name] = to_json_value(getattr(message, name))
     return fields
 

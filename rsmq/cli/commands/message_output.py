@@ -140,6 +140,9 @@ def format_messages(
             lines_with_reasons.append(f"  {format_text(message.last_error)}")
         if isinstance(message, StoredMessage) and message.group is not None:
             lines_with_reasons.append(f"  in group {format_text(message.group)}")
+        if isinstance(message, StoredMessage) and message.limit_key is not None:
+            key = format_text(message.limit_key)
+            lines_with_reasons.append(f"  of limit key {key}, {message.max_running} at a time")
         if holders and message.id in holders:
             lines_with_reasons.append(f"  at worker {format_text(holders[message.id])}")
     return lines_with_reasons

@@ -103,6 +103,18 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     help="The messages of a group are handled one at a time, in the order of their sends.",
 )  # fmt: skip
 @click.option(
+    "--limit-key", metavar="TEXT",
+    help="With --max-running, --rate or both: what the messages share, such as a tenant.",
+)  # fmt: skip
+@click.option(
+    "--max-running", type=int, metavar="N",
+    help="With --limit-key: how many messages with this key may run at a time, 1 to 1,000.",
+)  # fmt: skip
+@click.option(
+    "--rate", metavar="RATE",
+    help="With --limit-key or --group: how many messages become visible in a time, as in 100/m.",
+)  # fmt: skip
+@click.option(
     "--replace", is_flag=True,
     help="With --unique-key: replace that message, unless it was received.",
 )  # fmt: skip
@@ -116,7 +128,7 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
     *, null: bool, whole: bool, dedup_id: str | None, unique_key: str | None, replace: bool,
-    max_wait: float | None, group: str | None, **send_options: Any,
+    max_wait: float | None, group: str | None, limit_key: str | None, **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send messages: arguments, lines of a file, or the standard input.
@@ -147,7 +159,7 @@ def send(
         if path is not None and not whole:
             _send_file(
                 call,
-                partial(_send_batch, rsmq, queue, group=group, **send_options),
+                partial(_send_batch, rsmq, queue, group=group, limit_key=limit_key, **send_options),
                 path,
                 null,
                 send_options["front"],
@@ -155,17 +167,30 @@ def send(
             return
         raws = [_read_file(path)] if path is not None else [os.fsencode(body) for body in bodies]
         if len(raws) == 1:
-            ids = [rsmq.send_message(queue, raws[0], group=group, **for_one, **send_options)]
+            ids = [
+                rsmq.send_message(
+                    queue, raws[0], group=group, limit_key=limit_key, **for_one, **send_options
+                )
+            ]
         else:
-            ids = _send_batch(rsmq, queue, raws, group=group, **send_options)
+            ids = _send_batch(rsmq, queue, raws, group=group, limit_key=limit_key, **send_options)
     call.out.result(ids, ids)
 
 
 def _send_batch(
-    rsmq: Any, queue: str, raws: list[bytes], *, group: str | None, **options: Any
+    rsmq: Any,
+    queue: str,
+    raws: list[bytes],
+    *,
+    group: str | None,
+    limit_key: str | None,
+    **options: Any,
 ) -> list[str]:
     groups = None if group is None else [group] * len(raws)
-    ids: list[str] = rsmq.send_messages(queue, raws, groups=groups, **options)
+    limit_keys = None if limit_key is None else [limit_key] * len(raws)
+    ids: list[str] = rsmq.send_messages(
+        queue, raws, groups=groups, limit_keys=limit_keys, **options
+    )
     return ids
 
 

@@ -34,8 +34,8 @@ local function remove_free_groups(zset, groups, messages)
   end
 end
 
--- Stores the groups of new messages. The first of each group is admitted if there is room; the others are held back: it
--- replaces their scores in `members`, pairs of score and id. `groups` has the group of each of these ids that has one.
+-- Stores the groups of new messages. The first ones of each group are admitted while there is room; the others are held
+-- back: it replaces their scores in `members`, pairs of score and id. `groups` has the group of each of these ids that has one.
 -- `is_grouped` is the field x:groups as stored.
 local function store_groups(zset, hash, groups, members, now, is_grouped)
   local rooms, records, lists = {}, {}, {admitted = {}, held_back = {}}
@@ -47,12 +47,12 @@ local function store_groups(zset, hash, groups, members, now, is_grouped)
         rooms[group] = admit(zset, hash, group)
       end
       records[#records + 1], records[#records + 2] = id, members[at - 1] .. ':' .. group
-      local list = rooms[group] and lists.admitted or lists.held_back
+      local list = rooms[group] > 0 and lists.admitted or lists.held_back
       list[#list + 1], list[#list + 2] = '0', group .. '\0' .. id
-      if not rooms[group] then
+      if rooms[group] == 0 then
         members[at - 1] = digits(now + 86400000)
       end
-      rooms[group] = false
+      rooms[group] = math.max(rooms[group] - 1, 0)
     end
   end
   if #records > 0 then

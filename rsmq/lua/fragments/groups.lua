@@ -1,6 +1,12 @@
 -- Messages of groups, of which one at a time is due; the others are held back, with a score a day ahead. Three keys
 -- beside the queue: x:admitted and x:held_back have the messages of each group, x:group_of the group of each message. A
--- record counts only while its message is in the queue. docs/contributing/admission.md has the rules.
+-- record counts only while its message is in the queue. docs/contributing/admission.md has the rules. The group of a
+-- limit key is the byte 1, the number of its messages that may run at a time, a colon, and the key.
+
+-- Returns how many messages of a group may be admitted at a time.
+local function most_of(group)
+  return string.byte(group) == 1 and tonumber(string.match(group, '^\1(%d+):')) or 1
+end
 
 -- Returns the ms from which a message with a group may be due, and its group; or nothing. A user may lack the right to
 -- the hash. Then the message has no group.
@@ -30,13 +36,16 @@ local function was_shown(hash, id)
   return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
 end
 
--- Makes a message due that is held back, unless another client has shown it. In the order of the writes, a cut leaves
--- the message in both lists, and a sweep repeats this.
+-- Makes a message due that is held back, unless another client has shown it. It is due from now on, behind those of other
+-- groups that are due already: so groups take turns. In the order of the writes, a cut leaves the message in both lists,
+-- and a sweep repeats this.
 local function admit_message(zset, hash, group, id)
   local member = group .. '\0' .. id
   redis.call('ZADD', zset .. ':x:admitted', '0', member)
   if not was_shown(hash, id) then
-    redis.call('ZADD', zset, 'XX', group_of(zset, id) or redis.call('TIME')[1] .. '000', id)
+    local time = redis.call('TIME')
+    local due = math.max(group_of(zset, id) or 0, time[1] * 1000 + math.floor(time[2] / 1000))
+    redis.call('ZADD', zset, 'XX', string.format('%.0f', due), id)
   end
   redis.call('ZREM', zset .. ':x:held_back', member)
 end
@@ -67,18 +76,45 @@ local function first_of_group(zset, list, group)
   return ''
 end
 
--- Admits the next message of a group if there is room. Returns whether there still is: then it has no message that is
--- held back. Also returns the id that it has admitted.
+-- Returns how many more messages of a group may be admitted. Removes the records of messages that are gone, at most 250;
+-- with more, it returns 0.
+local function room_of(zset, group)
+  local room, removed, from = most_of(group), 0, '[' .. group .. '\0'
+  while room > 0 and removed < 250 do
+    local members = redis.call('ZRANGEBYLEX', zset .. ':x:admitted', from, '(' .. group .. '\1', 'LIMIT', '0',
+      removed > 0 and '50' or room)
+    if #members == 0 then
+      return room
+    end
+    for _, member in ipairs(members) do
+      local id = string.sub(member, #group + 2)
+      if is_gone(zset, id) then
+        forget_group(zset, group, id)
+        removed = removed + 1
+      else
+        room = room - 1
+      end
+    end
+    from = '(' .. members[#members]
+  end
+  return 0
+end
+
+-- Admits messages of a group while there is room. Returns how much room is left: then no message of it is held back. Also
+-- returns how many it has admitted.
 local function admit(zset, hash, group)
-  if first_of_group(zset, zset .. ':x:admitted', group) then
-    return false
+  local room, number = room_of(zset, group), 0
+  while room > number do
+    local id = first_of_group(zset, zset .. ':x:held_back', group)
+    if not id then
+      return room - number, number
+    elseif id == '' then
+      break
+    end
+    admit_message(zset, hash, group, id)
+    number = number + 1
   end
-  local id = first_of_group(zset, zset .. ':x:held_back', group)
-  if not id or id == '' then
-    return not id
-  end
-  admit_message(zset, hash, group, id)
-  return false, id
+  return 0, number
 end
 
 -- Returns false while the slot of the keys is moved, if one of them may be on the other node: there it is missing here, and

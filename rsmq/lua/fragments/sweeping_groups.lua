@@ -36,17 +36,17 @@ local function held_back_page(admitted, held_back, from)
   return members, groups, size
 end
 
--- Returns which groups of a page have a message that is admitted and in the queue; and which messages are admitted.
+-- Returns how many more messages of each group of a page may be admitted; and which messages are admitted.
 local function admitted_of(zset, admitted, groups, size)
-  local is_of_page, has_admitted, is_admitted = {}, {}, {}
+  local rooms, is_admitted = {}, {}
   for at = 1, size do
-    is_of_page[groups[at]] = true
+    rooms[groups[at]] = rooms[groups[at]] or most_of(groups[at])
   end
   local first, last = range_of_groups(groups[1], groups[size])
   local ids, owners, number = {}, {}, 0
   for _, member in ipairs(redis.call('ZRANGEBYLEX', admitted, first, last, 'LIMIT', '0', '1000')) do
     local group, id = split_member(member)
-    if is_of_page[group] then
+    if rooms[group] then
       number = number + 1
       ids[number], owners[number] = id, group
       is_admitted[member] = true
@@ -54,9 +54,9 @@ local function admitted_of(zset, admitted, groups, size)
   end
   local scores = number > 0 and redis.call('ZMSCORE', zset, unpack(ids)) or {}
   for at = 1, number do
-    has_admitted[owners[at]] = has_admitted[owners[at]] or scores[at]
+    rooms[owners[at]] = rooms[owners[at]] - (scores[at] and 1 or 0)
   end
-  return has_admitted, is_admitted
+  return rooms, is_admitted
 end
 
 -- Examines a message that is held back: removes its records if it is gone, completes an admission that a crash has cut,
@@ -74,7 +74,7 @@ local function examine(zset, hash, group, id, score, is_admitted, now)
   return 1
 end
 
--- Admits messages of groups that have none, for messages that are held back behind the position `from`; and examines each
+-- Admits messages of groups that have room, for messages that are held back behind the position `from`; and examines each
 -- of these messages if `is_full`. It stops after 100 changes. Returns the position of the next step, or false at the end;
 -- and the number of messages that were admitted.
 local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
@@ -82,7 +82,7 @@ local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
   if size == 0 then
     return false, 0
   end
-  local has_admitted, is_admitted = admitted_of(zset, admitted, groups, size)
+  local rooms, is_admitted = admitted_of(zset, admitted, groups, size)
   local ids, scores = {}, nil
   if is_full then
     for at = 1, size do
@@ -97,9 +97,9 @@ local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
     if is_full then
       changes = changes + examine(zset, hash, group, ids[at], scores[at], is_admitted[members[at]], now)
     end
-    if not has_admitted[group] and (at == size or groups[at + 1] ~= group or changes >= 100) then
-      local _, id = admit(zset, hash, group)
-      changes, number = changes + 1, number + (id and 1 or 0)
+    if rooms[group] > 0 and (at == size or groups[at + 1] ~= group or changes >= 100) then
+      local _, admissions = admit(zset, hash, group)
+      changes, number = changes + math.max(admissions, 1), number + admissions
     end
     if changes >= 100 then
       return members[at], number

@@ -84,6 +84,8 @@ def show_stored(
         "visible_at_ms": whole(message.visible_at_ms),
         "last_error": redaction.failure(message.last_error),
         "group": message.group,
+        "limit_key": message.limit_key,
+        "max_running": message.max_running,
         "reason": reason and {each.name: getattr(reason, each.name) for each in fields(reason)},
     }
 

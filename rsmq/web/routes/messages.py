@@ -29,6 +29,7 @@ from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.groups import MOST_RUNNING
 from rsmq.wire.limits import MAX_LABEL, check_label
 
 _TIMES = (
@@ -69,6 +70,17 @@ _SEND_OPTIONS = (
     ),
     *_LIMITS,
     Field("track", Shape.FLAG, "Whether it has a record as a job."),
+    Field(
+        "max_running",
+        Shape.WHOLE,
+        "How many messages of the limit_key may run at a time.",
+        rule=between(1, MOST_RUNNING),
+    ),
+    Field(
+        "rate",
+        Shape.TEXT,
+        'How many messages of the limit_key or group become visible in a time, as in "100/m".',
+    ),
 )
 _LABEL = {"minLength": 1, "maxLength": MAX_LABEL}
 _KEYS = (
@@ -78,6 +90,12 @@ _KEYS = (
         "group",
         Shape.TEXT,
         "The messages of a group are handled one at a time, in order; 1 to 128 characters.",
+        rule=_LABEL,
+    ),
+    Field(
+        "limit_key",
+        Shape.TEXT,
+        "The key whose max_running or rate counts for the message, 1 to 128 characters.",
         rule=_LABEL,
     ),
 )
@@ -125,6 +143,7 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
     dedup_ids = [each.get("dedup_id") for each in read]
     unique_keys = [each.get("unique_key") for each in read]
     groups = [each.get("group") for each in read]
+    limit_keys = [each.get("limit_key") for each in read]
     claim, window = None, options.get("dedup_window", WINDOW_SECONDS)
     if key is not None:
         if any(each is not None for each in dedup_ids):
@@ -132,6 +151,8 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         facts = {**call.values, "messages": unique_keys}
         if _or_none(groups):
             facts["groups"] = groups
+        if _or_none(limit_keys):
+            facts["limit_keys"] = limit_keys
         dedup_ids = [*batch_dedup_ids(key, len(bodies))]
         parts = [*map(_raw, bodies), _digestible(facts)]
         first = dedup_ids[0] if dedup_ids else None
@@ -146,6 +167,7 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         dedup_ids=_or_none(dedup_ids),
         unique_keys=_or_none(unique_keys),
         groups=_or_none(groups),
+        limit_keys=_or_none(limit_keys),
         codec=BODIES,
     )
     try:
@@ -171,7 +193,7 @@ def _read_batch(contents: list[Any]) -> tuple[list[dict[str, Any]], list[str | b
             values = read_object(content, _MESSAGE)
             body = read_body(values)
             encode_body(body, BODIES)
-            for name in ("dedup_id", "unique_key", "group"):
+            for name in ("dedup_id", "unique_key", "group", "limit_key"):
                 if name in values:
                     check_label(name, values[name])
         except (Refused, RSMQError) as error:

@@ -210,7 +210,7 @@ ROUTES = (
             Field("in_flight", Shape.WHOLE, "Received and hidden."),
             Field("delayed", Shape.WHOLE, "Never received and hidden, without those held back."),
             Field("retrying", Shape.WHOLE, "Failed, and hidden until the next attempt."),
-            Field("held_back", Shape.WHOLE, "Wait for another message of their group."),
+            Field("held_back", Shape.WHOLE, "Wait for others of their group or limit_key."),
             Field("oldest_sent_ms", Shape.WHOLE, "Unix ms when the oldest one was sent."),
             Field("due_since_ms", Shape.WHOLE, "Unix ms since when the next one is visible."),
             Field("is_estimate", Shape.FLAG, "Whether in_flight, delayed, retrying, held_back "

@@ -229,13 +229,15 @@ class HttpClient:
         return (await self.call("POST", f"{_queue(qname)}/messages", content))["id"]
 
     async def send_messages(
-        self, qname, bodies, *, dedup_ids=None, unique_keys=None, groups=None, codec=None, **options
-    ):
+        self, qname, bodies, *, dedup_ids=None, unique_keys=None, groups=None, limit_keys=None,
+        codec=None, **options,
+    ):  # fmt: skip
         messages = [self.body(each, codec) for each in bodies]
         for name, values in (
             ("dedup_id", dedup_ids),
             ("unique_key", unique_keys),
             ("group", groups),
+            ("limit_key", limit_keys),
         ):
             for message, value in zip(messages, values or (), strict=False):
                 message[name] = value
