@@ -39,8 +39,8 @@
 
 local hash, zset, records, unique, limits, rates = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local largest, delay, suffixes, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local window, replace, max_wait, expires, retries, track = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local interval = tonumber(ARGV[11])
+local window, replace, max_wait, expires, retries = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local track, interval = ARGV[10], ARGV[11]
 local messages = ARGV
 
 local us = server_time_us()
@@ -64,29 +64,24 @@ for each = 1, (#messages - 11) / 4 do
   if id and not sent and replace == '1' then
     id = not was_received(hash, id) and id
     put(fields, id, body)
-    put(members, id and not interval and not due_of_held_back(zset, hash, id)
+    put(members, id and interval == '' and not due_of_held_back(zset, hash, id)
       and score_when_replaced(zset, id, delay, score, now, max_wait), id)
   end
   earlier_ids[each], is_repeated = id or '', is_repeated or sent
   if not id then
     id, number = time .. string.sub(suffixes, 22 * each - 21, 22 * each), number + 1
     put(fields, id, body)
-    put(members, interval and group ~= '' and take_turn(rates, times, group, interval, score) or score, id)
-    groups[id] = group ~= '' and most_of(group) > 0 and group or nil
+    put(members, take_turn(rates, times, group, interval, score), id)
+    groups[id] = admitted_group(group)
   end
-  if not sent then
-    named[name], keyed[key] = id, id
-  end
+  named[sent and '' or name], keyed[sent and '' or key] = id, id
 end
 named[''], keyed[''] = nil, nil
 refusal = refusal_of_rate(times, interval, now)
 if refusal then
   return refusal
 end
-
-if #fields > 0 then -- in the order of send_message.lua
-  begin_storing(zset, channel, number)
-end
+begin_storing(zset, channel, number, #fields == 0) -- in the order of send_message.lua
 require_job_rights(zset, track)
 remove_free_groups(zset, groups, #earlier_ids)
 forget(records, named, #earlier_ids, now, window)
@@ -98,7 +93,5 @@ store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)
 track_sent(zset, track, fields, replace, wait, now)
-if is_repeated and not next(named) and not next(keyed) then
-  prolong(records, window)
-end
+prolong(records, window, is_repeated and not next(named) and not next(keyed))
 return {time, earlier_ids}

@@ -205,22 +205,24 @@ def _check_groups(
                 hint="It is the limit of the messages with the same limit_key: pass one.",
             )
         return named
+    keys = check_batch("limit_keys", limit_keys)
     most = 0
     if max_running is not None:
         most = check_whole_number("max_running", max_running, 1, MOST_RUNNING)
-    elif not has_rate:
+    elif not has_rate and any(key is not None for key in keys):
         raise InvalidCombination(
             "limit_key",
-            value=show(limit_keys),
+            value=next(key for key in keys if key is not None),
             hint="Pass the limit of the key too: max_running, rate or both.",
         )
-    limited = _check_each("limit_key", limit_keys, number, lambda key: make_limit_group(key, most))
+    limited = _check_each("limit_key", keys, number, lambda key: make_limit_group(key, most))
     if named is None:
         return limited
-    if any(group and limit for group, limit in zip(named, limited, strict=True)):
+    both = next((key for key, group in zip(keys, named, strict=True) if group and key), None)
+    if both is not None:
         raise InvalidCombination(
             "limit_key",
-            value=show(limit_keys),
+            value=both,
             hint="The messages of a group run one at a time already. Omit group or limit_key.",
         )
     return [group or limit for group, limit in zip(named, limited, strict=True)]

@@ -217,17 +217,17 @@ def test_a_purge_removes_the_rates(env, queue):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "word"),
     [
-        ({"limit_key": "a"}, InvalidCombination, "limit_key"),
-        ({"max_running": 2}, InvalidCombination, "max_running"),
-        ({"rate": "1/s"}, InvalidCombination, "rate"),
-        ({"limit_key": "a", "group": "b", "max_running": 2}, InvalidCombination, "limit_key"),
-        ({"limit_key": "a", "max_running": 2, "front": True}, InvalidCombination, "front"),
+        ({"limit_key": "a"}, "limit_key"),
+        ({"max_running": 2}, "max_running"),
+        ({"rate": "1/s"}, "rate"),
+        ({"limit_key": "a", "group": "b", "max_running": 2}, "limit_key"),
+        ({"limit_key": "a", "max_running": 2, "front": True}, "front"),
     ],
 )
-def test_an_incomplete_limit_is_refused(env, queue, options, error, words):
-    with refused(error, f"Invalid {words} format"):
+def test_an_incomplete_limit_is_refused(env, queue, options, word):
+    with refused(InvalidCombination, f"Invalid {word} format"):
         env.rsmq.send_message(queue, "m", **options)
     assert env.scores(queue) == {}
 

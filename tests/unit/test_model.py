@@ -111,7 +111,8 @@ def test_repr_shows_the_length_of_the_body_and_never_the_body():
     assert repr(message(raw=b"secret", kind=StoredMessage)) == (
         f"StoredMessage(queue='q', id='{ID}', raw=<6 bytes>, receive_count=2, "
         "first_received_ms=1700000000123, sent_ms=None, state='visible', visible_at_ms=0, "
-        "last_received_ms=None, reason=None, last_error=None, group=None)"
+        "last_received_ms=None, reason=None, last_error=None, group=None, limit_key=None, "
+        "max_running=None)"
     )
     decoded = message(raw=b'"secret"')
     assert decoded.body == "secret"

@@ -21,8 +21,10 @@ end
 
 -- Lets the records live for at least the window. If nothing else changes, a WAIT on this connection has this change to
 -- wait for: without one it would not wait for the replicas.
-local function prolong(records, window)
-  redis.call('PEXPIRE', records, digits(math.max(redis.call('PTTL', records), tonumber(window))))
+local function prolong(records, window, is_needed)
+  if is_needed then
+    redis.call('PEXPIRE', records, digits(math.max(redis.call('PTTL', records), tonumber(window))))
+  end
 end
 
 -- Before names are stored, reads twice as many records as the batch has messages, removes those that have ended, and

@@ -3,9 +3,12 @@
 -- one rate, whatever the number of its messages that may run.
 -- @include digits.lua
 
--- Returns the score of the next message of a group, which would be `score` without a rate. `times` has the times of this
--- batch.
+-- Returns the score of the next message of a group, which would be `score` without a rate; '' = no group, or no interval.
+-- `times` has the times of this batch.
 local function take_turn(rates, times, group, interval, score)
+  if group == '' or interval == '' then
+    return score
+  end
   local name = string.match(group, '^\1%d+(:.+)$') or group
   name = name == group and name or '\1' .. name
   local at = math.max(times[name] or redis.call('ZSCORE', rates, name) or 0, score * 1000)

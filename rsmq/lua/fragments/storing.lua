@@ -10,8 +10,11 @@ local function put(arguments, first, second)
 end
 
 -- Fails, before any change, if memory is full or the user lacks a right; and publishes the number of messages that
--- there will be, which subscribers can't read before the script ends.
-local function begin_storing(zset, channel, added)
+-- there will be, which subscribers can't read before the script ends. It does nothing if nothing will be written.
+local function begin_storing(zset, channel, added, is_empty)
+  if is_empty then
+    return
+  end
   redis.call('ZADD', zset, 'XX', '0', '')
   if channel ~= '' and added > 0 then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + added)

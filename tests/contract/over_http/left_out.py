@@ -51,6 +51,10 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
         "test_expiry.py::test_a_bad_number_of_retries_is_refused[True]",
         "test_groups.py::test_a_group_is_not_a_number",
         "test_inspection.py::test_a_peek_with_invalid_arguments_is_refused",
+        "test_limit_keys.py::test_a_number_that_may_not_run_is_refused[2]",
+        "test_limit_keys.py::test_a_number_that_may_not_run_is_refused[2.5]",
+        "test_limit_keys.py::test_a_number_that_may_not_run_is_refused[True]",
+        "test_limit_keys.py::test_a_text_that_is_no_rate_is_refused[5]",
         "test_messages.py::test_a_maxsize_out_of_range_is_refused",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[5]",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[True]",
@@ -84,6 +88,11 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "its class is not in its code": (
         "test_batches.py::test_front_with_a_delay_is_refused",
         "test_groups.py::test_a_message_of_a_group_is_not_put_to_the_front",
+        "test_limit_keys.py::test_an_incomplete_limit_is_refused[options0-limit_key]",
+        "test_limit_keys.py::test_an_incomplete_limit_is_refused[options1-max_running]",
+        "test_limit_keys.py::test_an_incomplete_limit_is_refused[options2-rate]",
+        "test_limit_keys.py::test_an_incomplete_limit_is_refused[options3-limit_key]",
+        "test_limit_keys.py::test_an_incomplete_limit_is_refused[options4-front]",
         "test_deliver_at.py::test_the_front_has_no_time",
     ),
     "a limit of requests: a wait has 60 seconds, a redrive 10,000 messages": (
