@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
-from rsmq.wire.groups import MOST_RUNNING, check_group, is_admitted, make_limit_group, parse_rate
+from rsmq.wire.groups import check_group, is_admitted, make_limit_group, parse_rate
 from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
@@ -21,6 +21,7 @@ from rsmq.wire.limits import (
     check_whole_number,
     to_milliseconds,
 )
+from rsmq.wire.throttle import MAX_RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def _check_groups(
     keys = check_batch("limit_keys", limit_keys)
     most = 0
     if max_running is not None:
-        most = check_whole_number("max_running", max_running, 1, MOST_RUNNING)
+        most = check_whole_number("max_running", max_running, 1, MAX_RUNNING)
     elif not has_rate and any(key is not None for key in keys):
         raise InvalidCombination(
             "limit_key",

@@ -13,11 +13,11 @@ from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
-from rsmq.wire.groups import MOST_RUNNING, check_group, make_limit_group, parse_group
+from rsmq.wire.groups import check_group, make_limit_group, parse_group
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_time
-from rsmq.wire.throttle import Throttle, encode_throttle
+from rsmq.wire.throttle import MAX_RUNNING, Throttle, encode_throttle
 
 #: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
 #: integers exactly.
@@ -190,7 +190,7 @@ def _parse_group(line: int, record: dict[str, Any]) -> str | None:
         if field == "group":
             return decode_name(check_group(name))
         most = _parse_number(line, record, "max_running", low=1)
-        return decode_name(make_limit_group(name, min(int(most or 1), MOST_RUNNING)))
+        return decode_name(make_limit_group(name, min(int(most or 1), MAX_RUNNING)))
     except InvalidFormat as error:
         raise InvalidExport(line, f"has {_describe(record, field)}", hint=error.hint) from None
 

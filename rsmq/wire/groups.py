@@ -10,16 +10,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import InvalidFormat
 from rsmq.wire.limits import check_label
 from rsmq.wire.names import decode_name
+from rsmq.wire.throttle import check_rate
 
-#: The most messages of a limit key that may run at a time.
-MOST_RUNNING = 1000
 _LIMIT_MARK = b"\1"
 _LIMIT = re.compile(rb"\x01(\d{1,4}):(.+)", re.DOTALL)
-_RATE = re.compile(r"([1-9][0-9]{0,6})/([smhd])")
-_MOST_PER_UNIT = 1_000_000
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -63,7 +60,7 @@ def make_limit_group(limit_key: object, max_running: int) -> bytes:
     Return the group of a limit key as it is stored.
 
     Args:
-        max_running: 1 to MOST_RUNNING; 0 for a key that has only a rate.
+        max_running: 1 to MAX_RUNNING; 0 for a key that has only a rate.
 
     Raises:
         InvalidFormat: the key is not a str of 1 to 128 characters, or has a zero byte.
@@ -89,17 +86,10 @@ def parse_rate(value: object) -> int:
     Return the microseconds between two messages at a rate, rounded up.
 
     Raises:
-        InvalidFormat: it is not a text such as "10/s", "100/m", "1000/h" or "5000/d".
+        InvalidFormat: it is no rate.
     """
-    found = _RATE.fullmatch(value) if isinstance(value, str) else None
-    if found is None or int(found[1]) > _MOST_PER_UNIT:
-        raise InvalidFormat(
-            "rate",
-            value=show(value),
-            hint="A rate is a number from 1 to 1,000,000, a slash, and s, m, h or d, as in "
-            '"100/m" for 100 in a minute.',
-        )
-    return -(-_UNIT_SECONDS[found[2]] * 1_000_000 // int(found[1]))
+    number, _, unit = check_rate(value).partition("/")
+    return -(-_UNIT_SECONDS[unit] * 1_000_000 // int(number))
 
 
 def _check_name(item: str, value: object) -> bytes:

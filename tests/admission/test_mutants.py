@@ -65,7 +65,7 @@ MUTANTS = {
         GROUPS, "if not was_shown(hash, id) then", "if false then"
     ),
     "an admission forgets the delay": Mutant(
-        GROUPS, "math.max(group_of(zset, id) or 0,", "math.max(0,"
+        GROUPS, "math.max(group_of(zset, id) or 0, earl", "math.max(0, earl"
     ),
     "an admission leaves the message in x:held_back": Mutant(
         GROUPS, "  end\n  redis.call('ZREM', zset .. ':x:held_back', member)\nend", "  end\nend"
@@ -108,7 +108,7 @@ MUTANTS = {
         SEND, "local has_room = not first and not redis", "local has_room = not first or not redis"
     ),
     "a send waits for a message that is gone": Mutant(
-        SEND, "and redis.call('ZSCORE', zset, string.sub(first, #group + 2))", ""
+        SEND, "or not redis.call('ZSCORE', zset, string.sub(first, #group + 2))", ""
     ),
     "a send does not hide the message": Mutant(
         SEND, "has_room and due or digits(now + 86400000)", "due"
@@ -143,7 +143,7 @@ MUTANTS = {
         "1",
     ),
     "a release shows a message that is held back": Mutant(
-        "fragments/held_back.lua", "return not was_received(hash, id) and due or nil", "return nil"
+        "fragments/held_back.lua", "not was_received(hash, id) and due or nil", "nil"
     ),
     "a message that was shown counts as held back": Mutant(
         "fragments/held_back.lua", "not was_received(hash, id) and due or nil", "due"

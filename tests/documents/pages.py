@@ -29,11 +29,11 @@ README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
     "index", "start", "comparison",
-    "clients", "unique", "groups", "expiry", "queue-limits", "workers", "tasks", "jobs",
-    "fastapi", "django",
-    "transactions", "worker-life", "priorities", "handlers", "middleware", "processes", "webhooks",
-    "subscribers", "schedules", "http-api", "http-operations", "http-examples", "dashboard",
-    "http-server", "why", "history", "undo", "guarantees", "waiting", "servers", "cells",
+    "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
+    "jobs", "fastapi", "django", "transactions", "worker-life", "priorities", "handlers",
+    "middleware", "processes", "webhooks", "subscribers", "schedules", "http-api", "http-
+    operations", "http-examples", "dashboard", "http-server", "why", "history", "undo",
+    "guarantees", "waiting", "servers", "cells",
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
     "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits",

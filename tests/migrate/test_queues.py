@@ -619,7 +619,7 @@ def test_a_copy_has_the_groups_and_not_the_scores_of_messages_that_are_held_back
     }
     assert local.rsmq.delete_message("q", held.id)
     (_, first), *_ = (each.split(b"\0") for each in groups[1])
-    assert raw.zscore(f"{ns}:q", first) == int(records[first].partition(b":")[0])
+    assert raw.zscore(f"{ns}:q", first) <= raw.time()[0] * 1000 + 1000
     again = copy(Queues(old.server), "q", local, "q", finish=True)
     assert again.verified
 

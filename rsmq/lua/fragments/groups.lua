@@ -36,15 +36,15 @@ local function was_shown(hash, id)
   return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
 end
 
--- Makes a message due that is held back, unless another client has shown it. It is due from now on, behind those of other
--- groups that are due already: so groups take turns. In the order of the writes, a cut leaves the message in both lists,
--- and a sweep repeats this.
-local function admit_message(zset, hash, group, id)
+-- Makes a message due that is held back, unless another client has shown it. It is due from `earliest` on, by default now,
+-- so behind those of other groups that are due already: groups take turns. In the order of the writes, a cut leaves the
+-- message in both lists, and a sweep repeats this.
+local function admit_message(zset, hash, group, id, earliest)
   local member = group .. '\0' .. id
   redis.call('ZADD', zset .. ':x:admitted', '0', member)
   if not was_shown(hash, id) then
     local time = redis.call('TIME')
-    local due = math.max(group_of(zset, id) or 0, time[1] * 1000 + math.floor(time[2] / 1000))
+    local due = math.max(group_of(zset, id) or 0, earliest or time[1] * 1000 + math.floor(time[2] / 1000))
     redis.call('ZADD', zset, 'XX', string.format('%.0f', due), id)
   end
   redis.call('ZREM', zset .. ':x:held_back', member)
@@ -76,8 +76,8 @@ local function first_of_group(zset, list, group)
   return ''
 end
 
--- Returns how many more messages of a group may be admitted. Removes the records of messages that are gone, at most 250;
--- with more, it returns 0.
+-- Returns how many more messages of a group may be admitted. Removes the records of messages that are gone, at most some
+-- 250; with more, it returns 0.
 local function room_of(zset, group)
   local room, removed, from = most_of(group), 0, '[' .. group .. '\0'
   while room > 0 and removed < 250 do
@@ -97,12 +97,12 @@ local function room_of(zset, group)
     end
     from = '(' .. members[#members]
   end
-  return 0
+  return math.max(room, 0)
 end
 
 -- Admits messages of a group while there is room. Returns how much room is left: then no message of it is held back. Also
--- returns how many it has admitted.
-local function admit(zset, hash, group)
+-- returns how many it has admitted. `earliest` is as above.
+local function admit(zset, hash, group, earliest)
   local room, number = room_of(zset, group), 0
   while room > number do
     local id = first_of_group(zset, zset .. ':x:held_back', group)
@@ -111,7 +111,7 @@ local function admit(zset, hash, group)
     elseif id == '' then
       break
     end
-    admit_message(zset, hash, group, id)
+    admit_message(zset, hash, group, id, earliest)
     number = number + 1
   end
   return 0, number

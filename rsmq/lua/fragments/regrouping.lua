@@ -22,7 +22,7 @@ local function store_groups_again(zset, hash, messages, now)
   end
   redis.call('HSETNX', hash, 'x:groups', '1')
   for _, group in ipairs(changed) do
-    admit(zset, hash, group)
+    admit(zset, hash, group, 0) -- they keep their times
   end
 end
 

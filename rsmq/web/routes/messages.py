@@ -29,8 +29,8 @@ from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.wire.groups import MOST_RUNNING
 from rsmq.wire.limits import MAX_LABEL, check_label
+from rsmq.wire.throttle import MAX_RUNNING
 
 _TIMES = (
     Field(
@@ -74,7 +74,7 @@ _SEND_OPTIONS = (
         "max_running",
         Shape.WHOLE,
         "How many messages of the limit_key may run at a time.",
-        rule=between(1, MOST_RUNNING),
+        rule=between(1, MAX_RUNNING),
     ),
     Field(
         "rate",
