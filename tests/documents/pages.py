@@ -31,8 +31,8 @@ TOPICS = (
     "index", "start", "comparison",
     "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
     "jobs", "fastapi", "django", "transactions", "worker-life", "priorities", "handlers",
-    "middleware", "processes", "webhooks", "subscribers", "schedules", "http-api", "http-
-    operations", "http-examples", "dashboard", "http-server", "why", "history", "undo",
+    "middleware", "processes", "webhooks", "subscribers", "schedules", "http-api",
+    "http-operations", "http-examples", "dashboard", "http-server", "why", "history", "undo",
     "guarantees", "waiting", "servers", "cells",
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
