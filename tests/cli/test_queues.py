@@ -291,8 +291,8 @@ def test_limits_are_shown_set_and_removed(cli, raw, ns, rsmq):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (("--rate", "100/min"), "Invalid rate format"),
-        (("--max-running", "0"), "max_running must be between 1 and 1000"),
+        (("--rate", "100/min"), "Invalid --rate format"),
+        (("--max-running", "0"), "--max-running must be between 1 and 1000"),
         (("--rate", "5/s", "--remove"), "--remove goes without"),
     ],
 )
