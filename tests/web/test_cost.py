@@ -41,3 +41,21 @@ def test_waiting_polls_cost_at_most_one_command_a_second_together(server, ns):
 
     with server.raw() as raw:
         asyncio.run(test())
+
+
+def test_a_list_of_messages_is_read_in_scripts_of_25(server, ns):
+    """Each script is short, also if its messages are in memory that nobody has used for a while."""
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            await queues.create_queue("q")
+            ids = await queues.send_messages("q", ["m"] * 60)
+            http = Http(create_app(queues, auth=False))
+            before = raw.info("commandstats").get("cmdstat_zrange", {"calls": 0})["calls"]
+            shown = (await http("GET", "/queues/q/messages?limit=60")).json
+            assert raw.info("commandstats")["cmdstat_zrange"]["calls"] - before == 3
+            assert [each["id"] for each in shown["messages"]] == ids
+            assert shown["scanned"] == 60
+
+    with server.raw() as raw:
+        asyncio.run(test())

@@ -65,7 +65,7 @@ class Row:
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
     """
-    Return the page: three commands, and those of its counts, which are sampled.
+    Return the page: four commands, and those of its counts, which are sampled.
 
     The policies of all queues are read too: at most once a minute, and after each action.
     """
