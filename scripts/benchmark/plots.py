@@ -105,7 +105,7 @@ def draw_clients() -> str:
 def draw_workers() -> str:
     """Draw how many jobs the workers handle, 8 at a time, by the time of their handler."""
     panels: dict[int, dict[str, float]] = {}
-    for each in _read("bench-workers.json")["handler_times"]:
+    for each in _read("bench.json")["handler_times"]:
         if each["at_a_time"] == 8:  # noqa: PLR2004
             values = panels.setdefault(each["sleep_ms"], {})
             values[each["contender"]] = each["jobs_per_second"]["median"]
