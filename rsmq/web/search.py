@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 #: Bytes of a body in a list.
 BODY_BYTES = 4096
-#: Ids in a step without a search: memory that nobody has used for a while is slow: up to 0.15 ms an id.
+#: Ids in a step without a search: memory that was not used for a while takes up to 0.15 ms an id.
 _PAGE_STEP = 25
 #: Seconds after which a search answers with what it has found so far.
 MAX_SECONDS = 2.0
