@@ -298,9 +298,11 @@ def test_the_other_client_ignores_the_limits_of_a_queue_and_ends_them(other_clie
     assert rsmq.receive_message("q").id == ids[0]
     assert rsmq.receive_message("q") is None
 
-    assert other_client.receive_message("q")["id"] == ids[1]
+    obeys = other_client.name == "rsmq.pyrsmq"  # it is this library
+    received = other_client.receive_message("q")
+    assert received is None if obeys else received["id"] == ids[1]
     assert other_client.delete_message("q", ids[0])
-    assert rsmq.receive_message("q").id == ids[2]
+    assert rsmq.receive_message("q").id == (ids[1] if obeys else ids[2])
 
 
 @pytest.mark.adds("wait=")

@@ -62,6 +62,7 @@ _SCOPES = {
         "POST /queues/{queue}:redrive", "PUT /schedules/{schedule}",
         "POST /queues/{queue}/jobs/{id}:cancel", "POST /queues/{queue}:sweep-expired",
         "POST /queues/{queue}:sweep-groups",
+        "PUT /queues/{queue}/limits", "DELETE /queues/{queue}/limits",
         "PUT /queues/{queue}/subscribers/{subscriber}",
         "DELETE /queues/{queue}/subscribers/{subscriber}", "POST /webhooks:resume",
         "POST /webhooks:forget", "DELETE /schedules/{schedule}", "POST /schedules/{schedule}:pause",
