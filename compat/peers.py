@@ -60,6 +60,7 @@ FEATURES = (
     "unique_key=",
     "keep=",
     "expires= and max_retries=",
+    "set_queue_limits",
     "wait=",
 )
 
