@@ -121,6 +121,16 @@ def test_a_message_that_is_held_back_is_not_released_and_not_shown(env, queue):
     assert held_back(env, queue) == [a2]
 
 
+def test_a_message_that_another_client_has_shown_is_released_by_its_id(env, queue):
+    _, a2 = send(env, queue, "a", "a")
+    env.raw.zadd(env.zset(queue), {a2: env.now_ms() - 1})
+    assert len(env.rsmq.receive_messages(queue, 2)) == 2
+
+    assert env.rsmq.release_messages(queue, [a2]) == [a2]
+    assert env.scores(queue)[a2] <= env.now_ms()
+    assert env.rsmq.change_message_visibility(queue, a2, 60) is True
+
+
 def test_a_dead_letter_admits_the_next_message(env, queue):
     env.rsmq.create_queue("dead")
     env.rsmq.set_dead_letter_policy(queue, "dead", 1)
