@@ -193,11 +193,10 @@ def _held_back(facts: ObservedMessage) -> str:
             f"It is held back: message {before.id} of its group {before.group.group} comes first, "
             f"and {state}."
         )
-    which = "message" if most == 1 else "the first of them, message"
-    others = "one is" if most == 1 else f"{most} are"
+    running = "one message" if most == 1 else f"{most} messages"
     return (
-        f"It is held back: of limit key {limit_key}, {others} admitted at a time; {which} "
-        f"{before.id} {state}."
+        f"It is held back: at most {running} of limit key {limit_key} may run at a time. "
+        f"The first one, {before.id}, {state}."
     )
 
 

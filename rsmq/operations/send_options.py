@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
 from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
-from rsmq.wire.groups import check_group, is_admitted, make_limit_group, parse_rate
+from rsmq.wire.groups import check_group, holds_back, make_limit_group, parse_rate
 from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
@@ -82,7 +82,7 @@ class SendOptions:
         if self.groups is None:
             return suffixes
         pairs = zip(suffixes, self.groups, strict=True)
-        return [mark_group(suffix) if is_admitted(group) else suffix for suffix, group in pairs]
+        return [mark_group(suffix) if holds_back(group) else suffix for suffix, group in pairs]
 
     def args(self, raws: list[bytes]) -> tuple[bytes, ...]:
         """Return the arguments behind those of ``send_messages.lua``, with the bodies."""
@@ -165,8 +165,7 @@ def check_options(
         raise InvalidCombination(
             "front",
             value=front,
-            hint="The messages of a group or limit_key are in the order of their sends. Omit group "
-            "or front.",
+            hint="The messages of a group or limit_key keep the order of their sends. Omit front.",
         )
     if (
         dedup_ids is None

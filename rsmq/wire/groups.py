@@ -68,8 +68,8 @@ def make_limit_group(limit_key: object, max_running: int) -> bytes:
     return b"%b%d:%b" % (_LIMIT_MARK, max_running, _check_name("limit_key", limit_key))
 
 
-def is_admitted(group: bytes) -> bool:
-    """Return whether messages of a group wait for each other, unlike those with only a rate."""
+def holds_back(group: bytes) -> bool:
+    """Return whether messages of a group may be held back: not if its key has only a rate."""
     return bool(group) and not group.startswith(b"\x010:")
 
 

@@ -39,6 +39,18 @@ def test_a_group_whose_first_message_node_deleted_is_found_and_admitted(
     assert namespace.repair() == []
 
 
+def test_a_limit_key_with_a_free_place_is_found(namespace, rsmq, delete_as_node):
+    sent = rsmq.send_messages("q", ["m"] * 6, limit_keys=["a"] * 6, max_running=3)
+    assert namespace.find_codes() == []
+    delete_as_node(sent[1])
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.examples) == ("waiting-group", (sent[3],))
+    assert namespace.repair() == [("waiting-group", "q", 1)]
+    assert namespace.read_scores()[sent[3]] <= namespace.now_ms() < namespace.read_scores()[sent[4]]
+    assert namespace.find_codes() == []
+
+
 def test_it_is_no_finding_while_workers_sweep(namespace, rsmq, raw, delete_as_node):
     first, _ = rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
     delete_as_node(first)

@@ -55,6 +55,16 @@ def test_a_message_says_which_one_of_its_group_comes_first(queues):
     )
 
 
+def test_a_message_says_the_limit_of_its_key(queues):
+    sent = queues.send_messages("orders", list("123"), limit_keys=["acme"] * 3, max_running=2)
+    cause, text = why(queues, sent[2])
+    assert cause == "held-back"
+    assert (
+        "at most 2 messages of limit key acme may run at a time. "
+        f"The first one, {sent[0]}, is visible." in text
+    )
+
+
 def test_a_message_before_that_node_has_deleted_leaves_it_to_the_sweep(queues, raw, ns):
     first, second = queues.send_messages("orders", ["1", "2"], groups=["ada", "ada"])
     raw.zrem(f"{ns}:orders", first)

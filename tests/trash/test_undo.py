@@ -547,6 +547,31 @@ def test_groups_that_have_come_since_a_purge_are_kept_with_those_of_before(
     assert keys.trash() == [f"{rsmq.namespace.name}:x:trash"]
 
 
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_the_turns_of_rates_and_what_limits_have_used_come_back(rsmq, keys, monkeypatch, small):
+    monkeypatch.setattr(operations, "STEP", 2)
+    monkeypatch.setattr(operations, "_SMALL", small)
+    rsmq.create_queue("q", vt=60)
+    rsmq.set_queue_limits("q", max_running=2)
+    turns = {"limit_keys": ["a", "b", "a"], "rate": "1/h"}
+    ids = rsmq.send_messages("q", list("xyz"), **turns)
+    received = rsmq.receive_message("q")
+    scores = dict(keys.raw.zrange(f"{keys.ns}:q", 0, -1, withscores=True))
+    purged = rsmq.trash.purge_queue("q")
+    rsmq.send_messages("q", list("ac"), limit_keys=["a", "c"], rate="1/h")
+    rates = f"{keys.ns}:q:x:rates"
+    of_c = keys.raw.zscore(rates, b"\x01:c")
+
+    assert rsmq.trash.undo(purged.id).messages == 3
+    hour = 3_600_000
+    assert keys.raw.zscore(rates, b"\x01:a") == (scores[ids[2].encode()] + hour) * 1000
+    assert keys.raw.zscore(rates, b"\x01:c") == of_c
+    running = dict(keys.raw.zrange(f"{keys.ns}:q:x:running", 0, -1, withscores=True))
+    assert running[received.id.encode()] == 1
+    assert len(rsmq.receive_messages("q", 9)) == 1
+    assert keys.trash() == [f"{rsmq.namespace.name}:x:trash"]
+
+
 def test_deleted_messages_come_back_to_their_groups_in_their_order(rsmq, keys):
     (a1, a2, b1, a3), held = fill_groups(rsmq)
     deleted = rsmq.trash.delete_messages("q", [a1, a2, b1])

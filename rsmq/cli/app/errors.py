@@ -91,8 +91,8 @@ _PARAMETERS = re.compile(
 _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
     "front=True": "--front",
-    "Omit group or front": "Omit --group or --front",
-    "of a group or limit_key are": "of --group or --limit-key are",
+    "Omit front": "Omit --front",
+    "of a group or limit_key keep": "of --group or --limit-key keep",
     "Omit group or limit_key": "Omit --group or --limit-key",
     "with the same limit_key: pass one": "with the same key: pass --limit-key",
     "with the same limit_key or group: pass one": "with the same key: pass --limit-key or --group",

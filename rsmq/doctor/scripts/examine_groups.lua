@@ -1,5 +1,5 @@
 -- Returns the messages for which a group waits without need, behind a position; one step of a walk. It is the first message
--- of a group that is held back and in the queue, while none of the group is admitted. Nothing is changed.
+-- of a group that is held back and in the queue, while the group has room. Nothing is changed.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
@@ -17,16 +17,15 @@
 local hash, zset, admitted, held_back = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local from = ARGV[1]
 
--- Returns whether one of the first admitted messages of a group is in the queue: there is one, and records of those that
--- another client has deleted.
-local function has_admitted(group)
+-- Returns whether a group has room, by its first ten records: among them may be those of messages that another client has
+-- deleted. Of a limit key with more places, only these ten are looked at.
+local function has_room(group)
+  local number = 0
   for _, member in ipairs(members_of(admitted, group, '10')) do
     local _, id = split_member(member)
-    if redis.call('ZSCORE', zset, id) then
-      return true
-    end
+    number = number + (redis.call('ZSCORE', zset, id) and 1 or 0)
   end
-  return false
+  return number < math.min(most_of(group), 10)
 end
 
 local now = server_time_ms()
@@ -40,7 +39,7 @@ local waiting, examined = {}, nil
 for at, group in ipairs(groups) do
   if group ~= examined and scores[at] then
     examined = group
-    if tonumber(scores[at]) > now and not was_shown(hash, ids[at]) and not has_admitted(group) then
+    if tonumber(scores[at]) > now and not was_shown(hash, ids[at]) and has_room(group) then
       waiting[#waiting + 1] = ids[at]
     end
   end

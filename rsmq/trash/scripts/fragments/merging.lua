@@ -52,7 +52,7 @@ local function merge(found, hash, zset, ids, now)
     elseif left ~= -2 and is_sorted_set(live) then
       local members = redis.call('ZRANGE', live, 0, -1, 'WITHSCORES')
       for at = 1, #members, 2 do
-        redis.call('ZADD', kept, members[at + 1], members[at])
+        redis.call('ZADD', kept, 'GT', members[at + 1], members[at]) -- the later turn, the last receive
       end
     elseif left ~= -2 then
       variadic('HSET', kept, redis.call('HGETALL', live))

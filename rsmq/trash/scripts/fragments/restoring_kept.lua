@@ -64,11 +64,29 @@ local function restore_some(hash, kept_hash, zset, kept_zset, beside, found, now
   return #ids, looked - #ids
 end
 
+-- Moves some of what is used of limits: of each member, the later turn or the last receive. Returns whether there may be
+-- more. The messages of groups are listed again with them, and not here.
+local function restore_used(live, kept)
+  if not (string.find(live, ':x:rates$') or string.find(live, ':x:running$')) then
+    return false
+  end
+  local members, moved = redis.call('ZRANGE', kept, 0, 249, 'WITHSCORES'), {}
+  for at = 1, #members, 2 do
+    redis.call('ZADD', live, 'GT', members[at + 1], members[at])
+    moved[#moved + 1] = members[at]
+  end
+  variadic('ZREM', kept, moved)
+  return #moved > 0
+end
+
 -- Moves some of the other fields of kept hashes, and returns whether there may be more. Of attributes, those that the
 -- queue has now are right.
 local function restore_fields(found, hash)
   for _, each in ipairs(found) do
     local live, kept = each[1], each[2]
+    if restore_used(live, kept) then
+      return true
+    end
     local is_attribute, moved = {}, {}
     local attributes = live == hash and stored_attributes(kept) or {}
     for at = 1, #attributes, 2 do
