@@ -193,9 +193,8 @@ def _held_back(facts: ObservedMessage) -> str:
             f"It is held back: message {before.id} of its group {before.group.group} comes first, "
             f"and {state}."
         )
-    running = "one message" if most == 1 else f"{most} messages"
     return (
-        f"It is held back: at most {running} of limit key {limit_key} may run at a time. "
+        f"It is held back: at most {format_count(most or 1, 'message')} of limit key {limit_key} may run at a time. "
         f"The first one, {before.id}, {state}."
     )
 
