@@ -194,8 +194,8 @@ def _held_back(facts: ObservedMessage) -> str:
             f"and {state}."
         )
     return (
-        f"It is held back: at most {format_count(most or 1, 'message')} of limit key {limit_key} may run at a time. "
-        f"The first one, {before.id}, {state}."
+        f"It is held back: at most {format_count(most or 1, 'message')} of limit key {limit_key} "
+        f"may run at a time. The first one, {before.id}, {state}."
     )
 
 
