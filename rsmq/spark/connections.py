@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,8 +207,14 @@ class SparkServer:
         return begin_step
 
     def now_ms(self) -> int:
-        """Return the time of the server's clock, Unix milliseconds."""
-        time_us: int = self.call("TIME", parse=parse_time_us)
+        """
+        Return the time of the server's clock, Unix milliseconds.
+
+        Raises:
+            CellFailed: as of ``naming_cell``.
+        """
+        with self.naming_cell():
+            time_us: int = self.call("TIME", parse=parse_time_us)
         return time_us // 1000
 
 
@@ -274,6 +280,20 @@ def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
 def get_servers(options: ConnectionOptions) -> list[SparkServer]:
     """Return the server of each cell, or the only one; the errors are those of ``get_server``."""
     return [get_server(options, cell) for cell in range(options.cells or 1)]
+
+
+def require_queues(options: ConnectionOptions, names: Collection[str]) -> None:
+    """
+    Raise an error if a queue does not exist in each cell.
+
+    Raises:
+        QueueNotFound: a queue does not exist, or is missing in a cell.
+        CellFailed: the server of a cell can't be reached.
+    """
+    for server in get_servers(options):
+        with server.naming_cell():
+            for name in names:
+                server.require(name)
 
 
 def get_home(options: ConnectionOptions, write: str) -> SparkServer:

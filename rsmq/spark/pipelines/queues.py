@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
-from rsmq.spark.connections import SparkServer, get_servers
+from rsmq.spark.connections import SparkServer, get_servers, require_queues
 from rsmq.wire.keys import DEFAULT_NS
 
 #: The most processors that are counted over Spark Connect.
@@ -141,10 +141,7 @@ class Queues:
             QueueNotFound: a queue does not exist, or is missing in a cell.
             CellFailed: the server of a cell can't be reached.
         """
-        for server in self.servers():
-            with server.naming_cell():
-                for name in names:
-                    server.require(name)
+        require_queues(self.connection(), names)
 
 
 def _find_places(queues: Queues) -> set[tuple[object, int, str]]:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
 from rsmq.errors import CellFailed, QueueNotFound
-from rsmq.spark.connections import find_placed_queue, get_home, get_servers, make_label
+from rsmq.spark.connections import find_placed_queue, get_home, make_label, require_queues
 from rsmq.spark.operations.staged_writes import Decision, finish_write
 from rsmq.spark.option_reader import make_new_table_refused
 from rsmq.spark.versions import DataSourceStreamArrowWriter
@@ -50,9 +50,7 @@ def prepare_write(options: SinkOptions, schema: StructType) -> None:
     check_columns(schema, options)
     if options.queue is not None:
         try:
-            for server in get_servers(options.connection):
-                with server.naming_cell():
-                    server.require(options.queue)
+            require_queues(options.connection, [options.queue])
         except QueueNotFound as error:
             if not options.create_queue:
                 error.hint = CREATE_HINT
