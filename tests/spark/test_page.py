@@ -133,7 +133,7 @@ def test_legends_show_every_name():
     tables = make_tables(["_a", "$b$"], ["_c", "d"])
     legends = {
         name: [each.get_text() for each in figure.legends[0].get_texts()]
-        for name, figure in plots._draw(tables)
+        for name, figure in plots.draw(tables)
         if figure.legends
     }
     assert legends["by_minute"] == ["$b$", " _a"]

@@ -64,7 +64,7 @@ def test_axes_begin_at_zero_and_show_only_the_span(minutes):
         ),
         "dead_by_cause": (),
     }
-    _, ages, counts, sent = [figure.axes[0] for _, figure in plots._draw(tables)]
+    _, ages, counts, sent = [figure.axes[0] for _, figure in plots.draw(tables)]
     assert (ages.get_xlabel(), ages.get_xlim()[0]) == ("hours", 0)
     assert ages.get_xlim()[1] < 30
     assert sent.get_ylim()[0] == counts.get_ylim()[0] == 0

@@ -48,7 +48,7 @@ _STYLE: Any = {"text.parse_math": False, "svg.hashsalt": "rsmq"}
 def write_png(folder: Path, tables: dict[str, Rows]) -> list[str]:
     """Write plots of the tables of a report into a folder, and return the paths of the files."""
     files = []
-    for name, figure in _draw(tables):
+    for name, figure in draw(tables):
         files.append(str(folder / f"{name}.png"))
         figure.savefig(files[-1], dpi=120)
     return files
@@ -57,14 +57,14 @@ def write_png(folder: Path, tables: dict[str, Rows]) -> list[str]:
 def draw_svg(tables: dict[str, Rows]) -> dict[str, bytes]:
     """Return plots of the tables of a report by name, as SVG that needs no other file."""
     plots = {}
-    for name, figure in _draw(tables):
+    for name, figure in draw(tables):
         file = io.BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
         plots[name] = file.getvalue()
     return plots
 
 
-def _draw(tables: dict[str, Rows]) -> Iterator[tuple[str, Any]]:
+def draw(tables: dict[str, Rows]) -> Iterator[tuple[str, Any]]:
     """Yield the name and the figure of each plot; a figure is open until the next one."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # A character that the font lacks is drawn as a box; the tables have it.
