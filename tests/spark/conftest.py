@@ -25,6 +25,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 from rsmq import RSMQ
 from rsmq.spark import RsmqDataSource, connections
 from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.stream.batches import BatchesInFlight
 from rsmq.spark.write import sink
 from rsmq.wire.keys import Namespace
 
@@ -199,12 +200,12 @@ class Env:
 
     def disconnect(self):
         """Close the connections of this process, so that the next call makes new ones."""
-        for key, server in list(connections._servers.items()):
-            if key[1].namespace.name == self.ns:
-                server.find_watcher().close()
-                server.rsmq.close()
-                del connections._servers[key]
-                connections._sets.pop(key[:2], None)
+        servers = connections._servers
+        for key in [key for key in servers if key[1].namespace.name == self.ns]:
+            server = servers.pop(key)
+            server.find_watcher().close()
+            server.rsmq.close()
+            connections._sets.pop(key[:2], None)
 
     def close(self):
         for close in self._closers:
@@ -326,9 +327,9 @@ class Query:
         if lease is not None and not is_stopped:
             lease.heartbeat.stopped.set()
             lease.background.finish()
-            lease.batches.forget()
+            lease.parts.batches = BatchesInFlight()
         self.reader.stop()
-        if lease is not None:
+        if lease is not None and lease.heartbeat.is_alive():
             lease.heartbeat.join()
 
     def restart(self):
@@ -367,7 +368,7 @@ class Write:
     def __init__(self, env, schema, options):
         self.schema = _parsed(schema)
         source = env.source(**options)
-        self._writer = pickle_round_trip(source.writer(schema=self.schema, overwrite=False))
+        self.writer = pickle_round_trip(source.writer(schema=self.schema, overwrite=False))
 
     def batch(self, rows, timezone="UTC"):
         """Return rows as a record batch, as a task receives them."""
@@ -376,15 +377,15 @@ class Write:
 
     def task(self, *batches):
         """Run one attempt of a task with these batches of rows."""
-        writer = pickle_round_trip(self._writer)
+        writer = pickle_round_trip(self.writer)
         rows = (each if isinstance(each, pa.RecordBatch) else self.batch(each) for each in batches)
         return pickle_round_trip(writer.write(rows))
 
     def commit(self, *messages):
-        pickle_round_trip(self._writer).commit(list(messages))
+        pickle_round_trip(self.writer).commit(list(messages))
 
     def abort(self, *messages):
-        pickle_round_trip(self._writer).abort(list(messages))
+        pickle_round_trip(self.writer).abort(list(messages))
 
     def run(self, *tasks):
         """Run a task for each list of rows, and commit."""
@@ -407,15 +408,15 @@ class StreamWrite(Write):
         )
 
     @property
-    def _writer(self):
+    def writer(self):
         self._set_task_batch()
         return self._make_writer()
 
     def commit(self, *messages):
-        self._writer.commit(list(messages), self._number)
+        self.writer.commit(list(messages), self._number)
 
     def abort(self, *messages):
-        self._writer.abort(list(messages), self._number)
+        self.writer.abort(list(messages), self._number)
 
 
 @pytest.fixture

@@ -97,20 +97,21 @@ def test_a_found_batch_is_of_an_earlier_process_unless_this_one_has_tracked_part
     assert not batches.get(2).is_earlier
 
 
-def test_messages_of_a_queue_are_hidden_until_the_first_of_its_parts_ends():
+def test_messages_of_a_batch_are_hidden_until_the_first_of_its_parts_ends():
     batches = BatchesInFlight()
     batches.track(1, "a", [0])
     assert batches.list_parts() == []
     batches.change(1, E.RECEIVE)
     batches.track(1, "a", [0, 1])
-    assert batches.find_hidden_until(1, "a") == 0
+    assert batches.find_hidden_until(1) == 0
     batches.note_hidden(1, "a", 0, 20)
     batches.note_hidden(1, "a", 1, 10)
     batches.track(1, "a", [0])
     batches.note_hidden(1, "a", 2, 5)
-    assert batches.find_hidden_until(1, "a") == 10
-    assert batches.find_hidden_until(1, "b") is None
-    assert batches.find_hidden_until(2, "a") is None
+    assert batches.find_hidden_until(1) == 10
+    batches.track(1, "b", [0])
+    assert batches.find_hidden_until(1) == 0
+    assert batches.find_hidden_until(2) is None
 
 
 class BatchMachine(RuleBasedStateMachine):
@@ -145,7 +146,7 @@ class BatchMachine(RuleBasedStateMachine):
 
     @rule()
     def a_kill(self):
-        self.batches.forget()
+        self.batches = BatchesInFlight()
         self.in_spark.clear()
         self.done.clear()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from pyspark.sql.datasource import EqualTo
 
@@ -219,7 +221,7 @@ def test_late_attempt_of_a_task_stages_nothing(env, monkeypatch):
     batch = StreamWrite(env, TEXT, options, 4, monkeypatch)
     message = batch.task(rows)
     # The attempt has begun before the batch was done.
-    late = TaskWriter(batch._writer._options, "query", 4, is_text=True)
+    late = TaskWriter(batch.writer._options, "query", 4, is_text=True)
     batch.commit(message)
     assert not any(late.write([batch.batch(rows)]).parts.values())
     assert env.staged() == [0, 0, 0]
@@ -302,14 +304,7 @@ def test_checkpoint_of_another_number_of_cells_is_refused(env, cells, text):
     other = Env.source(env, queue="q")
     connection = parse_connection_options({"url": env.urls[0], "ns": env.ns + "x", **options})
     reader = other.streamReader(schema=other.schema())
-    reader._source = type(reader._source)(
-        **{
-            name: getattr(reader._source, name)
-            for name in reader._source.__dataclass_fields__
-            if name != "connection"
-        },
-        connection=connection,
-    )
+    reader.source = dataclasses.replace(reader.source, connection=connection)
     with pytest.raises(InvalidOption, match=f"checkpoint is of 3 cells.*{text}"):
         reader.latestOffset(query.offsets[-1], reader.getDefaultReadLimit())
     with pytest.raises(InvalidOption, match=text):

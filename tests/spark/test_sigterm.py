@@ -123,7 +123,7 @@ def test_signal_interrupts_a_wait_only_in_the_wait(env, queue, monkeypatch):
     """After a wait outside of all methods the signal has its effect again."""
     query = env.query(consumerGroup=GROUP)
     query.request_offset()
-    query.reader._sigterm.sleep(0)
+    query.reader.sigterm.sleep(0)
     with pytest.raises(SystemExit):
         signal.raise_signal(signal.SIGTERM)
     query.reader.stop()

@@ -206,7 +206,7 @@ def test_unsuitable_columns_are_refused_before_any_row_is_written(
 ):
     for begin in (lambda: env.write(schema, **options), lambda: stream(schema=schema, **options)):
         with pytest.raises(InvalidOption) as caught:
-            begin()._writer  # noqa: B018 - a stream creates it for each batch
+            begin().writer  # noqa: B018 - a stream creates it for each batch
         assert text in str(caught.value)
 
 
@@ -440,7 +440,7 @@ def test_staged_rows_are_invisible_until_the_commit_and_failed_attempts_always(e
         raise Crashed
 
     with pytest.raises(Crashed):
-        pickle_round_trip(write._writer).write(failing())
+        pickle_round_trip(write.writer).write(failing())
     twice = write.task(texts("1", "2", "3"))  # an attempt that ended without a report to the driver
     assert twice.rows == 3
     committed = [write.task(texts("1", "2", "3")), write.task(texts("4"))]

@@ -19,8 +19,10 @@ from rsmq.errors import LeaseTakenOver
 from rsmq.spark import AcknowledgeListener, BatchLost, CheckpointSetBack, InvalidOption, connections
 from rsmq.spark.operations import batches as operations
 from rsmq.spark.operations.batches import MAX_PART_MESSAGES, acquire_lease
+from rsmq.spark.read.source_options import parse_source_options, parse_stream_options
 from rsmq.spark.stream import acknowledgement, lease_holder, parts, stream_queues
 from rsmq.spark.stream.batch_fill import BatchLimits
+from rsmq.spark.stream.identity import StreamIdentity
 from rsmq.spark.stream.reader import group_parts
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
@@ -515,12 +517,13 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
         elif len(pauses) == 3:
             living.release()
 
-    living, rival = (
-        lease_holder.LeaseHolder([server], "g", "g:q", 600, sleep, is_named=True) for _ in range(2)
-    )
+    texts = env.options(queue="q", consumerGroup="g")
+    source, options = parse_source_options(texts), parse_stream_options(texts)
+    names = [StreamIdentity("g", source, options) for _ in range(2)]
+    living, rival = (lease_holder.LeaseHolder(each, sleep) for each in names)
     living.acquire([placed])
     # as if ten seconds had passed
-    server.run(acquire_lease(placed.keys, "g", living.id, seconds=5, lifetime=600))
+    server.run(acquire_lease(placed.keys, "g", names[0].holder, seconds=5, lifetime=600))
     if is_alive:
         with pytest.raises(InvalidOption, match="another query that is running has the lease"):
             rival.acquire([placed])
@@ -528,7 +531,7 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
         rival.acquire([placed])
     assert pauses == [1.0] * 3
     holder, _ = msgpack.unpackb(env.raw.hget(placed.keys.leases, "g"))
-    assert holder == (living if is_alive else rival).id
+    assert holder == names[not is_alive].holder
 
 
 def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):

@@ -474,7 +474,7 @@ def test_a_stop_does_not_release_the_batch_of_a_driver_that_has_replied(
                 query.request_offset()
     else:
         assert query.request_offset() == end
-        query.reader.lease.withdraw(2)
+        query.reader.lease.batches.change(2, BatchEvent.WITHDRAW)
     query.offsets.append(end)
     first.commit(query.offsets[0])
     tasks = first.partitions(*json_round_trip(query.offsets))
@@ -490,7 +490,7 @@ def test_a_batch_whose_reply_was_taken_back_is_found_again(env, queue, monkeypat
     sent = send(env, 2)
     query = env.query(limit=ReadMaxRows(5))
     query.request_offset()
-    query.reader.lease.withdraw(1)
+    query.reader.lease.batches.change(1, BatchEvent.WITHDRAW)
     send(env, 2)
     assert list(query.request_offset()["queues"].values()) == [2]
     assert batches(env) == {1: 2}

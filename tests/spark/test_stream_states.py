@@ -24,6 +24,7 @@ from rsmq.spark import source
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.connections import get_servers
 from rsmq.spark.stream import lease_holder
+from rsmq.spark.stream.batches import BatchEvent
 from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
 from tests.scale import scaled
@@ -104,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
         is_new, earlier = self.query.reader.lease is None, self.find_in_flight()
         end = self.query.request_offset()
         if end is not None:
-            self.query.reader.lease.withdraw(end["batch"])
+            self.query.reader.lease.batches.change(end["batch"], BatchEvent.WITHDRAW)
         self.query.crash(is_stopped=True)
         if end is not None and type(self.query) is Query:
             is_found = self.query.reader.lease.batches.get(end["batch"]).is_earlier

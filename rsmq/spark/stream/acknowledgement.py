@@ -21,8 +21,8 @@ from rsmq.errors import RSMQError
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import find_placed_queue
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
-from rsmq.spark.stream.offsets import check_version, describe_cells, is_of, is_offset
-from rsmq.spark.stream.records import acknowledge_parts
+from rsmq.spark.stream.identity import check_version, describe_cells, is_of, is_offset
+from rsmq.spark.stream.records import AcknowledgedCounts, acknowledge_parts
 
 log = logging.getLogger(__name__)
 
@@ -47,27 +47,23 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
         CellFailed: the server of a cell can't be reached.
     """
     check_version(offset)
-    deleted = lost = 0
-    if not is_of(offset, connection):
-        return 0, 0
-    last = Batch(offset["lease"], offset["batch"])
-    # The query acknowledges a batch while it processes the next one, and may have been killed.
-    batches = last._replace(number=last.number - 1), last
-    # A lease without a name of its own always gets its offset from Spark.
-    counts = offset["queues"] if "query" in offset else None
-    for label in offset["queues"]:
-        queue = find_placed_queue(connection, label)
-        with queue.server.naming_cell():
-            found = queue.server.call("HMGET", queue.keys.leases, *map(str, batches))
-        for batch, packed in zip(batches, found, strict=True):
-            if packed is None:
-                continue
-            query = offset.get("query", batch.lease)
-            parts = len(parse_part_sizes(packed))
-            of_batch = counts if batch == last else None
-            for each in acknowledge_parts(queue, batch, parts, query=query, counts=of_batch):
-                deleted, lost = deleted + each[0], lost + each[1]
-    return deleted, lost
+    tally = AcknowledgedCounts()
+    if is_of(offset, connection):
+        last = Batch(offset["lease"], offset["batch"])
+        query = offset.get("query", last.lease)
+        # A lease without a name of its own always gets its offset from Spark.
+        counts = offset["queues"] if "query" in offset else None
+        # The query acknowledges a batch while it processes the next one, and may have been killed.
+        batches = {last._replace(number=last.number - 1): None, last: counts}
+        for label in offset["queues"]:
+            queue = find_placed_queue(connection, label)
+            with queue.server.naming_cell():
+                found = queue.server.call("HMGET", queue.keys.leases, *map(str, batches))
+            for (batch, of_batch), packed in zip(batches.items(), found, strict=True):
+                if packed is not None:
+                    parts = len(parse_part_sizes(packed))
+                    acknowledge_parts(queue, batch, parts, tally, query=query, counts=of_batch)
+    return tally.acknowledged, tally.lost
 
 
 def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:

@@ -28,9 +28,7 @@ class SuccessiveThreads:
         """
         Call a function in a thread, after the threads before it have ended.
 
-        Args:
-            target: the function. Errors of Redis and of this library are logged only: the caller
-                repeats the work.
+        Its errors of Redis and of this library are logged only: the caller repeats the work.
         """
         earlier = self._last
 
@@ -52,7 +50,7 @@ class SuccessiveThreads:
             self._last = None
 
 
-class Timer:
+class Timer(threading.Thread):
     """
     A daemon thread that calls functions periodically.
 
@@ -65,47 +63,28 @@ class Timer:
         Start nothing.
 
         Args:
-            name: the name of the thread.
             description: begins the warning if a function fails.
             retry_seconds: the pause before a function that has failed is called again.
         """
+        super().__init__(name=name, daemon=True)
         self.stopped = threading.Event()
-        self._name = name
         self._description = description
         self._retry_seconds = retry_seconds
-        self._thread: threading.Thread | None = None
+        self._periods: list[tuple[float, Callable[[], object]]] = []
 
-    def start(self, *periods: tuple[float, Callable[[], object]]) -> None:
-        """
-        Start the thread, unless it was started before.
+    def call_every(self, seconds: float, function: Callable[[], object]) -> None:
+        """Call a function after so many seconds, again and again; only before ``start``."""
+        self._periods.append((seconds, function))
 
-        Args:
-            periods: after how many seconds each function is called, again and again.
-        """
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, args=(periods,), name=self._name, daemon=True
-            )
-            self._thread.start()
-
-    def join(self, seconds: float | None = None) -> None:
-        """Wait until the thread has ended, but no longer than some seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def is_alive(self) -> bool:
-        """Return whether the thread was started and has not ended."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def _run(self, periods: tuple[tuple[float, Callable[[], object]], ...]) -> None:
-        due_at = [time.monotonic() + seconds for seconds, _ in periods]
+    def run(self) -> None:
+        due_at = [time.monotonic() + seconds for seconds, _ in self._periods]
         while not self.stopped.wait(max(0.01, min(due_at) - time.monotonic())):
-            for index, (seconds, call) in enumerate(periods):
+            for index, (pause, function) in enumerate(self._periods):
                 if time.monotonic() >= due_at[index]:
+                    seconds = pause
                     try:
-                        call()
-                        pause = seconds
+                        function()
                     except (RedisError, RSMQError) as error:
-                        pause = min(seconds, self._retry_seconds)
+                        seconds = min(pause, self._retry_seconds)
                         log.warning("%s failed, and is repeated: %s", self._description, error)
-                    due_at[index] = time.monotonic() + pause
+                    due_at[index] = time.monotonic() + seconds

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from rsmq.spark.connections import PlacedQueue
     from rsmq.spark.operations.batches import LeasedPart
+    from rsmq.spark.stream.identity import QueueCounts
+
+UNLIMITED = 2**53
 
 
 class BatchLimits(NamedTuple):
@@ -23,18 +26,18 @@ class BatchLimits(NamedTuple):
             is the present.
     """
 
-    messages: int = 2**53
-    size: int = 2**53
+    messages: int = UNLIMITED
+    size: int = UNLIMITED
     latest_ms: int | None = None
 
     def without(self, messages: int, size: int) -> BatchLimits:
         """Return the rest of the limits."""
         return self._replace(messages=self.messages - messages, size=self.size - size)
 
-    def until(self, latest_ms: int) -> BatchLimits:
-        """Return the limits with an earlier ``latest_ms``."""
-        earlier = latest_ms if self.latest_ms is None else min(latest_ms, self.latest_ms)
-        return self._replace(latest_ms=earlier)
+    def until(self, latest_ms: int | None) -> BatchLimits:
+        """Return the limits with another ``latest_ms``, if that is earlier."""
+        times = [each for each in (self.latest_ms, latest_ms) if each is not None]
+        return self._replace(latest_ms=min(times, default=None))
 
 
 class BatchFill:
@@ -48,27 +51,20 @@ class BatchFill:
     """
 
     def __init__(self, number: int, limits: BatchLimits) -> None:
-        """
-        Begin with no messages.
-
-        Args:
-            number: the number of the batch.
-        """
         self.number = number
         self.is_full = False
         self._limits = limits
-        self._parts: dict[PlacedQueue, int] = {}
-        self._counts: dict[PlacedQueue, int] = {}
+        self._sizes: dict[PlacedQueue, list[int]] = {}  # of the parts
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many messages the batch has, by the label of the queue."""
-        return {queue.label: count for queue, count in self._counts.items() if count}
+    def counts(self) -> QueueCounts:
+        """How many messages the batch has."""
+        return {queue.label: sum(sizes) for queue, sizes in self._sizes.items() if sizes}
 
     def adopt(self, sizes: dict[PlacedQueue, list[int]]) -> None:
         """Note the sizes of the parts of a batch that was received before, which is complete."""
-        self._counts = {queue: sum(each) for queue, each in sizes.items()}
-        self.is_full = sum(self._counts.values()) >= self._limits.messages
+        self._sizes = sizes
+        self.is_full = sum(self.counts.values()) >= self._limits.messages
 
     def divide(
         self, queues: Sequence[PlacedQueue], received: list[LeasedPart]
@@ -86,9 +82,8 @@ class BatchFill:
             The queue, the number of the part, and its limits.
         """
         for queue in queues:  # also the order of the queues in the offset
-            self._parts.setdefault(queue, 0)
-            self._counts.setdefault(queue, 0)
-        may_have_more = dict.fromkeys(queues, True)
+            self._sizes.setdefault(queue, [])
+        may_have_more = set(queues)
         remaining = list(queues)
         while remaining and self._limits.messages > 0 and self._limits.size > 0:
             share = self._limits._replace(
@@ -101,17 +96,17 @@ class BatchFill:
                     size=min(share.size, self._limits.size),
                 )
                 while wanted.messages > 0 and wanted.size > 0:
-                    yield queue, self._parts[queue], wanted
+                    yield queue, len(self._sizes[queue]), wanted
                     part = received.pop()
                     size = wanted.size if part.size is None else part.size
                     if part.messages:
-                        self._parts[queue] += 1
-                        self._counts[queue] += part.messages
+                        self._sizes[queue].append(part.messages)
                         self._limits = self._limits.without(part.messages, size)
-                    may_have_more[queue] = part.may_have_more
+                    if not part.may_have_more:
+                        may_have_more.discard(queue)
                     # Without a message, its next body does not fit into this batch.
                     if not part.may_have_more or (size and not part.messages):
                         remaining.remove(queue)
                         break
                     wanted = wanted.without(part.messages, size)
-        self.is_full = any(may_have_more.values())
+        self.is_full = bool(may_have_more)

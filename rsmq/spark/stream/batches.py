@@ -53,12 +53,13 @@ holder of the lease.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rsmq.spark.connections import PlacedQueue
     from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 
 
@@ -121,16 +122,12 @@ def change_batch(state: BatchState, event: BatchEvent) -> BatchState:
     return _TRANSITIONS.get((state, event), state)
 
 
-Queue = TypeVar("Queue", bound=Hashable)
-
-
 @dataclass(slots=True)
-class BatchInFlight(Generic[Queue]):
+class BatchInFlight:
     """
     A batch that a process of the stream knows.
 
     Attributes:
-        number: the number of the batch.
         state: its state, which ``BatchesInFlight.change`` changes.
         parts: by queue and number of the part, the Unix time in ms until when its messages are
             hidden at least; 0 if that is unknown.
@@ -143,22 +140,22 @@ class BatchInFlight(Generic[Queue]):
 
     number: int
     state: BatchState = BatchState.UNKNOWN
-    parts: dict[tuple[Queue, int], int] = field(default_factory=dict)
+    parts: dict[tuple[PlacedQueue, int], int] = field(default_factory=dict)
     limits: BatchLimits | None = None
     fill: BatchFill | None = None
     is_earlier: bool = False
-    queues: dict[Queue, int] = field(default_factory=dict)
-    earlier_queues: tuple[Queue, ...] = ()
+    queues: dict[PlacedQueue, int] = field(default_factory=dict)
+    earlier_queues: tuple[PlacedQueue, ...] = ()
 
 
-class BatchesInFlight(Generic[Queue]):
+class BatchesInFlight:
     """The batches that a process of the stream knows: the one owner of what is in flight."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._batches: dict[int, BatchInFlight[Queue]] = {}
+        self._batches: dict[int, BatchInFlight] = {}
 
-    def get(self, number: int) -> BatchInFlight[Queue]:
+    def get(self, number: int) -> BatchInFlight:
         """Return a batch, which may be UNKNOWN. Only methods of this class change it."""
         return self._batches.get(number) or BatchInFlight(number)
 
@@ -169,17 +166,13 @@ class BatchesInFlight(Generic[Queue]):
         *,
         limits: BatchLimits | None = None,
         fill: BatchFill | None = None,
-        queues: Mapping[Queue, int] | None = None,
-        earlier_queues: Iterable[Queue] = (),
+        queues: Mapping[PlacedQueue, int] | None = None,
+        earlier_queues: Iterable[PlacedQueue] = (),
     ) -> bool:
         """
         Apply an event to a batch. Return whether its state has changed.
 
-        Args:
-            limits: those of an EXPECT.
-            fill: that of a COMPLETE.
-            queues: those of a COMMIT.
-            earlier_queues: those of a COMMIT.
+        The limits belong to EXPECT, the fill to COMPLETE, and the queues to COMMIT.
         """
         with self._lock:
             batch = self.get(number)
@@ -196,18 +189,13 @@ class BatchesInFlight(Generic[Queue]):
             self._batches[number] = batch
             return True
 
-    def find(self, *states: BatchState) -> list[BatchInFlight[Queue]]:
+    def find(self, *states: BatchState) -> list[BatchInFlight]:
         """Return the batches that are in one of some states, the lowest number first."""
         with self._lock:
             return self._find(*states)
 
-    def _find(self, *states: BatchState) -> list[BatchInFlight[Queue]]:
+    def _find(self, *states: BatchState) -> list[BatchInFlight]:
         return [batch for _, batch in sorted(self._batches.items()) if batch.state in states]
-
-    def forget(self) -> None:
-        """Forget all batches."""
-        with self._lock:
-            self._batches.clear()
 
     def note_found(self, number: int) -> None:
         """Note that Redis has parts of a batch: of an earlier process, if this one has none."""
@@ -215,7 +203,7 @@ class BatchesInFlight(Generic[Queue]):
             batch = self.get(number)
             batch.is_earlier = batch.is_earlier or not batch.parts
 
-    def track(self, number: int, queue: Queue, parts: Iterable[int]) -> None:
+    def track(self, number: int, queue: PlacedQueue, parts: Iterable[int]) -> None:
         """Note that parts of a batch are in flight, or may be; not in states without parts."""
         with self._lock:
             batch = self.get(number)
@@ -223,24 +211,23 @@ class BatchesInFlight(Generic[Queue]):
                 for part in parts:
                     batch.parts.setdefault((queue, part), 0)
 
-    def note_hidden(self, number: int, queue: Queue, part: int, until_ms: int) -> None:
+    def note_hidden(self, number: int, queue: PlacedQueue, part: int, until_ms: int) -> None:
         """Note until which Unix time in ms the messages of a part are hidden at least."""
         with self._lock:
             parts = self.get(number).parts
             if (queue, part) in parts:
                 parts[queue, part] = until_ms
 
-    def find_hidden_until(self, number: int, queue: Queue) -> int | None:
+    def find_hidden_until(self, number: int) -> int | None:
         """
-        Return the Unix time in ms until when a batch's messages in a queue are hidden at least.
+        Return the Unix time in ms until when a batch's messages are hidden at least.
 
-        It is 0 if that is unknown, and None if the batch has no parts in the queue.
+        It is 0 if that is unknown, and None if the batch has no parts.
         """
         with self._lock:
-            parts = self.get(number).parts
-            return min((until for part, until in parts.items() if part[0] == queue), default=None)
+            return min(self.get(number).parts.values(), default=None)
 
-    def list_parts(self) -> list[tuple[int, Queue, int]]:
+    def list_parts(self) -> list[tuple[int, PlacedQueue, int]]:
         """Return the number, the queue and the part of each part in flight."""
         with self._lock:
             return [

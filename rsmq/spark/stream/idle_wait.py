@@ -9,7 +9,7 @@ poll needs no command.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from rsmq.spark.connections import PlacedQueue
 from rsmq.waiting.schedule import Waiter
@@ -23,12 +23,6 @@ class IdleWait:
     """A wait for messages in queues that were empty when it began."""
 
     def __init__(self, poll_seconds: float) -> None:
-        """
-        Prepare the wait; nothing is opened.
-
-        Args:
-            poll_seconds: how long a poll waits; 0.05 seconds at most.
-        """
         self._poll_seconds = min(poll_seconds, MAX_POLL_SECONDS)
         self._awake = threading.Event()
         self._waiters: dict[Watcher, Waiter] = {}
@@ -42,8 +36,7 @@ class IdleWait:
         """
         if not self._waiters:
             return True
-        waited_for = {watcher: set(waiter.queues) for watcher, waiter in self._waiters.items()}
-        if waited_for != {watcher: set(keys) for watcher, keys in _group(queues).items()}:
+        if _group(queues) != {watcher: waiter.queues for watcher, waiter in self._waiters.items()}:
             self.end()
             return True
         return self._awake.wait(self._poll_seconds)
@@ -51,36 +44,28 @@ class IdleWait:
     def note_empty(self, queues: Iterable[PlacedQueue]) -> None:
         """Begin to wait, or continue to, after a receive from the queues returned no message."""
         self._awake.clear()
+        for waiter in self._waiters.values():
+            waiter.empty_receives += waiter.is_awake
         if not self._waiters:
             self._waiters = {
-                watcher: Waiter(tuple(keys), self._awake.set)
-                for watcher, keys in _group(queues).items()
+                watcher: Waiter(keys, self._awake.set) for watcher, keys in _group(queues).items()
             }
-        else:
-            for waiter in self._waiters.values():
-                waiter.empty_receives += waiter.is_awake
         for watcher, waiter in self._waiters.items():
             watcher.add(waiter)
 
-    def note_received(self) -> None:
-        """End the wait, because a receive returned messages."""
+    def end(self, *, has_received: bool = False) -> None:
+        """End the wait, also because a receive returned messages; the next poll receives."""
         waiters, self._waiters = self._waiters, {}
         for watcher, waiter in waiters.items():
-            if waiter.is_awake:
+            if has_received and waiter.is_awake:
                 watcher.note_receive(waiter)
             else:
                 watcher.remove(waiter)
 
-    def end(self) -> None:
-        """End the wait; the next poll receives."""
-        waiters, self._waiters = self._waiters, {}
-        for watcher, waiter in waiters.items():
-            watcher.remove(waiter)
 
-
-def _group(queues: Iterable[PlacedQueue]) -> Mapping[Watcher, list[bytes]]:
+def _group(queues: Iterable[PlacedQueue]) -> dict[Watcher, tuple[bytes, ...]]:
     """Return the sorted sets of queues by the watcher of their server."""
     groups: dict[Watcher, list[bytes]] = {}
     for queue in queues:
         groups.setdefault(queue.server.find_watcher(), []).append(queue.keys.zset)
-    return groups
+    return {watcher: tuple(keys) for watcher, keys in groups.items()}

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
 
 from rsmq.errors import BatchLost, LeaseTakenOver
-from rsmq.spark.connections import PlacedQueue, get_servers
+from rsmq.spark.connections import PlacedQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
-from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream import lease_holder
 from rsmq.spark.stream.background import SuccessiveThreads, Timer
 from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState
+from rsmq.spark.stream.identity import QueueCounts, StreamIdentity
 from rsmq.spark.stream.idle_wait import IdleWait
 from rsmq.spark.stream.lease_holder import LeaseHolder
-from rsmq.spark.stream.offsets import make_offset
 from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.records import BatchRecords
 from rsmq.spark.stream.sigterm import SigtermHandler
@@ -42,56 +40,25 @@ class StreamLease:
     The lease of a stream, in the process of its query.
 
     Attributes:
-        name: the name of the lease.
-        batches: the states of the batches, and what is in flight.
-        parts: changes the parts of the batches in Redis.
-        records: the batches in Redis.
-        queues: the queues of the stream.
-        holder: this process as the holder of the lease.
         heartbeat: extends the parts in flight, and renews a named lease.
-        idle_wait: the wait for messages between polls.
         background: the threads of the work ahead.
     """
 
-    def __init__(
-        self, name: str, source: SourceOptions, options: StreamOptions, sigterm: SigtermHandler
-    ) -> None:
-        self.name = name
-        self._query = name
-        self._is_named = options.consumer_group is not None
-        if self._is_named:  # queries of different queues may have the same name
-            self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
-        self._servers = get_servers(source.connection)
-        self._source = source
-        self._options = options
-        self._sigterm = sigterm
-        self._delay_ends_at: float | None = None
-        self.idle_wait = IdleWait(options.idle_wait)
+    def __init__(self, stream: StreamIdentity, sigterm: SigtermHandler) -> None:
+        self.stream = stream
+        self.name = stream.lease
+        self.idle_wait = IdleWait(stream.options.idle_wait)
         self.background = SuccessiveThreads("rsmq-ahead")
         self.heartbeat = Timer(
-            "rsmq-lease", f"The heartbeat of lease {name}", min(1.0, options.vt / 10)
+            "rsmq-lease", f"The heartbeat of lease {self.name}", min(1.0, stream.options.vt / 10)
         )
-        self.holder = LeaseHolder(
-            self._servers,
-            name,
-            self._query,
-            options.lease_retention,
-            sigterm.sleep,
-            is_named=self._is_named,
-        )
-        dead_letters = options.dead_letters
-        self.queues = StreamQueues(
-            self._servers,
-            source,
-            None if dead_letters is None else dead_letters.queue,
-            self.holder.acquire,
-            may_lack=not options.fail_on_data_loss,
-        )
-        self.records = BatchRecords(self._servers, name, self._query)
-        self.batches: BatchesInFlight[PlacedQueue] = BatchesInFlight()
-        self.parts = BatchParts(
-            self.batches, self.records, self.queues, self.holder, source, options
-        )
+        self.holder = LeaseHolder(stream, sigterm.sleep)
+        self.queues = StreamQueues(stream, self.holder.acquire)
+        self.records = BatchRecords(stream)
+        self.batches = BatchesInFlight()
+        self.parts = BatchParts(stream, self.batches, self.records, self.queues, self.holder)
+        self._sigterm = sigterm
+        self._delay_ends_at: float | None = None
 
     def start(self, *, is_new: bool) -> None:
         """
@@ -109,33 +76,25 @@ class StreamLease:
         """
         for queue in self.queues.get():
             queue.server.run(delete_expired_leases(queue.keys))
-        periods = [
-            (self._options.lease_retention / 4, self._keep_acknowledged),
-            (self._options.vt / 3, self.parts.extend),
-        ]
-        if self._is_named:
-            periods.insert(0, (lease_holder.HOLDER_TIMEOUT_SECONDS / 3, self.holder.renew))
+        if self.stream.is_named:
+            self.heartbeat.call_every(lease_holder.HOLDER_TIMEOUT_SECONDS / 3, self.holder.renew)
         elif not is_new:
             self.holder.take_over()
-        self.heartbeat.start(*periods)
+        self.heartbeat.call_every(
+            self.stream.options.lease_retention / 4, self._keep_last_acknowledged
+        )
+        self.heartbeat.call_every(self.stream.options.vt / 3, self.parts.extend)
+        self.heartbeat.start()
 
-    def _keep_acknowledged(self) -> None:
-        for server in self._servers:
-            server.run(keep_acknowledged(server.namespace, self._query))
+    def _keep_last_acknowledged(self) -> None:
+        for server in self.stream.servers:
+            server.run(keep_acknowledged(server.namespace, self.stream.query))
 
-    def make_offset(self, number: int, counts: dict[str, int]) -> dict[str, Any]:
-        """Return the offset of a batch; see ``offsets.make_offset``."""
-        return make_offset(self._source.connection, self.name, self._query, number, counts)
-
-    def receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
+    def receive(self, number: int, limits: BatchLimits) -> QueueCounts:
         """
-        Return how many messages a batch has, by the label of the queue.
+        Return how many messages a batch has; receive them if that was not done yet.
 
-        Receive them if that was not done yet. Waits for ``commit``, unless the batch was received
-        ahead and more messages are visible.
-
-        Args:
-            number: the number of the batch.
+        Waits for ``commit``, unless the batch was received ahead and more messages are visible.
 
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
@@ -160,8 +119,8 @@ class StreamLease:
                 self.background.finish()
         if fill.counts:
             self.batches.change(number, BatchEvent.REPLY)
-            if self._options.min_messages > 1:
-                self._delay_ends_at = time.monotonic() + self._options.max_trigger_delay
+            if self.stream.options.min_messages > 1:
+                self._delay_ends_at = time.monotonic() + self.stream.options.max_trigger_delay
         return fill.counts
 
     def _is_in_redis(self, fill: BatchFill) -> bool:
@@ -170,10 +129,10 @@ class StreamLease:
         return fill.counts == self.records.read_counts(fill.number, self.queues.get())
 
     def _read_last_acknowledged(self) -> int:
-        number, holders = self.records.read_last_acknowledged()
-        if holders - {self.holder.id.encode()}:
+        last = self.records.read_acknowledged()
+        if last.holders - {self.stream.holder.encode()}:
             raise LeaseTakenOver(self.name)
-        return number
+        return last.number
 
     def _receive(self, fill: BatchFill) -> BatchFill:
         """Receive a batch, or what is left of it, unless an earlier process has received it."""
@@ -197,82 +156,68 @@ class StreamLease:
         return bool(found)
 
     def _fill(
-        self,
-        fill: BatchFill,
-        queues: Sequence[PlacedQueue],
-        hidden_until: Mapping[PlacedQueue, int | None] | None = None,
+        self, fill: BatchFill, queues: Sequence[PlacedQueue], latest_ms: int | None = None
     ) -> None:
         """
         Receive messages of queues for a batch, until it is full or there are no more.
 
         Args:
-            hidden_until: by queue, the Unix time in ms before which messages must have become
-                visible; None is the present.
+            latest_ms: the Unix time in ms until which they must have become visible, beside the
+                limits of the batch; None is the present.
         """
         received: list[LeasedPart] = []
         for queue, part, limits in fill.divide(queues, received):
             if self.heartbeat.stopped.is_set() or self._sigterm.has_arrived():
                 break
-            until_ms = (hidden_until or {}).get(queue)
-            within = limits if until_ms is None else limits.until(until_ms - 1)
-            received.append(self.parts.receive(fill.number, queue, part, within))
+            received.append(self.parts.receive(fill.number, queue, part, limits.until(latest_ms)))
 
-    def receive_if_any(self, number: int, limits: BatchLimits) -> dict[str, int]:
+    def receive_if_any(self, number: int, limits: BatchLimits) -> QueueCounts:
         """
         Receive messages unless nothing has changed since the last receive, which returned none.
 
         Receives nothing either while fewer wait than ``minMessagesPerTrigger`` demands. Blocks for
-        0.05 seconds at most while nothing changes, and then sends no command. The arguments, the
-        result and the errors are those of ``receive``.
+        0.05 seconds at most while nothing changes, and then sends no command. The result and the
+        errors are those of ``receive``.
         """
-        if self._is_delayed() or not self._may_have_messages():
+        self.holder.check()
+        may_receive = self.idle_wait.may_have_messages(self.queues.get())
+        if self._delay_ends_at is not None:
+            may_receive = self._is_delay_over(self._delay_ends_at, has_changed=may_receive)
+        if not may_receive:
             return {}
         received = self.receive(number, limits)
         if received:
-            self.idle_wait.note_received()
+            self.idle_wait.end(has_received=True)
         else:
             self.idle_wait.note_empty(self.queues.get())
         return received
 
-    def _is_delayed(self) -> bool:
+    def _is_delay_over(self, end_at: float, *, has_changed: bool) -> bool:
         """
-        Return whether the next batch must wait for enough messages; block for 0.05 seconds at most.
+        Return whether the next batch need not wait for more messages.
 
         The delay follows each batch until enough messages are visible or its longest time is over.
         The first batch of a process is never delayed, as in Spark's source for Kafka: it may have
         been received before a crash.
         """
-        if self._delay_ends_at is None:
-            return False
-        has_changed = self._may_have_messages()
-        if time.monotonic() < self._delay_ends_at and not (
-            has_changed and self._count_visible() >= self._options.min_messages
-        ):
-            return True
+        if time.monotonic() < end_at:
+            if not has_changed:
+                return False
+            queues = self.queues.get()
+            visible = read_backlog(queues).lag
+            self.idle_wait.note_empty(queues)  # begins to wait for more, without receiving them
+            if visible < self.stream.options.min_messages:
+                return False
         self._delay_ends_at = None
         self.idle_wait.end()
-        return False
+        return True
 
-    def _may_have_messages(self) -> bool:
-        self.holder.check()
-        return self.idle_wait.may_have_messages(self.queues.get())
-
-    def _count_visible(self) -> int:
-        """Return how many messages are visible. Begin to wait for more, without receiving them."""
-        queues = self.queues.get()
-        number = read_backlog(queues).lag
-        self.idle_wait.note_empty(queues)
-        return number
-
-    def plan(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
+    def plan(self, number: int, counts: QueueCounts) -> dict[str, list[int]]:
         """
         Return the sizes of the parts of a batch, by label, and extend it from now on.
 
-        Parts that were received after Spark had logged the batch are released.
-
-        Args:
-            number: the number of the batch.
-            counts: how many messages the batch had, by the label of the queue.
+        Parts that were received after Spark had logged the batch are released: ``counts`` are those
+        of its offset.
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
@@ -306,16 +251,11 @@ class StreamLease:
             "purged or deleted, Redis lost data, or the query was down for longer than "
             "leaseRetention"
         )
-        if self._options.fail_on_data_loss:
-            raise BatchLost(
-                text,
-                value=label,
-                hint="With failOnDataLoss=false the query continues without it. Messages that are "
-                "still in the queue become visible after their visibility timeout.",
-            )
+        if self.stream.options.fail_on_data_loss:
+            raise make_batch_lost(text, label)
         log.warning("%s. The query continues without it.", text)
 
-    def commit(self, number: int, counts: Mapping[str, int]) -> None:
+    def commit(self, number: int, counts: QueueCounts) -> None:
         """
         Delete the messages of a batch that Spark has committed, and its receipts.
 
@@ -323,35 +263,27 @@ class StreamLease:
         completed by the next call. The first deletion also stores the number of the batch, so that
         a checkpoint that is set back is detected.
 
-        Args:
-            number: the number of the batch.
-            counts: how many messages the offset counts, by the label of the queue.
-
         Raises:
             LeaseTakenOver: another query took over the lease.
         """
         self.background.finish()
-        if self.batches.get(number + 1).state is BatchState.RECEIVED:
-            self._commit_soon(number, counts)
+        is_ahead = self.batches.get(number + 1).state is BatchState.RECEIVED
+        self._note_done(number, counts)
+        if is_ahead:
+            self.background.start(self.parts.acknowledge_done)
         else:
             self.parts.acknowledge_done()
-            self._note_done(number, counts)
-            self.parts.acknowledge_done()
 
-    def _commit_soon(self, number: int, counts: Mapping[str, int]) -> None:
-        self._note_done(number, counts)
-        self.background.start(self.parts.acknowledge_done)
-
-    def _note_done(self, number: int, counts: Mapping[str, int]) -> None:
+    def _note_done(self, number: int, counts: QueueCounts) -> None:
         queues = dict(zip(self.queues.find(counts), counts.values(), strict=True))
         earlier: Iterable[PlacedQueue] = ()
-        if number > 1 and not self.batches.find(BatchState.ACKNOWLEDGED):
+        if number > 1 and not self.batches.find(BatchState.DONE, BatchState.ACKNOWLEDGED):
             # An earlier process may have stopped while it acknowledged the batch before, which may
             # be of any queues of the stream. New ones are listed in this thread.
             earlier = dict.fromkeys([*queues, *self.queues.get()])
         self.batches.change(number, BatchEvent.COMMIT, queues=queues, earlier_queues=earlier)
 
-    def work_ahead(self, number: int, counts: Mapping[str, int], ahead: int) -> None:
+    def work_ahead(self, number: int, counts: QueueCounts, ahead: int) -> None:
         """
         Work in a thread while tasks run: acknowledge a batch, and receive another one.
 
@@ -362,17 +294,17 @@ class StreamLease:
 
         Args:
             number: the number of the batch that Spark has committed.
-            counts: how many messages its offset counts, by the label of the queue.
+            counts: the numbers of messages in its offset.
             ahead: the number of the batch to receive.
         """
         if self.batches.get(number).state not in (BatchState.DONE, BatchState.ACKNOWLEDGED):
-            self._commit_soon(number, counts)
+            self._note_done(number, counts)
+            self.background.start(self.parts.acknowledge_done)
         limits = self.batches.get(ahead).limits
-        if limits is not None and self._options.min_messages <= 1:
+        if limits is not None and self.stream.options.min_messages <= 1:
             self.batches.change(ahead, BatchEvent.RECEIVE)
             # New queues are listed in this thread.
-            fill = BatchFill(ahead, limits)
-            self.background.start(self._receive_ahead, fill, self.queues.get())
+            self.background.start(self._receive_ahead, BatchFill(ahead, limits), self.queues.get())
 
     def _receive_ahead(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> None:
         # Without the earlier acknowledgement, a successor might find three batches in flight.
@@ -382,16 +314,10 @@ class StreamLease:
             return
         # Tasks process the batch before, whose timeouts may end, if Redis or this process stops for
         # a while: nothing of it is received again.
-        before = fill.number - 1
-        self._fill(
-            fill, queues, {each: self.batches.find_hidden_until(before, each) for each in queues}
-        )
+        until_ms = self.batches.find_hidden_until(fill.number - 1)
+        self._fill(fill, queues, None if until_ms is None else until_ms - 1)
         event = BatchEvent.COMPLETE if fill.counts else BatchEvent.FIND_NONE
         self.batches.change(fill.number, event, fill=fill)
-
-    def withdraw(self, number: int) -> None:
-        """Note that Spark does not get the offset of a batch, which ``stop`` may release then."""
-        self.batches.change(number, BatchEvent.WITHDRAW)
 
     def stop(self) -> None:
         """
@@ -404,7 +330,7 @@ class StreamLease:
         self.heartbeat.stopped.set()
         self.background.finish()
         self.parts.release_unlogged()
-        if self._is_named:
+        if self.stream.is_named and self.heartbeat.is_alive():
             # It must not acquire the lease again.
             self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
         self.holder.release()
@@ -416,3 +342,13 @@ def _count_logged_parts(sizes: list[int], count: int) -> int | None:
         if total == count:
             return kept
     return None
+
+
+def make_batch_lost(text: str, queue: str) -> BatchLost:
+    """Return the error of a query that needs messages of a queue which are no longer in Redis."""
+    return BatchLost(
+        text,
+        value=queue,
+        hint="With failOnDataLoss=false the query continues without it. Messages that are still in "
+        "the queue become visible after their visibility timeout.",
+    )

@@ -8,19 +8,15 @@ queue and renewed, so a second live query of the name is refused.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.spark.connections import PlacedQueue, SparkServer
-from rsmq.spark.operations.batches import (
-    acquire_lease,
-    release_lease,
-    take_over_lease,
-)
+from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
+from rsmq.spark.stream.identity import StreamIdentity
 
 log = logging.getLogger(__name__)
 
@@ -37,34 +33,16 @@ class LeaseHolder:
             this process took the lease over; 0 if there is none.
     """
 
-    def __init__(
-        self,
-        servers: Sequence[SparkServer],
-        lease: str,
-        query: str,
-        lifetime: float,
-        sleep: Callable[[float], None],
-        *,
-        is_named: bool,
-    ) -> None:
+    def __init__(self, stream: StreamIdentity, sleep: Callable[[float], None]) -> None:
         """
-        Generate an id; nothing is acquired.
+        Acquire nothing.
 
         Args:
-            servers: the server of each cell, or the only one.
-            query: the name of the query, for all its queues.
-            lifetime: how long the lease is stored after its last renewal, seconds.
             sleep: waits for a number of seconds, or is interrupted by an exception.
-            is_named: whether the name is a consumer group.
         """
-        self.id = secrets.token_hex(8)
         self.last_acknowledged = 0
-        self._servers = servers
-        self._lease = lease
-        self._query = query
-        self._lifetime = lifetime
+        self._stream = stream
         self._sleep = sleep
-        self._is_named = is_named
         self._acquired_queues: set[PlacedQueue] = set()
         self._missing_queues: set[PlacedQueue] = set()  # deleted since they were acquired
         self._tried_queues: set[PlacedQueue] = set()  # as an interrupted call may have succeeded
@@ -73,8 +51,8 @@ class LeaseHolder:
 
     def take_over(self) -> None:
         """Refuse the receives of every other process from now on."""
-        for server in self._servers:
-            operation = take_over_lease(server.namespace, self._query, self.id)
+        for server in self._stream.servers:
+            operation = take_over_lease(server.namespace, self._stream.query, self._stream.holder)
             self.last_acknowledged = max(self.last_acknowledged, server.run(operation))
 
     def acquire(self, queues: Iterable[PlacedQueue]) -> None:
@@ -86,13 +64,10 @@ class LeaseHolder:
         Raises:
             InvalidOption: another query has renewed it meanwhile, so it lives.
         """
-        if not self._is_named:
+        acquired = self._acquired_queues - self._missing_queues
+        new = [queue for queue in queues if queue not in acquired]
+        if not new or not self._stream.is_named:
             return
-        new = [
-            queue
-            for queue in queues
-            if queue not in self._acquired_queues or queue in self._missing_queues
-        ]
         self._tried_queues.update(new)
         asked_at = time.monotonic()
         end_at: float | None = None  # of the time of the holder, if it does not renew the lease
@@ -101,16 +76,16 @@ class LeaseHolder:
             if end_at is None:
                 end_at = time.monotonic() + seconds
             elif asked_at + seconds > end_at + HOLDER_TIMEOUT_SECONDS / 15:
+                lease = self._stream.lease
                 raise InvalidOption(
                     "consumerGroup",
-                    f"another query that is running has the lease {self._lease}. Give this query "
+                    f"another query that is running has the lease {lease}. Give this query "
                     "another name or none, or stop the other.",
-                    value=self._lease,
+                    value=lease,
                 )
             self._sleep(min(seconds, HOLDER_TIMEOUT_SECONDS / 15))
             asked_at = time.monotonic()
-        if new:
-            self.take_over()
+        self.take_over()
         self._acquired_queues.update(new)
 
     def _try_acquire(self, queues: Iterable[PlacedQueue]) -> float:
@@ -124,10 +99,10 @@ class LeaseHolder:
         for queue in queues:
             operation = acquire_lease(
                 queue.keys,
-                self._lease,
-                self.id,
+                self._stream.lease,
+                self._stream.holder,
                 seconds=HOLDER_TIMEOUT_SECONDS,
-                lifetime=self._lifetime,
+                lifetime=self._stream.options.lease_retention,
             )
             try:
                 longest = max(longest, queue.server.run(operation))
@@ -149,19 +124,21 @@ class LeaseHolder:
         Raises:
             LeaseTakenOver: another process has the lease.
         """
-        if self._is_named and time.monotonic() - self._renewed_at > HOLDER_TIMEOUT_SECONDS / 2:
+        age = time.monotonic() - self._renewed_at
+        if self._stream.is_named and age > HOLDER_TIMEOUT_SECONDS / 2:
             self.renew()  # the process may have been suspended for some time
         if self._is_taken_over:
-            raise LeaseTakenOver(self._lease)
+            raise LeaseTakenOver(self._stream.lease)
 
     def release(self) -> None:
         """Release a named lease, so that a successor need not wait for the end of its time."""
+        lease, holder = self._stream.lease, self._stream.holder
         failed: set[SparkServer] = set()
         for queue in self._tried_queues:
             if queue.server in failed:
                 continue
             try:
-                queue.server.run(release_lease(queue.keys, self._lease, self.id))
+                queue.server.run(release_lease(queue.keys, lease, holder))
             except (RedisError, RSMQError) as error:  # the successor waits
                 failed.add(queue.server)
-                log.warning("The lease %s was not released: %s", self._lease, error)
+                log.warning("The lease %s was not released: %s", lease, error)

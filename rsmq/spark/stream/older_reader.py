@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from rsmq.errors import BatchLost, InvalidOption, NotPossible, show
-from rsmq.spark.stream.offsets import check_offset
+from rsmq.spark.connections import require_queues
+from rsmq.spark.stream.identity import check_offset
 from rsmq.spark.stream.reader import StreamReader
 from rsmq.wire.refusals import make_batch_acknowledged
 
@@ -37,8 +38,8 @@ class OlderStreamReader(StreamReader):
         Raises:
             QueueNotFound: a queue that the options name does not exist.
         """
-        if not self._options.fail_on_data_loss:  # else the lease requires the queues
-            self._require(self._source.queues)
+        if not self.options.fail_on_data_loss:  # else the lease requires the queues
+            require_queues(self.source.connection, self.source.queues)
         self._done = super().initialOffset()
         return self._done
 
@@ -58,20 +59,15 @@ class OlderStreamReader(StreamReader):
         if self._done is None:
             self._done, self._last = self._last, None
         if self._done is None:
-            found, is_done = self._find_last()
+            assert self.options.consumer_group is not None  # noqa: S101 - the source has checked it
+            lease = self._get_lease(self.options.consumer_group)
+            number, counts, is_done = lease.records.find_last(lease.queues.get())
+            found = lease.stream.make_offset(number, counts)
             if not is_done:
                 self._last = found
                 return found
             self._done = found
         return super().latestOffset(self._done, self.getDefaultReadLimit())
-
-    def _find_last(self) -> tuple[dict[str, Any], bool]:
-        """Return the offset of the batch that was received last, and whether it is done."""
-        group = self._options.consumer_group
-        assert group is not None  # noqa: S101 - the source has checked it
-        lease = self._get_lease(group)
-        number, counts, is_done = lease.records.find_last(lease.queues.get())
-        return lease.make_offset(number, counts), is_done
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """
@@ -85,7 +81,7 @@ class OlderStreamReader(StreamReader):
             NotPossible: the checkpoint lacks a batch that is in flight.
         """
         for offset in (start, end):
-            check_offset(offset, self._source.connection.cells)
+            check_offset(offset, self.source.connection.cells)
         if start["lease"] != end["lease"]:
             raise InvalidOption(
                 "consumerGroup",

@@ -11,31 +11,28 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rsmq.errors import BatchLost, InvalidOption
-from rsmq.spark.connections import find_placed_queue, get_servers
+from rsmq.errors import InvalidOption
+from rsmq.spark.connections import find_placed_queue, get_servers, require_queues
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
-from rsmq.spark.stream.batch_fill import BatchLimits
-from rsmq.spark.stream.lease import StreamLease
-from rsmq.spark.stream.offsets import check_offset, make_offset
+from rsmq.spark.stream.batch_fill import UNLIMITED, BatchLimits
+from rsmq.spark.stream.batches import BatchEvent
+from rsmq.spark.stream.identity import StreamIdentity, check_offset
+from rsmq.spark.stream.lease import StreamLease, make_batch_lost
 from rsmq.spark.stream.records import read_leased_messages
 from rsmq.spark.stream.sigterm import SigtermHandler
 from rsmq.spark.stream.stream_queues import Backlog, read_backlog
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-
-#: How long the backlog of each queue is reported without reading it again, while no batch is
-#: received: reading one queue takes five commands.
-_BACKLOG_SECONDS_PER_QUEUE = 4.0
-
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -48,12 +45,13 @@ def _delay_sigterm(
 
     @wraps(method)
     def call(self: StreamReader, /, *args: _P.args, **options: _P.kwargs) -> _R:
-        with self._sigterm.delayed():
+        with self.sigterm.delayed():
             return method(self, *args, **options)
 
     return call
 
 
+@dataclass
 class StreamPartition(InputPartition):
     """
     Some parts of a batch, all of one queue of one cell.
@@ -63,11 +61,9 @@ class StreamPartition(InputPartition):
         parts: the numbers of the parts.
     """
 
-    def __init__(self, queue: str, batch: Batch, parts: range) -> None:
-        super().__init__(None)
-        self.queue = queue
-        self.batch = batch
-        self.parts = parts
+    queue: str
+    batch: Batch
+    parts: range
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -79,37 +75,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, source: SourceOptions, options: StreamOptions, schema: StructType) -> None:
-        self._source = source
-        self._options = options
+        self.source = source
+        self.options = options
         self._schema = schema
         self._reset()
 
     def _reset(self) -> None:
         self.lease: StreamLease | None = None
-        self._new_name: str | None = None
+        self.sigterm = SigtermHandler(self.stop)
+        self._new_name = secrets.token_hex(8)  # Spark may ask several times for the first offset
         self._is_first_start: bool | None = None  # not known yet
         self._planned: int | None = None
         self._committed: int | None = None
         self._latest_ms: int | None = None
         self._backlog: Backlog | None = None
-        self._backlog_read_at = float("-inf")
-        self._sigterm = SigtermHandler(self.stop)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._source, self._options, self._schema
+        return self.source, self.options, self._schema
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._source, self._options, self._schema = state
+        self.source, self.options, self._schema = state
         self._reset()
 
     def _get_lease(self, name: str) -> StreamLease:
         if self.lease is None or self.lease.name != name:
-            if self._options.dead_letters is not None:
-                self._require([self._options.dead_letters.queue])
+            if self.options.dead_letters is not None:
+                require_queues(self.source.connection, [self.options.dead_letters.queue])
             if self.lease is not None:
                 self.lease.stop()
-            self._sigterm.install()
-            self.lease = StreamLease(name, self._source, self._options, self._sigterm)
+            self.sigterm.install()
+            stream = StreamIdentity(name, self.source, self.options)
+            self.lease = StreamLease(stream, self.sigterm)
             try:
                 self.lease.start(is_new=name == self._new_name)
             except Exception:
@@ -117,12 +113,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.lease = None
                 raise
         return self.lease
-
-    def _require(self, queues: Iterable[str]) -> None:
-        for server in get_servers(self._source.connection):
-            with server.naming_cell():
-                for queue in queues:
-                    server.require(queue)
 
     @_delay_sigterm
     def initialOffset(self) -> dict[str, Any]:
@@ -134,14 +124,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._is_first_start is None:
             self._is_first_start = True
-        group = self._options.consumer_group
-        if group is not None:
-            lease = self._get_lease(group)
-            return lease.make_offset(*lease.records.find_start(lease.queues.get()))
-        # Spark calls this again until there is data: the generated name must stay the same.
-        self._new_name = self._new_name or secrets.token_hex(8)
-        name = self._new_name
-        return make_offset(self._source.connection, name, name, 0, {})
+        group = self.options.consumer_group
+        if group is None:
+            return StreamIdentity(self._new_name, self.source, self.options).make_offset(0, {})
+        lease = self._get_lease(group)
+        return lease.stream.make_offset(*lease.records.find_start(lease.queues.get()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """
@@ -150,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark's limits can't be combined here: ``latestOffset`` applies the other limits whenever
         Spark passes this one.
         """
-        return ReadMaxRows(self._options.max_messages)
+        return ReadMaxRows(self.options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Leave messages that become visible from now on to the next run."""
@@ -158,11 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_time_ms(self) -> int:
         """Return the latest time of the servers, Unix milliseconds."""
-        times = []
-        for server in get_servers(self._source.connection):
-            with server.naming_cell():
-                times.append(server.now_ms())
-        return max(times)
+        return max(server.now_ms() for server in get_servers(self.source.connection))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
@@ -183,34 +166,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._find_latest_offset(start, limit)
         except SystemExit:
             if self.lease is not None:
-                self.lease.withdraw(start["batch"] + 1)
+                self.lease.batches.change(start["batch"] + 1, BatchEvent.WITHDRAW)
             raise
 
     @_delay_sigterm
     def _find_latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        check_offset(start, self._source.connection.cells)
-        if self._is_first_start and not self._options.fail_on_data_loss:
-            self._require(self._source.queues)
+        check_offset(start, self.source.connection.cells)
+        if self._is_first_start and not self.options.fail_on_data_loss:
+            require_queues(self.source.connection, self.source.queues)
         self._is_first_start = False
         lease = self._get_lease(start["lease"])
         number = start["batch"] + 1
         lease.commit(start["batch"], start["queues"])
-        limits = BatchLimits(latest_ms=self._latest_ms)
         if isinstance(limit, ReadMaxRows):
-            limits = limits._replace(messages=limit.max_rows)
-            if self._options.max_bytes is not None:
-                limits = limits._replace(size=self._options.max_bytes)
-        elif limits.latest_ms is None:
-            # Without a limit, the batch must end somewhere even if producers continue to send.
-            limits = limits._replace(latest_ms=self._read_time_ms())
-        if limits.latest_ms is not None:
-            received = lease.receive(number, limits)
-        else:
-            received = lease.receive_if_any(number, limits)
+            size = self.options.max_bytes or UNLIMITED
+            limits = BatchLimits(limit.max_rows, size, self._latest_ms)
+        else:  # the batch must end somewhere even if producers continue to send
+            limits = BatchLimits(latest_ms=self._latest_ms or self._read_time_ms())
+        receive = lease.receive_if_any if limits.latest_ms is None else lease.receive
+        received = receive(number, limits)
         if not received:
             return start
         self._backlog = None
-        return lease.make_offset(number, received)
+        return lease.stream.make_offset(number, received)
 
     @_delay_sigterm
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -221,18 +199,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self.lease is None:
             return None
-        age = time.monotonic() - self._backlog_read_at
-        queues = len(self._backlog.queues if self._backlog else ())
-        queues *= self._source.connection.cells or 1
-        if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
+        if self._backlog is None or time.monotonic() > self._backlog.recent_until:
             self._backlog = read_backlog(self.lease.queues.get())
-            self._backlog_read_at = time.monotonic()
-        tally = self.lease.parts.tally
-        return {
-            **self._backlog.describe(),
-            "acknowledged": tally.acknowledged,
-            "lost": tally.lost,
-        }
+        return {**self._backlog.describe(), **asdict(self.lease.parts.tally)}
 
     @_delay_sigterm
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -251,21 +220,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first_start = False  # Spark has logged a batch
         if start == end:
             return []
-        check_offset(end, self._source.connection.cells)
+        check_offset(end, self.source.connection.cells)
         if end["batch"] > start["batch"]:  # else the batch of a query that began without messages
             self._refuse_async_progress(start["batch"])
             self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
         part_sizes = lease.plan(end["batch"], end["queues"])
         total = sum(map(sum, part_sizes.values()))
-        share = max(1, -(-total // self._source.num_partitions))
-        batch = Batch(lease.name, end["batch"])
+        share = max(1, -(-total // self.source.num_partitions))
+        batch = lease.stream.name_batch(end["batch"])
         # Spark has logged ``end``, so it has committed ``start``.
         lease.work_ahead(start["batch"], start["queues"], end["batch"] + 1)
         return [
             StreamPartition(queue, batch, parts)
             for queue, sizes in part_sizes.items()
-            for parts in group_parts(sizes, share, self._source.max_ids_per_partition)
+            for parts in group_parts(sizes, share, self.source.max_ids_per_partition)
         ]
 
     def _refuse_async_progress(self, start: int) -> None:
@@ -295,21 +264,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, StreamPartition):
             return
         spare_loaded_modules()
-        queue = find_placed_queue(self._source.connection, partition.queue)
-        server, keys = queue.server, queue.keys
-        schema = build_arrow_schema(self._schema)
+        queue = find_placed_queue(self.source.connection, partition.queue)
+        schema, id_prefix = build_arrow_schema(self._schema), queue.server.id_prefix
         for part in partition.parts:
             columns = read_leased_messages(queue, partition.batch, part)
-            if columns is None:
-                if self._options.fail_on_data_loss:
-                    raise BatchLost(
-                        f"Part {part} of batch {partition.batch} of queue {queue.label} is no "
-                        "longer in Redis",
-                        hint="With failOnDataLoss=false the query continues without it.",
-                    )
-                continue
-            if columns["id"]:
-                yield build_record_batch(schema, keys.name, columns, server.id_prefix)
+            if columns is None and self.options.fail_on_data_loss:
+                raise make_batch_lost(
+                    f"Part {part} of batch {partition.batch} of queue {queue.label} is no longer "
+                    "in Redis",
+                    queue.label,
+                )
+            if columns is not None and columns["id"]:
+                yield build_record_batch(schema, queue.keys.name, columns, id_prefix)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""
@@ -323,7 +289,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset: one that was received ahead, or whose receive failed. Release no other message:
         Spark calls this after a crash, too.
         """
-        with self._sigterm.ignored():
+        with self.sigterm.ignored():
             if self.lease is not None:
                 self.lease.stop()
 

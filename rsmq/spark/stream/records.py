@@ -5,7 +5,8 @@ The batches of a lease in Redis: those in flight with their messages, and the la
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgpack
@@ -19,78 +20,60 @@ from rsmq.spark.operations.batches import (
     parse_receipts,
 )
 from rsmq.spark.read.field_request import pack_fields
+from rsmq.spark.stream.identity import QueueCounts, StreamIdentity
 from rsmq.wire.fields import RECEIVE_COUNT_SUFFIX
 
 
 class Acknowledged(NamedTuple):
     """
-    The last acknowledged batch of a query, as a cell has stored it.
+    The last acknowledged batch of a query, of those that its cells have stored.
 
     Attributes:
         number: the number of the batch, or 0.
-        holder: the id of the process that may receive for the query; None if there is none.
-        counts: what the offset of the batch counts, by the label of each queue; None if that was
-            not stored.
+        holders: the ids of the processes that may receive for the query, at most one in each cell.
+        counts: what the offset of the batch counts; None if that was not stored.
     """
 
     number: int
-    holder: bytes | None
-    counts: dict[str, int] | None
+    holders: set[bytes]
+    counts: QueueCounts | None
 
 
 class BatchRecords:
-    """
-    The batches in flight of a lease, and the last one that was acknowledged.
+    """The batches in flight of a lease, and the last one that was acknowledged."""
 
-    Attributes:
-        lease: the name of the lease.
-        query: the name of the query, for all its queues.
-    """
+    def __init__(self, stream: StreamIdentity) -> None:
+        self._stream = stream
 
-    def __init__(self, servers: Sequence[SparkServer], lease: str, query: str) -> None:
-        """
-        Read nothing.
-
-        Args:
-            servers: the server of each cell, or the only one.
-            query: the name of the query, for all its queues.
-        """
-        self.lease = lease
-        self.query = query
-        self._servers = servers
-
-    def read_acknowledged(self, server: SparkServer) -> Acknowledged:
-        """Return the last batch that was acknowledged in a cell."""
-        with server.naming_cell():
-            stored = server.call("HGET", server.namespace.acknowledged, self.query)
-        record: list[Any] = [0, b"", 0] if stored is None else msgpack.unpackb(stored, raw=True)
-        number, counts, _, *holders = record
-        return Acknowledged(
-            int(number), holders[0] if holders else None, json.loads(counts) if counts else None
-        )
-
-    def read_last_acknowledged(self) -> tuple[int, set[bytes]]:
-        """Return the number of the last batch acknowledged in any cell, or 0; and the holders."""
-        records = [self.read_acknowledged(server) for server in self._servers]
-        holders = {each.holder for each in records if each.holder is not None}
-        return max(each.number for each in records), holders
+    def read_acknowledged(self, servers: Iterable[SparkServer] | None = None) -> Acknowledged:
+        """Return the last batch that was acknowledged in any of some cells; None are all cells."""
+        found: list[tuple[int, bytes]] = []
+        holders: set[bytes] = set()
+        for server in self._stream.servers if servers is None else servers:
+            with server.naming_cell():
+                stored = server.call("HGET", server.namespace.acknowledged, self._stream.query)
+            if stored is not None:
+                number, text, _, *holder = msgpack.unpackb(stored, raw=True)
+                found.append((int(number), text))
+                holders.update(holder)
+        last, text = max(found, key=lambda each: (each[0], bool(each[1])), default=(0, b""))
+        return Acknowledged(last, holders, json.loads(text) if text else None)
 
     def read_sizes(
         self, number: int, queues: Iterable[PlacedQueue]
     ) -> dict[PlacedQueue, list[int]]:
         """Return the sizes of the parts of a batch, by each queue that has some."""
+        batch = str(self._stream.name_batch(number))
         found = {}
         for queue in queues:
             with queue.server.naming_cell():
-                packed = queue.server.call(
-                    "HGET", queue.keys.leases, str(Batch(self.lease, number))
-                )
+                packed = queue.server.call("HGET", queue.keys.leases, batch)
             if sizes := parse_part_sizes(packed):
                 found[queue] = sizes
         return found
 
-    def read_counts(self, number: int, queues: Iterable[PlacedQueue]) -> dict[str, int]:
-        """Return how many messages of a batch are in flight, by the label of each queue."""
+    def read_counts(self, number: int, queues: Iterable[PlacedQueue]) -> QueueCounts:
+        """Return how many messages of a batch are in flight."""
         found = self.read_sizes(number, queues)
         return {queue.label: sum(sizes) for queue, sizes in found.items()}
 
@@ -103,66 +86,76 @@ class BatchRecords:
             numbers.update(
                 int(field.split(b":")[1])
                 for field in fields
-                if field.startswith(f"{self.lease}:".encode()) and field.count(b":") == 1
+                if field.startswith(f"{self._stream.lease}:".encode()) and field.count(b":") == 1
             )
         return numbers
 
-    def find_start(self, queues: Sequence[PlacedQueue]) -> tuple[int, dict[str, int]]:
+    def find_start(self, queues: Sequence[PlacedQueue]) -> tuple[int, QueueCounts]:
         """
         Return the batch after which a new checkpoint of a named lease starts.
 
         Returns:
             The number of the batch: the last that was acknowledged, or the one before the first
-            batch in flight, whichever is higher; 0 if there is none. And, by the label of each
-            queue, how many messages of this batch an interrupted acknowledgement has left.
+            batch in flight, whichever is higher; 0 if there is none. And how many messages of this
+            batch an interrupted acknowledgement has left.
         """
-        last, _ = self.read_last_acknowledged()
+        last = self.read_acknowledged().number
         last = max(last, min(self.read_in_flight(queues), default=1) - 1)
         return last, self.read_counts(last, queues)
 
-    def find_last(self, queues: Sequence[PlacedQueue]) -> tuple[int, dict[str, int], bool]:
+    def find_last(self, queues: Sequence[PlacedQueue]) -> tuple[int, QueueCounts, bool]:
         """
         Return the batch that was received last, by any process.
 
         Returns:
-            The number of the batch, or 0. What its offset counts, by the label of each queue. And
-            whether its acknowledgement has begun: Spark has committed it.
+            The number of the batch, or 0. What its offset counts. And whether its acknowledgement
+            has begun: Spark has committed it.
         """
-        records = [self.read_acknowledged(server) for server in self._servers]
-        done = max(each.number for each in records)
-        last = max(done, *self.read_in_flight(queues), 0)
-        if last == done:
-            for each in records:
-                if each.number == done and each.counts is not None:
-                    return done, each.counts, True
-        return last, self.read_counts(last, queues), last == done
+        done = self.read_acknowledged()
+        last = max(done.number, *self.read_in_flight(queues), 0)
+        counts = done.counts if last == done.number else None
+        if counts is None:
+            counts = self.read_counts(last, queues)
+        return last, counts, last == done.number
 
     def is_in_flight(self, number: int, queues: Sequence[PlacedQueue]) -> bool:
         """Return whether a batch is in flight, and its acknowledgement has not begun."""
-        last, _ = self.read_last_acknowledged()
-        return last < number and number in self.read_in_flight(queues)
+        return self.read_acknowledged().number < number and number in self.read_in_flight(queues)
+
+
+@dataclass(slots=True)
+class AcknowledgedCounts:
+    """
+    Counts of messages in batches that are done.
+
+    Attributes:
+        acknowledged: messages that were deleted.
+        lost: messages that were not deleted, because another consumer had received them meanwhile.
+    """
+
+    acknowledged: int = 0
+    lost: int = 0
 
 
 def acknowledge_parts(
-    queue: PlacedQueue, batch: Batch, number: int, *, query: str, counts: Mapping[str, int] | None
-) -> Iterator[tuple[int, int]]:
+    queue: PlacedQueue,
+    batch: Batch,
+    parts: int,
+    tally: AcknowledgedCounts,
+    *,
+    query: str,
+    counts: QueueCounts | None,
+) -> None:
     """
-    Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
+    Delete the messages of the first parts of a batch, at least of one, and its receipts.
 
-    Each part is one atomic step, when the result is iterated. A batch without parts is stored as
-    acknowledged, too.
+    Each part is one atomic step. A batch without parts is stored as acknowledged, too.
 
     Args:
-        queue: the queue.
-        batch: the batch.
-        number: the number of its parts.
+        parts: the number of its parts.
+        tally: to which the messages of each part are added.
         query: the name of the query, under which the number of the batch is stored.
-        counts: what the offset of the batch counts, by the label of each queue; None stores nothing
-            of it.
-
-    Yields:
-        Of each part, how many messages were deleted, and how many another consumer has received
-        since.
+        counts: what the offset of the batch counts; None stores nothing of it.
 
     Raises:
         CellFailed: the server of the cell can't be reached.
@@ -170,11 +163,13 @@ def acknowledge_parts(
     server, keys = queue.server, queue.keys
     text = b"" if counts is None else json.dumps(counts).encode()
     with server.naming_cell():
-        for part in range(max(1, number)):
+        for part in range(max(1, parts)):
             operation = acknowledge_leased(
                 server.namespace, keys, batch, part, query=query, counts=b"" if part else text
             )
-            yield server.rsmq.run(operation)
+            deleted, lost = server.rsmq.run(operation)
+            tally.acknowledged += deleted
+            tally.lost += lost
         server.call("HDEL", keys.leases, str(batch))
 
 
@@ -210,13 +205,11 @@ def read_leased_messages(queue: PlacedQueue, batch: Batch, part: int) -> dict[st
         "receive_count": receipts.receive_counts,
         "first_received": receipts.first_received_ms,
     }
-    is_valid = [
-        raw is not None and count == b"%d" % receipts.receive_counts[place]
+    valid = [
+        place
         for place, (raw, count) in enumerate(zip(values[::2], values[1::2], strict=True))
+        if raw is not None and count == b"%d" % receipts.receive_counts[place]
     ]
-    if all(is_valid):
+    if len(valid) == len(receipts.ids):
         return columns
-    return {
-        name: [value for value, is_kept in zip(column, is_valid, strict=True) if is_kept]
-        for name, column in columns.items()
-    }
+    return {name: [column[place] for place in valid] for name, column in columns.items()}

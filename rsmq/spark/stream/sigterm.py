@@ -20,16 +20,11 @@ class SigtermHandler:
     """
     Lets SIGTERM raise SystemExit in this process, but in no block that is not to be interrupted.
 
-    A function is called before the process ends: when Python exits, unless ``ignored`` came before.
+    A function, ``stop``, is called before the process ends: when Python exits, unless ``ignored``
+    came before.
     """
 
     def __init__(self, stop: Callable[[], None]) -> None:
-        """
-        Install nothing.
-
-        Args:
-            stop: the function.
-        """
         self._stop = stop
         self._is_delayed = False
         self._is_ignored = False
@@ -77,7 +72,7 @@ class SigtermHandler:
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
-        """Let the signal have no effect from now on: the block is the function."""
+        """Let the signal have no effect from now on: the block is ``stop``."""
         self._is_ignored = True
         yield
         atexit.unregister(self._stop)

@@ -94,7 +94,7 @@ class FatalDataSource(RsmqDataSource):
         reader = super().streamReader(schema)
         if not HAS_START:
             return reader
-        return FatalReader(reader._source, reader._options, schema)
+        return FatalReader(reader.source, reader.options, schema)
 
     def streamWriter(self, schema, overwrite):
         writer = super().streamWriter(schema, overwrite)
