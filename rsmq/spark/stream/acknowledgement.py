@@ -21,7 +21,7 @@ from rsmq.errors import RSMQError
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import find_placed_queue
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
-from rsmq.spark.stream.identity import check_version, describe_cells, is_of, is_offset
+from rsmq.spark.stream.identity import check_version, describe_cells, is_of
 from rsmq.spark.stream.records import AcknowledgedCounts, acknowledge_parts
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,8 @@ def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
             offset = source.get(name)
             if isinstance(offset, str):
                 offset = json.loads(offset)
-            if is_offset(offset):
+            # Other sources have offsets of other forms.
+            if isinstance(offset, dict) and offset.keys() >= {"lease", "batch", "queues"}:
                 found.append(offset)
     return found
 

@@ -45,7 +45,6 @@ class BatchFill:
     A batch that is filled until its limits are reached or its queues have no more messages.
 
     Attributes:
-        number: the number of the batch.
         is_full: whether the limits have ended the last receive, so that more messages may be
             visible.
     """

@@ -152,7 +152,7 @@ class BatchesInFlight:
     """The batches that a process of the stream knows: the one owner of what is in flight."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._batches: dict[int, BatchInFlight] = {}
 
     def get(self, number: int) -> BatchInFlight:
@@ -184,7 +184,7 @@ class BatchesInFlight:
             if state in NOT_IN_FLIGHT:
                 batch.parts, batch.is_earlier = {}, False
             if state is BatchState.ACKNOWLEDGED:
-                for each in self._find(BatchState.ACKNOWLEDGED):
+                for each in self.find(BatchState.ACKNOWLEDGED):
                     del self._batches[each.number]
             self._batches[number] = batch
             return True
@@ -192,10 +192,7 @@ class BatchesInFlight:
     def find(self, *states: BatchState) -> list[BatchInFlight]:
         """Return the batches that are in one of some states, the lowest number first."""
         with self._lock:
-            return self._find(*states)
-
-    def _find(self, *states: BatchState) -> list[BatchInFlight]:
-        return [batch for _, batch in sorted(self._batches.items()) if batch.state in states]
+            return [batch for _, batch in sorted(self._batches.items()) if batch.state in states]
 
     def note_found(self, number: int) -> None:
         """Note that Redis has parts of a batch: of an earlier process, if this one has none."""

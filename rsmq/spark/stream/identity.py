@@ -80,11 +80,6 @@ class StreamIdentity:
         return offset if self.query == self.lease else {**offset, "query": self.query}
 
 
-def is_offset(offset: object) -> bool:
-    """Return whether a value is an offset of ``format("rsmq")``."""
-    return isinstance(offset, dict) and offset.keys() >= {"lease", "batch", "queues"}
-
-
 def is_of(offset: dict[str, Any], connection: ConnectionOptions) -> bool:
     """Return whether the queues of an offset are those of a connection, as far as it shows."""
     ns = connection.namespace.name

@@ -100,10 +100,8 @@ class StreamLease:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
             LeaseTakenOver: another process has taken over the lease.
         """
-        fill = self.batches.get(number).fill
-        if fill is None:
-            self.background.finish()
         self.holder.check()
+        fill = self.batches.get(number).fill
         if fill is not None and not self._is_in_redis(fill):
             self.batches.change(number, BatchEvent.LOSE)
             fill = None
@@ -285,17 +283,12 @@ class StreamLease:
 
     def work_ahead(self, number: int, counts: QueueCounts, ahead: int) -> None:
         """
-        Work in a thread while tasks run: acknowledge a batch, and receive another one.
+        Work in a thread while tasks run: acknowledge the batch ``number``, and receive ``ahead``.
 
         The acknowledgement is needed if an earlier process has stopped before it. The other batch
         is received if the one before was full, but not if it may have to wait for more messages.
         Spark's log does not name it yet, as if an earlier process had received it, and ``receive``
         finds it under its number.
-
-        Args:
-            number: the number of the batch that Spark has committed.
-            counts: the numbers of messages in its offset.
-            ahead: the number of the batch to receive.
         """
         if self.batches.get(number).state not in (BatchState.DONE, BatchState.ACKNOWLEDGED):
             self._note_done(number, counts)

@@ -34,15 +34,9 @@ class LeaseHolder:
     """
 
     def __init__(self, stream: StreamIdentity, sleep: Callable[[float], None]) -> None:
-        """
-        Acquire nothing.
-
-        Args:
-            sleep: waits for a number of seconds, or is interrupted by an exception.
-        """
         self.last_acknowledged = 0
         self._stream = stream
-        self._sleep = sleep
+        self._sleep = sleep  # or is interrupted by an exception
         self._acquired_queues: set[PlacedQueue] = set()
         self._missing_queues: set[PlacedQueue] = set()  # deleted since they were acquired
         self._tried_queues: set[PlacedQueue] = set()  # as an interrupted call may have succeeded

@@ -24,8 +24,8 @@ from rsmq.wire.refusals import make_batch_acknowledged
 class OlderStreamReader(StreamReader):
     """A reader of queues as a stream with a consumer group; its methods are Spark's."""
 
-    def _reset(self) -> None:
-        super()._reset()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._done: dict[str, Any] | None = None  # the offset of the last batch, once it is done
         self._last: dict[str, Any] | None = None  # that of the batch which Redis had last
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -34,21 +34,18 @@ from rsmq.spark.stream.stream_queues import Backlog, read_backlog
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.versions import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _delay_sigterm(
-    method: Callable[Concatenate[StreamReader, _P], _R],
-) -> Callable[Concatenate[StreamReader, _P], _R]:
+def _delay_sigterm(method: Method) -> Method:
     """Return a method of the reader that SIGTERM does not interrupt."""
 
     @wraps(method)
-    def call(self: StreamReader, /, *args: _P.args, **options: _P.kwargs) -> _R:
+    def call(self: StreamReader, *args: Any) -> Any:
         with self.sigterm.delayed():
-            return method(self, *args, **options)
+            return method(self, *args)
 
-    return call
+    return cast("Method", call)
 
 
 @dataclass
@@ -78,9 +75,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.source = source
         self.options = options
         self._schema = schema
-        self._reset()
-
-    def _reset(self) -> None:
         self.lease: StreamLease | None = None
         self.sigterm = SigtermHandler(self.stop)
         self._new_name = secrets.token_hex(8)  # Spark may ask several times for the first offset
@@ -90,12 +84,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest_ms: int | None = None
         self._backlog: Backlog | None = None
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.source, self.options, self._schema
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.source, self.options, self._schema = state
-        self._reset()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.options, self._schema)
 
     def _get_lease(self, name: str) -> StreamLease:
         if self.lease is None or self.lease.name != name:
@@ -300,7 +290,6 @@ def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[ran
 
     Args:
         sizes: the number of messages of each part.
-        share: the number of messages of a share.
         max_messages: the most messages of a range, unless it is one larger part.
     """
     begin, size, before = 0, 0, 0

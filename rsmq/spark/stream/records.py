@@ -147,14 +147,11 @@ def acknowledge_parts(
     counts: QueueCounts | None,
 ) -> None:
     """
-    Delete the messages of the first parts of a batch, at least of one, and its receipts.
+    Delete the messages of a batch with so many parts, and its receipts; add them to ``tally``.
 
     Each part is one atomic step. A batch without parts is stored as acknowledged, too.
 
     Args:
-        parts: the number of its parts.
-        tally: to which the messages of each part are added.
-        query: the name of the query, under which the number of the batch is stored.
         counts: what the offset of the batch counts; None stores nothing of it.
 
     Raises:

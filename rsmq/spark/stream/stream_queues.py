@@ -29,17 +29,15 @@ _BACKLOG_SECONDS_PER_QUEUE = 4.0
 
 
 class StreamQueues:
-    """The queues of a stream in each cell, without its own dead-letter queue."""
+    """
+    The queues of a stream in each cell, without its own dead-letter queue.
+
+    Whenever they were listed, ``note_listed`` is called with them.
+    """
 
     def __init__(
         self, stream: StreamIdentity, note_listed: Callable[[list[PlacedQueue]], None]
     ) -> None:
-        """
-        List nothing.
-
-        Args:
-            note_listed: is called with the queues whenever they were listed.
-        """
         self._stream = stream
         self._note_listed = note_listed
         self._is_complete = False
