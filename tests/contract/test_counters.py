@@ -49,11 +49,11 @@ def receive_as_worker(env, queue):
 def lease(env, queue):
     """Receive as a stream of Spark does; return ids and receive counts."""
     rsmq = env.rsmq
-    keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1)
+    keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1, "lease", "me")
     rsmq.run(
         lease_messages(
             rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
-            dead_letters=None, query="lease", holder="me",
+            dead_letters=None,
         )
     )  # fmt: skip
     receipts = parse_receipts(env.raw.hget(keys.leases, name_part(batch, 0)))

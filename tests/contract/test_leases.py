@@ -52,13 +52,17 @@ def keys(env, queue):
     return Namespace(env.ns).queue(queue)
 
 
-FIRST = Batch("lease", 1)
+def make_batch(lease, number, holder="me"):
+    return Batch(lease, number, lease, holder)
+
+
+FIRST = make_batch("lease", 1)
 
 
 def lease(env, keys, batch=FIRST, part=0, most=10, **options):
     options = {
         "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None,
-        "query": batch.lease, "holder": "me", **options,
+        **options,
     }  # fmt: skip
     namespace = Namespace(env.ns)
     return env.rsmq.run(lease_messages(namespace, keys, batch, part, most, **options))[0]
@@ -89,13 +93,12 @@ def part_of(env, keys, batch=FIRST, part=0):
 
 def acknowledge(env, keys, batch=FIRST, part=0):
     namespace = Namespace(env.ns)
-    return env.rsmq.run(acknowledge_leased(namespace, keys, batch, part, query=batch.lease))
+    return env.rsmq.run(acknowledge_leased(namespace, keys, batch, part))
 
 
-def release(env, keys, batch=FIRST, part=0, *, holder="me", has_policy=False):
+def release(env, keys, batch=FIRST, part=0, *, has_policy=False):
     namespace = Namespace(env.ns)
-    options = {"query": batch.lease, "holder": holder, "has_policy": has_policy}
-    return env.rsmq.run(release_leased(namespace, keys, batch, part, **options))
+    return env.rsmq.run(release_leased(namespace, keys, batch, part, has_policy=has_policy))
 
 
 def make_visible(env, keys):
@@ -111,9 +114,9 @@ def test_a_lease_receives_what_the_limits_of_the_queue_allow(env, keys):
     assert lease(env, keys) == 2
     assert part_of(env, keys).ids == [id.encode() for id in ids[:2]]
     assert env.rsmq.receive_message("q") is None
-    assert lease(env, keys, Batch("lease", 2)) == 0
+    assert lease(env, keys, make_batch("lease", 2)) == 0
     acknowledge(env, keys)
-    assert lease(env, keys, Batch("lease", 3)) == 1
+    assert lease(env, keys, make_batch("lease", 3)) == 1
 
 
 def test_a_lease_receives_like_any_client_and_stores_receipts(env, keys):
@@ -152,7 +155,7 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
     def more(part, most, dead_letters=None):
         operation = lease_messages(
             Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
-            dead_letters=dead_letters, query="lease", holder="me",
+            dead_letters=dead_letters,
         )  # fmt: skip
         leased = env.rsmq.run(operation)
         assert leased.hidden_until_ms in (0, *env.scores("q").values()) or not leased.messages
@@ -258,20 +261,21 @@ def acknowledged(env):
 def test_the_number_of_a_batch_is_stored_with_its_first_removal_and_never_lowered(env, keys):
     env.rsmq.send_messages("q", ["a", "b", "c"])
     for number in (1, 2, 3):
-        lease(env, keys, Batch("lease", number), most=1)
+        lease(env, keys, make_batch("lease", number), most=1)
     before = env.now_ms()
-    assert acknowledge(env, keys, Batch("lease", 2)) == (1, 0)
+    assert acknowledge(env, keys, make_batch("lease", 2)) == (1, 0)
 
     [number, undone, until, _] = acknowledged(env)["lease"]
     assert (number, undone) == (2, b"")
     year_ms = 366 * DAY * 1000
     assert before + year_ms <= until <= env.now_ms() + year_ms
     assert year_ms - 5000 < env.raw.pttl(f"{env.ns}:x:acked") <= year_ms
-    assert acknowledge(env, keys, Batch("lease", 1)) == (1, 0)
+    assert acknowledge(env, keys, make_batch("lease", 1)) == (1, 0)
     assert acknowledged(env)["lease"][0] == 2
-    assert acknowledge(env, keys, Batch("lease", 3)) == (1, 0)
+    assert acknowledge(env, keys, make_batch("lease", 3)) == (1, 0)
     assert acknowledged(env)["lease"][0] == 3
-    assert acknowledge(env, keys, Batch("other", 9)) == (0, 0)  # a batch without parts counts too
+    # A batch without parts counts, too.
+    assert acknowledge(env, keys, make_batch("other", 9)) == (0, 0)
     assert {name: stored[0] for name, stored in acknowledged(env).items()} == {
         "lease": 3, "other": 9,
     }  # fmt: skip
@@ -290,15 +294,15 @@ def test_the_number_of_the_last_batch_outlives_the_queues_messages(env, keys, re
 def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
     for number in (1, 2):
-        lease(env, keys, Batch("lease", number), most=1)
+        lease(env, keys, make_batch("lease", number), most=1)
     for number in (1, 2):
-        acknowledge(env, keys, Batch("lease", number))
-        env.raw.hdel(keys.leases, str(Batch("lease", number)))  # as a lease does at its end
+        acknowledge(env, keys, make_batch("lease", number))
+        env.raw.hdel(keys.leases, str(make_batch("lease", number)))  # as a lease does at its end
     env.rsmq.send_message("q", "new")
     before = env.state()
     for number in (1, 2):
         with pytest.raises(CheckpointSetBack) as caught:
-            lease(env, keys, Batch("lease", number))
+            lease(env, keys, make_batch("lease", number))
         assert caught.value.text == (
             "The checkpoint of lease lease was set back, and is older than its queue: it asks for "
             f"batch {number}, but batch 2 was acknowledged already"
@@ -307,7 +311,7 @@ def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
         assert "consumerGroup=lease it begins behind batch 2" in str(caught.value)
 
     assert env.state() == before
-    assert lease(env, keys, Batch("another", 1)) == 1
+    assert lease(env, keys, make_batch("another", 1)) == 1
 
 
 def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
@@ -326,10 +330,10 @@ def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
     before = env.state()
     for part in (0, 1):
         with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
-            lease(env, keys, Batch("lease", 2), part)
+            lease(env, keys, make_batch("lease", 2), part)
     assert env.state() == before
-    assert lease(env, keys, Batch("lease", 2), holder="successor") == 1
-    assert lease(env, keys, Batch("other", 1), holder="me") == 0
+    assert lease(env, keys, make_batch("lease", 2, "successor")) == 1
+    assert lease(env, keys, make_batch("other", 1)) == 0
 
 
 def test_the_last_part_of_a_batch_is_released(env, keys):
@@ -340,7 +344,7 @@ def test_the_last_part_of_a_batch_is_released(env, keys):
     before = env.state()
     for part in (0, 2):
         assert release(env, keys, FIRST, part) == 0
-    assert release(env, keys, Batch("other", 1), 0) == 0
+    assert release(env, keys, make_batch("other", 1), 0) == 0
     assert env.state() == before
 
     assert [release(env, keys, FIRST, 1), release(env, keys, FIRST, 1)] == [1, 0]
@@ -392,14 +396,14 @@ def test_a_released_receive_does_not_count_for_a_policy(env, keys, by):
         env.rsmq.set_dead_letter_policy("q", "dead", 2)
     (id,) = env.rsmq.send_messages("q", ["a"])
     for number in (1, 2):
-        batch = Batch("lease", number)
+        batch = make_batch("lease", number)
         assert lease(env, keys, batch) == 1
         assert release(env, keys, batch, has_policy=by == "stream") == 1
         assert env.raw.exists(keys.leases) == 0
         stored = env.raw.hget(keys.unbegun, id)
         assert stored == (str(number).encode() if by else None)
     policy = None if by == "queue" else DeadLetterPolicy("dead", 2)
-    received = lease(env, keys, Batch("lease", 3), dead_letters=policy)
+    received = lease(env, keys, make_batch("lease", 3), dead_letters=policy)
     assert received == (1 if by else 0)
     assert env.rsmq.get_queue_attributes("dead").messages == (0 if by else 1)
 
@@ -413,7 +417,7 @@ def test_a_process_whose_lease_was_taken_over_releases_nothing(env, keys):
     with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
         release(env, keys)
     assert env.state() == before
-    assert release(env, keys, holder="successor") == 1
+    assert release(env, keys, make_batch("lease", 1, "successor")) == 1
 
 
 def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):
@@ -432,9 +436,7 @@ def test_counts_of_an_acknowledged_batch_stay_until_the_next_one(env, keys):
 
     def acknowledge_with(counts, number=1, part=0):
         env.rsmq.run(
-            acknowledge_leased(
-                namespace, keys, Batch("lease", number), part, query="lease", counts=counts
-            )
+            acknowledge_leased(namespace, keys, make_batch("lease", number), part, counts=counts)
         )
         return acknowledged(env)["lease"][:2]
 
@@ -458,7 +460,7 @@ def test_the_number_of_the_last_batch_is_kept_for_a_year(env, keys, monkeypatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(in_flight_batches, "ACKNOWLEDGED_SECONDS", 60)
-        acknowledge(env, keys, Batch("lease", 7))
+        acknowledge(env, keys, make_batch("lease", 7))
     assert acknowledged(env)["lease"][2] < env.now_ms() + 61_000
     for _ in range(2):
         assert env.rsmq.run(keep) == 7
@@ -475,10 +477,10 @@ def test_expired_leases_are_removed(env, keys, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(in_flight_batches, "ACKNOWLEDGED_SECONDS", 0.001)
         for number in range(101):
-            acknowledge(env, keys, Batch(f"old{number}", 1))
-    acknowledge(env, keys, Batch("kept", 1))
+            acknowledge(env, keys, make_batch(f"old{number}", 1))
+    acknowledge(env, keys, make_batch("kept", 1))
     while env.raw.hlen(f"{env.ns}:x:acked") > 100:
-        acknowledge(env, keys, Batch("kept", 1))
+        acknowledge(env, keys, make_batch("kept", 1))
 
     assert env.raw.hexists(f"{env.ns}:x:acked", "kept")
 
@@ -531,9 +533,9 @@ def test_a_lease_has_one_holder(env, keys):
 
 def test_leases_that_are_not_renewed_are_removed(env, keys):
     env.rsmq.send_messages("q", ["a", "b", "c"])
-    lease(env, keys, Batch("kept", 1), most=1)
-    lease(env, keys, Batch("old", 1), lifetime=0.001, most=1)
-    lease(env, keys, Batch("old", 1), part=1, lifetime=0.001, most=1)
+    lease(env, keys, make_batch("kept", 1), most=1)
+    lease(env, keys, make_batch("old", 1), lifetime=0.001, most=1)
+    lease(env, keys, make_batch("old", 1), part=1, lifetime=0.001, most=1)
     env.rsmq.run(acquire_lease(keys, "old", "me", seconds=0, lifetime=DAY))
     removed = 0
     while removed < 4:  # one field of the lease, one of the batch, and two parts
@@ -544,9 +546,9 @@ def test_leases_that_are_not_renewed_are_removed(env, keys):
 
 def test_receipts_are_stored_for_the_longest_lifetime(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
-    lease(env, keys, Batch("patient", 1), most=1)
-    lease(env, keys, Batch("other", 1), most=1, lifetime=60)
-    env.rsmq.run(extend_leased(keys, Batch("other", 1), 0, vt=60, lifetime=60))
+    lease(env, keys, make_batch("patient", 1), most=1)
+    lease(env, keys, make_batch("other", 1), most=1, lifetime=60)
+    env.rsmq.run(extend_leased(keys, make_batch("other", 1), 0, vt=60, lifetime=60))
 
     assert env.raw.pttl(keys.leases) > DAY * 1000 - 5000
 

@@ -66,10 +66,15 @@ class Batch(NamedTuple):
 
     Attributes:
         number: the number of the batch, from 1.
+        query: the name of the query, for all its queues: under it the number of the last
+            acknowledged batch is stored.
+        holder: the id of the process that receives and releases.
     """
 
     lease: str
     number: int
+    query: str
+    holder: str = ""
 
     def __str__(self) -> str:
         return f"{self.lease}:{self.number}"
@@ -129,8 +134,6 @@ def lease_messages(
     latest_ms: int | None,
     lifetime: float,
     dead_letters: DeadLetterPolicy | None,
-    query: str,
-    holder: str,
 ) -> Operation[LeasedPart]:
     """
     Receive messages as a part of a batch; if the part exists already, change nothing.
@@ -145,8 +148,6 @@ def lease_messages(
             the server's present time.
         lifetime: how long the receipts are stored, seconds.
         dead_letters: the dead-letter policy; None is the queue's own.
-        query: the query's name, as in ``acknowledge_leased``.
-        holder: the id of the process that receives.
 
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
@@ -167,8 +168,8 @@ def lease_messages(
             keys.namespace,
             b"" if dead_letters is None else encode_name(dead_letters.queue),
             b"" if dead_letters is None else digits(dead_letters.max_receives),
-            encode_name(query),
-            holder.encode(),
+            encode_name(batch.query),
+            batch.holder.encode(),
             b"1" if is_first else b"",
         ),
         lambda reply: LeasedPart(
@@ -197,20 +198,13 @@ def parse_receipts(packed: bytes) -> PartReceipts:
 
 
 def acknowledge_leased(
-    namespace: Namespace,
-    keys: QueueKeys,
-    batch: Batch,
-    part: int,
-    *,
-    query: str,
-    counts: bytes = b"",
+    namespace: Namespace, keys: QueueKeys, batch: Batch, part: int, *, counts: bytes = b""
 ) -> Operation[tuple[int, int]]:
     """
     Delete the messages of a part, and store the number of the batch as acknowledged.
 
     Args:
         part: the number of the part; if it does not exist, only the number of the batch is stored.
-        query: the name under which it is stored, for all queues of the query.
         counts: JSON of what the offset of the batch counts in each queue, which is stored, too. If
             it is empty, what was stored with the same number stays.
 
@@ -225,7 +219,7 @@ def acknowledge_leased(
             digits(batch.number),
             digits(part),
             digits(round(ACKNOWLEDGED_SECONDS * 1000)),
-            encode_name(query),
+            encode_name(batch.query),
             counts,
         ),
         tuple,
@@ -239,7 +233,7 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
     Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
 
     Args:
-        query: the query's name, as in ``acknowledge_leased``.
+        query: the query's name, as in ``Batch``.
         holder: the id of the process.
 
     Returns:
@@ -255,14 +249,7 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
 
 
 def release_leased(
-    namespace: Namespace,
-    keys: QueueKeys,
-    batch: Batch,
-    part: int,
-    *,
-    query: str,
-    holder: str,
-    has_policy: bool,
+    namespace: Namespace, keys: QueueKeys, batch: Batch, part: int, *, has_policy: bool
 ) -> Operation[int]:
     """
     Remove the last part of a batch, and make its messages visible whose receipts are still valid.
@@ -272,8 +259,6 @@ def release_leased(
 
     Args:
         part: the number of the part, from 0.
-        query: the query's name, as in ``acknowledge_leased``.
-        holder: the id of the process that releases.
         has_policy: whether the stream has a dead-letter policy, beside those of queues.
 
     Raises:
@@ -286,8 +271,8 @@ def release_leased(
             batch.lease.encode(),
             digits(batch.number),
             digits(part),
-            encode_name(query),
-            holder.encode(),
+            encode_name(batch.query),
+            batch.holder.encode(),
             b"1" if has_policy else b"",
         ),
         int,

@@ -49,8 +49,8 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     check_version(offset)
     tally = AcknowledgedCounts()
     if is_of(offset, connection):
-        last = Batch(offset["lease"], offset["batch"])
-        query = offset.get("query", last.lease)
+        lease = offset["lease"]
+        last = Batch(lease, offset["batch"], offset.get("query", lease))
         # A lease without a name of its own always gets its offset from Spark.
         counts = offset["queues"] if "query" in offset else None
         # The query acknowledges a batch while it processes the next one, and may have been killed.
@@ -62,7 +62,7 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
             for (batch, of_batch), packed in zip(batches.items(), found, strict=True):
                 if packed is not None:
                     parts = len(parse_part_sizes(packed))
-                    acknowledge_parts(queue, batch, parts, tally, query=query, counts=of_batch)
+                    acknowledge_parts(queue, batch, parts, tally, of_batch)
     return tally.acknowledged, tally.lost
 
 

@@ -58,7 +58,7 @@ class StreamIdentity:
         return get_servers(self.source.connection)
 
     def name_batch(self, number: int) -> Batch:
-        return Batch(self.lease, number)
+        return Batch(self.lease, number, self.query, self.holder)
 
     def make_offset(self, number: int, counts: QueueCounts) -> dict[str, Any]:
         """

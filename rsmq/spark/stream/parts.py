@@ -14,6 +14,7 @@ from rsmq.errors import CellFailed, QueueNotFound, RSMQError
 from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import (
     MAX_PART_MESSAGES,
+    Batch,
     LeasedPart,
     extend_leased,
     lease_messages,
@@ -72,8 +73,6 @@ class BatchParts:
             latest_ms=limits.latest_ms,
             lifetime=options.lease_retention,
             dead_letters=options.dead_letters,
-            query=self.stream.query,
-            holder=self.stream.holder,
         )
         try:
             received = queue.server.run(operation)
@@ -123,8 +122,6 @@ class BatchParts:
             queue.keys,
             self.stream.name_batch(number),
             part,
-            query=self.stream.query,
-            holder=self.stream.holder,
             has_policy=self.stream.options.dead_letters is not None,
         )
         queue.server.run(operation)
@@ -156,30 +153,23 @@ class BatchParts:
         """
         for batch in self.batches.find(BatchState.DONE):
             self.holder.check()
-            number = batch.number
-            earlier = self.records.read_sizes(number - 1, batch.earlier_queues)
+            name, before = map(self.stream.name_batch, (batch.number, batch.number - 1))
+            earlier = self.records.read_sizes(before.number, batch.earlier_queues)
             for queue, sizes in earlier.items():
-                self._acknowledge(number - 1, queue, len(sizes), None)
-            found = self.records.read_sizes(number, batch.queues)
+                acknowledge_parts(queue, before, len(sizes), self.tally, None)
+            found = self.records.read_sizes(name.number, batch.queues)
             if batch.parts:
-                self._warn_of_missing(number, [each for each in batch.queues if each not in found])
+                self._warn_of_missing(name, [each for each in batch.queues if each not in found])
             counts: QueueCounts | None = None
             if self.stream.is_named:  # ``find_last`` needs them
                 counts = {queue.label: count for queue, count in batch.queues.items()}
             for queue in batch.queues:
-                self._acknowledge(number, queue, len(found.get(queue, ())), counts)
+                acknowledge_parts(queue, name, len(found.get(queue, ())), self.tally, counts)
                 counts = None  # once is enough
-            self.batches.change(number, BatchEvent.ACKNOWLEDGE)
+            self.batches.change(batch.number, BatchEvent.ACKNOWLEDGE)
 
-    def _acknowledge(
-        self, number: int, queue: PlacedQueue, parts: int, counts: QueueCounts | None
-    ) -> None:
-        batch, query = self.stream.name_batch(number), self.stream.query
-        acknowledge_parts(queue, batch, parts, self.tally, query=query, counts=counts)
-
-    def _warn_of_missing(self, number: int, queues: Sequence[PlacedQueue]) -> None:
+    def _warn_of_missing(self, batch: Batch, queues: Sequence[PlacedQueue]) -> None:
         """Warn of queues without the batch, unless a listener has acknowledged it there."""
         for queue in queues:
-            if self.records.read_acknowledged([queue.server]).number < number:
-                name = self.stream.name_batch(number)
-                log.warning("Batch %s of queue %s is not in Redis any more.", name, queue.label)
+            if self.records.read_acknowledged([queue.server]).number < batch.number:
+                log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue.label)

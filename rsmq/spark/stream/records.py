@@ -142,8 +142,6 @@ def acknowledge_parts(
     batch: Batch,
     parts: int,
     tally: AcknowledgedCounts,
-    *,
-    query: str,
     counts: QueueCounts | None,
 ) -> None:
     """
@@ -162,7 +160,7 @@ def acknowledge_parts(
     with server.naming_cell():
         for part in range(max(1, parts)):
             operation = acknowledge_leased(
-                server.namespace, keys, batch, part, query=query, counts=b"" if part else text
+                server.namespace, keys, batch, part, counts=b"" if part else text
             )
             deleted, lost = server.rsmq.run(operation)
             tally.acknowledged += deleted
