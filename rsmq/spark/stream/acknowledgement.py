@@ -126,8 +126,7 @@ class AcknowledgeListener(StreamingQueryListener):
         timer = threading.Timer(ACKNOWLEDGE_DELAY_SECONDS, self._acknowledge, (offsets,))
         timer.daemon = True
         with self._lock:
-            earlier = self._timers.pop(run, None)
-            self._timers[run] = timer
+            earlier, self._timers[run] = self._timers.get(run), timer
         if earlier is not None:
             earlier.cancel()
         timer.start()

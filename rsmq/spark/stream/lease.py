@@ -228,14 +228,14 @@ class StreamLease:
         found = self.records.read_sizes(number, queues)
         for queue in queues:
             sizes = found.get(queue, [])
-            kept = _count_logged_parts(sizes, counts[queue.label])
-            if kept is None:
+            totals = list(accumulate(sizes, initial=0))  # of the first parts
+            if counts[queue.label] not in totals:
                 self.batches.change(number, BatchEvent.LOSE)
                 self._report_lost_batch(queue.label, number)
                 continue
-            while len(sizes) > kept:
+            while totals[-1] > counts[queue.label]:
                 self.parts.release(number, queue, len(sizes) - 1)
-                del sizes[-1]
+                del sizes[-1], totals[-1]
         if not self.batches.get(number).parts:
             self.parts.extend_found(number, found)
         return {queue.label: sizes for queue, sizes in found.items()}
@@ -327,14 +327,6 @@ class StreamLease:
             # It must not acquire the lease again.
             self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
         self.holder.release()
-
-
-def _count_logged_parts(sizes: list[int], count: int) -> int | None:
-    """Return how many of the first parts have together ``count`` messages; None if none have."""
-    for kept, total in enumerate(accumulate(sizes, initial=0)):
-        if total == count:
-            return kept
-    return None
 
 
 def make_batch_lost(text: str, queue: str) -> BatchLost:
