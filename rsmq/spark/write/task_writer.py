@@ -81,8 +81,7 @@ class TaskWriter:
         expires_ms = 0
         if options.is_staged:
             self._home = get_home(options.connection, write)
-            with self._home.naming_cell():
-                expires_ms = self._home.now_ms() + round(options.staging_retention * 1000)
+            expires_ms = self._home.now_ms() + round(options.staging_retention * 1000)
         self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
         self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
