@@ -943,6 +943,33 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
+        if (
+            dedup_id is None
+            and unique_key is None
+            and not replace
+            and max_wait is None
+            and expires is None
+            and max_retries is None
+            and track is False
+            and group is None
+            and limit_key is None
+            and max_running is None
+            and rate is None
+        ):  # nearly always: passing the options on takes as long as the rest
+            return await self.run(
+                messages.send_plain_message(
+                    self._namespace,
+                    qname,
+                    body,
+                    delay,
+                    deliver_at,
+                    front,
+                    self._codec_for(codec),
+                    self._realtime,
+                    self._confirm_for(confirm, old),
+                    self._limit_for(timeout),
+                )
+            )
         return await self.run(
             messages.send_message(
                 self._namespace,

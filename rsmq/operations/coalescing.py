@@ -74,7 +74,7 @@ def _merge_sends(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
         suffixes = set(make_id_suffixes(len(operations)))
     replies: list[Any] = yield from send_each(
         _Keys(first.queues[0], hash, zset),
-        [(each.args[0], each.args[1]) for each in operations],
+        [(each.args[1], each.args[0]) for each in operations],
         first.args[2],
         sorted(suffixes),
     )
@@ -211,3 +211,10 @@ def has_two_steps(operation: Operation[Any]) -> bool:
 def body_bytes(operation: Operation[Any]) -> int:
     """Return the bytes of the body that a call sends; 0 for one that sends none."""
     return len(operation.args[0]) if operation.script.name == _SEND else 0
+
+
+def sum_of_bodies(operations: Sequence[Operation[Any]]) -> int:
+    """Return the bytes of the bodies that calls of one kind send."""
+    if operations[0].script.name != _SEND:
+        return 0
+    return sum([len(each.args[0]) for each in operations])

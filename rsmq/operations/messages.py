@@ -67,61 +67,60 @@ def send_message(
     limit_key: str | None = None,
     max_running: int | None = None,
     rate: str | None = None,
-    enforce_maxsize: bool = True,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[str]:
-    """Add a message to a queue; the result is its id."""
+    """Add a message to a queue; the result is its id. One without options takes longer here."""
     keys = namespace.queue(qname)
     encoded_delay = encode_delay(delay, deliver_at, front=front)
-    channel = keys.channel if realtime else b""
-    if (
-        dedup_id is not None
-        or unique_key is not None
-        or replace
-        or max_wait is not None
-        or expires is not None
-        or max_retries is not None
-        or track is not False
-        or group is not None
-        or limit_key is not None
-        or max_running is not None
-        or rate is not None
-    ):
-        options = check_options(
-            1,
-            dedup_ids=None if dedup_id is None else [dedup_id],
-            dedup_window=dedup_window,
-            unique_keys=None if unique_key is None else [unique_key],
-            replace=replace,
-            max_wait=max_wait,
-            delay=delay,
-            expires=expires,
-            max_retries=max_retries,
-            track=track,
-            groups=None if group is None else [group],
-            limit_keys=None if limit_key is None else [limit_key],
-            max_running=max_running,
-            rate=rate,
-            front=front,
+    options = check_options(
+        1,
+        dedup_ids=None if dedup_id is None else [dedup_id],
+        dedup_window=dedup_window,
+        unique_keys=None if unique_key is None else [unique_key],
+        replace=replace,
+        max_wait=max_wait,
+        delay=delay,
+        expires=expires,
+        max_retries=max_retries,
+        track=track,
+        groups=None if group is None else [group],
+        limit_keys=None if limit_key is None else [limit_key],
+        max_running=max_running,
+        rate=rate,
+        front=front,
+    )
+    if options is None:
+        return send_plain_message(
+            namespace, qname, body, delay, deliver_at, front, codec, realtime, confirmation, limit
         )
-        if options is not None:
-            raw, size = encode_body(body, codec)
-            return send_with_options(
-                keys, (raw, digits(size)), encoded_delay, channel, options,
-                confirmation=confirmation, limit=limit,
-            )  # fmt: skip
+    raw, size = encode_body(body, codec)
+    return send_with_options(
+        keys, (raw, digits(size)), encoded_delay, keys.channel if realtime else b"", options,
+        confirmation=confirmation, limit=limit,
+    )  # fmt: skip
+
+
+def send_plain_message(  # noqa: PLR0917 - of each call: names would take as long again
+    namespace: Namespace,
+    qname: str,
+    body: object,
+    delay: Seconds | None,
+    deliver_at: datetime | None,
+    front: bool,  # noqa: FBT001
+    codec: Codec,
+    realtime: bool,  # noqa: FBT001
+    confirmation: Confirm | None = None,
+    limit: TimeLimit | None = None,
+) -> Operation[str]:
+    """Add a message without options to a queue; the result is its id."""
+    keys = namespace.queue(qname)
+    encoded_delay = encode_delay(delay, deliver_at, front=front)
     raw, size = encode_body(body, codec)
     operation = Operation(
         load("send_message"),
         (keys.hash, keys.zset),
-        (
-            raw,
-            digits(size if enforce_maxsize else 0),
-            encoded_delay,
-            make_id_suffix(),
-            channel,
-        ),
+        (raw, digits(size), encoded_delay, make_id_suffix(), keys.channel if realtime else b""),
         decode_name,
         _NEVER,
         (keys.name,),
@@ -132,6 +131,11 @@ def send_message(
     if len(raw) > limits.ACCEPTED_BODY_BYTES:
         operation.large_body = large_body_size(len(raw))
     return operation
+
+
+def set_counted_size(operation: Operation[str], size: int) -> None:
+    """Let a send without options have another size for maxsize; 0 disables the check."""
+    operation.args = (operation.args[0], digits(size), *operation.args[2:])
 
 
 def receive_message(

@@ -378,36 +378,35 @@ def send_each(
     Add the messages of several calls, in order; the result is the reply for each call.
 
     Args:
-        messages: for each the body, and its size as maxsize counts it. Either all bodies or none
-            have at least LARGE_BODY_BYTES.
+        messages: for each the body's size as maxsize counts it, and the body. Either all bodies or
+            none have at least LARGE_BODY_BYTES.
         delay: their delay, in the format of ``send_each.lua``.
         suffixes: for each message the random characters of its id, sorted.
     """
-    is_large = len(messages[0][0]) >= LARGE_BODY_BYTES
+    is_large = len(messages[0][1]) >= LARGE_BODY_BYTES
     if is_large:
         time, limit = yield _begin_send(keys, b"0", delay)
     else:
         time, limit = yield Operation(
             load("send_each"),
             (keys.hash, keys.zset),
-            (delay, b"".join(suffixes), *(part for raw, size in messages for part in (size, raw))),
+            (delay, b"".join(suffixes), *chain.from_iterable(messages)),
             lambda reply: reply,
             RetryClass.NEVER,
             (keys.name,),
         )
     replies: list[bytes | Refusal] = [time + suffix for suffix in suffixes]
-    fitting = []
-    for at, (_, size) in enumerate(messages):
-        if limit == -1 or int(size) <= limit:
-            fitting.append(at)
-        else:
-            replies[at] = Refusal(f"MESSAGETOOLONG {int(size)} {limit}")
+    fitting: Sequence[int] = range(len(messages))
+    if limit != -1 and max([int(size) for size, _ in messages]) > limit:
+        fitting = [at for at in fitting if int(messages[at][0]) <= limit]
+        for at in {*range(len(messages))} - {*fitting}:
+            replies[at] = Refusal(f"MESSAGETOOLONG {int(messages[at][0])} {limit}")
     if is_large and fitting:
         batch = _Batch(
             keys,
-            [messages[at][0] for at in fitting],
+            [messages[at][1] for at in fitting],
             [suffixes[at] for at in fitting],
-            digits(max(int(messages[at][1]) for at in fitting)),
+            digits(max(int(messages[at][0]) for at in fitting)),
             delay,
             b"",
             None,

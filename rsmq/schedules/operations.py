@@ -16,7 +16,7 @@ from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.messages import send_message
+from rsmq.operations.messages import send_plain_message, set_counted_size
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.schedules.definition import (
     BrokenDefinition,
@@ -391,15 +391,10 @@ def run_schedule(namespace: Namespace, name: str) -> Steps[str]:
     now_ms, record = yield from read_schedule(namespace, name)
     definition = _decode(record)
     body, size = definition.body_of(now_ms)
-    operation = send_message(
-        namespace,
-        definition.queue,
-        body,
-        delay=None,
-        codec=BYTES,
-        realtime=definition.realtime,
+    operation = send_plain_message(
+        namespace, definition.queue, body, None, None, False, BYTES, definition.realtime
     )
-    operation.args = (operation.args[0], digits(size), *operation.args[2:])
+    set_counted_size(operation, size)
     message_id: str = yield operation
     return message_id
 

@@ -22,6 +22,7 @@ from rsmq.operations.coalescing import (
     body_bytes,
     group_of,
     has_two_steps,
+    sum_of_bodies,
 )
 from rsmq.operations.operation import Command, Operation, RetryClass, Steps
 from rsmq.operations.sending import Refusal
@@ -51,13 +52,16 @@ class Request:
         is_done: whether all replies have arrived, or none will.
         sent_at: monotonic seconds when they were sent.
         replies: the replies that have arrived, error replies as exceptions.
-        unfinished: the requests to send now instead of this one, all of whose replies have arrived.
     """
 
     #: Whether its present step changes nothing, and the next one must follow before other requests.
     is_first_step = False
+    #: Whether it takes no part in batches.
+    is_alone = True
+    #: The requests to send now instead of this one, all of whose replies have arrived.
+    unfinished: Sequence[Request] = ()
 
-    __slots__ = ("_loop", "commands", "future", "is_done", "replies", "sent_at", "unfinished")
+    __slots__ = ("_loop", "commands", "future", "is_done", "replies", "sent_at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
         self._loop = loop
@@ -66,7 +70,6 @@ class Request:
         self.is_done = False
         self.sent_at = monotonic()
         self.replies: list[Any] = []
-        self.unfinished: Sequence[Request] = ()
 
     def pack(self) -> Iterable[bytes | memoryview]:
         """Return the commands as they are sent."""
@@ -116,7 +119,6 @@ class CallRequest(Request):
         self.is_done = self.is_alone = False
         self.sent_at = monotonic()
         self.replies = []
-        self.unfinished = ()
 
     def pack(self) -> Iterable[bytes | memoryview]:
         operation = self.operation
@@ -155,7 +157,7 @@ class BatchRequest(Request):
         calls: the requests of the calls.
     """
 
-    __slots__ = ("_loaded", "_note_end", "_step", "_steps", "calls")
+    __slots__ = ("_loaded", "_note_end", "_step", "_steps", "calls", "unfinished")
 
     def __init__(
         self,
@@ -179,6 +181,7 @@ class BatchRequest(Request):
         self._step: Operation[Any] = next(steps)
         self._loaded = loaded
         self._note_end = note_end
+        self.unfinished = ()
         super().__init__(loop, self._commands())
 
     @property
@@ -336,14 +339,15 @@ def _min_calls(part: Sequence[CallRequest]) -> int:
     return MIN_CALLS_OF_TWO_STEPS if has_two_steps(part[0].operation) else 2
 
 
-def _group_of(request: Request) -> tuple[CallKind, Hashable] | None:
-    if not isinstance(request, CallRequest) or request.is_alone:
-        return None
-    return group_of(request.operation)
+def _group_of(request: Any) -> tuple[CallKind, Hashable] | None:
+    return None if request.is_alone else group_of(request.operation)
 
 
 def _limited(calls: list[CallRequest]) -> Iterator[list[CallRequest]]:
     """Return the calls in parts of at most MAX_CALLS, with bodies of at most MAX_BYTES."""
+    if len(calls) <= MAX_CALLS and sum_of_bodies([each.operation for each in calls]) <= MAX_BYTES:
+        yield calls
+        return
     part: list[CallRequest] = []
     size = 0
     for call in calls:
