@@ -7,8 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from pyspark.sql import Column, SparkSession, functions
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
+from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
@@ -60,16 +62,15 @@ def redrive(
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: ``otherwise`` is the dead-letter queue itself.
+        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is no expression.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
     """
     refuse_loop(at, dead_letter_queue, at, otherwise, option="otherwise")
     at.require((dead_letter_queue, otherwise))
     possible = [name for name in at.list_names() if name != dead_letter_queue]
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
-    frame = read_stream(
-        spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch
-    ).withColumn("chosen", functions.expr(f"CAST(({to}) AS STRING)"))
+    frame = read_stream(spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch)
+    frame = _with_chosen(frame, to)
     target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
     columns = {
         "message": functions.col("raw"),
@@ -85,6 +86,21 @@ def redrive(
     )
     done = run_stream("redrive", at, writer, follow=False, report_progress=tell)
     return Redriven(done.messages, done.lost)
+
+
+def _with_chosen(frame: DataFrame, to: str) -> DataFrame:
+    """Return a frame of messages with the queue that an expression chooses for each."""
+    try:
+        chosen = frame.withColumn("chosen", functions.expr(f"CAST(({to}) AS STRING)"))
+        chosen.schema  # noqa: B018 - Spark Connect looks at the expression only now
+    except AnalysisException as error:
+        raise InvalidOption(
+            "to",
+            f"{to} is not an SQL expression over {', '.join(frame.columns)}. The name of a queue "
+            "is in single quotes, as in 'orders'.",
+            value=to,
+        ) from error
+    return chosen
 
 
 def _choose_key_of_cell(number: int) -> Column:

@@ -328,6 +328,9 @@ def test_redrive_chooses_the_queue_by_an_expression(spark, rsmq, raw, ns, queues
     assert rsmq.get_queue_attributes("dead").messages == 0
     with pytest.raises(QueueNotFound):
         pipelines.redrive(spark, queues, "dead", reason, "nowhere", checkpoint="unused")
+    for wrong in ("orders", "CASE WHEN"):
+        with pytest.raises(InvalidOption, match=r"to: .* single quotes, as in 'orders'"):
+            pipelines.redrive(spark, queues, "dead", wrong, "rest", checkpoint="unused")
 
 
 def test_folder_belongs_to_one_checkpoint_and_one_kind_of_run(spark, rsmq, queues, tmp_path):
