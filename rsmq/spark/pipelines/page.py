@@ -28,11 +28,11 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; p
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 .table { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: .5rem 0; }
-th, td { padding: .25rem .75rem; text-align: left; vertical-align: top;
+th, td { padding: .25rem .5rem; text-align: left; vertical-align: top;
          border-bottom: 1px solid #d0d0d0; }
-th { white-space: nowrap; } .number { text-align: right; white-space: nowrap; }
+th { vertical-align: bottom; } .number { text-align: right; } td.number { white-space: nowrap; }
 bdi { display: inline-block; min-width: 9rem; overflow-wrap: anywhere; }
 .time { white-space: nowrap; }
 """
