@@ -95,7 +95,7 @@ def make_cases(env: Environment) -> list[Case]:
             number,
             env.spark_read,
             floor=f"{READ}, Spark without Redis",
-            target=1.15,
+            target=1.1,
             has_default_options=True,
         ),
         Case(
@@ -113,7 +113,7 @@ def make_cases(env: Environment) -> list[Case]:
             env.spark_read,
             received=0.1,
             floor=f"{READ}, Spark without Redis",
-            target=1.0,
+            target=0.95,
         ),
         *_make_writes(env),
         *_make_streams(env),
@@ -152,7 +152,7 @@ def _make_streams(env: Environment) -> list[Case]:
             is_plain=True,
         )
     ]
-    targets = {5_000: (None, 29_663.0), 20_000: (None, None), 100_000: (0.85, None)}
+    targets = {5_000: (None, 29_663.0), 20_000: (None, None), 100_000: (0.8, None)}
     for batch, (target, target_rate) in targets.items():
         number = min(env.messages, _MOST_BATCHES * batch)
         floor = f"{STREAM}, Spark without Redis, {batch:,} a batch"
