@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 import signal
@@ -42,9 +43,10 @@ _FOLDER = Path(__file__).parent
 
 #: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
-#: The settings of a client that is passed in, the rights of users, the oldest server and each kind
-#: of cluster are tested with one face each; the soak does both.
+#: The settings of a client that is passed in, the rights of users, the oldest server, the embedded
+#: one and each kind of cluster are tested with one face each; the soak does both.
 _REPEATED = {
+    ("memory", "asyncio"),
     ("cluster", "asyncio"),
     ("cluster, valkey-9.1", "sync"),
     ("redis-py, decoding, RESP2", "asyncio"),
@@ -54,14 +56,27 @@ _REPEATED = {
 }
 #: Here the commands depend on the client, not only on the scripts.
 _NOT_REPEATED_FILES = {"test_waiting.py", "test_consuming.py"}
+#: The face that the tests marked one_face have on each engine; the soak runs both on each.
+_FACES = {"redis-7.0": "sync", "valkey-9.1": "asyncio"}
+_BOTH_FACES = {"acl", "redis-6.2", "memory"}
 _SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _FOREIGN_FIXTURES = {"answering_rfq"}
 
 
+def _params(item):
+    return (getattr(item, "callspec", None) and item.callspec.params) or {}
+
+
+def _backend(item):
+    """Return the kind of server of a test; some files have it as the parameter of ``env``."""
+    params = _params(item)
+    return params.get("backend", params.get("env"))
+
+
 def _marks(item):
     folder = item.path.parent.relative_to(_FOLDER).as_posix()
-    backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+    backend = _backend(item)
     if folder not in _SERVERLESS_FOLDERS and backend != "memory":
         yield "redis"
     if folder in _SLOW_FOLDERS or backend not in _QUICK_BACKENDS:
@@ -76,14 +91,27 @@ def _marks(item):
 
 def _is_repeated(item):
     """Return whether a test would only repeat what the same test on another server shows."""
-    values = (getattr(item, "callspec", None) and item.callspec.params) or {}
+    values, backend = _params(item), _backend(item)
     # HTTP has checks of its own.
-    is_other = item.get_closest_marker("slow") and values.get("backend") != "http"
+    is_other = item.get_closest_marker("slow") and backend != "http"
     if item.get_closest_marker("refused") and is_other:
         return True
-    if item.path.name in _NOT_REPEATED_FILES and values.get("backend") in {"acl", "redis-6.2"}:
+    if item.path.name in _NOT_REPEATED_FILES and backend in _BOTH_FACES:
         return False
-    return not SOAK and (values.get("backend"), values.get("mode")) in _REPEATED
+    if item.get_closest_marker("one_face") and not SOAK:
+        return values["place"] != _FACES[values["engine"]]
+    return not SOAK and (backend, values.get("mode")) in _REPEATED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep garbage collections from visiting all tests: that takes as long as the collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -192,8 +192,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "worker: kills, zombies, faults", 180, "-m", "slow", "tests/workers",
             workers=4, is_waiting=True, needs=[_PEERS],
         ),
-        measured("core: contract", 130, "-m", "not slow", _CONTRACT),
-        measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT),
+        measured("core: contract", 200, _CONTRACT),
         measured(
             "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),

@@ -789,6 +789,7 @@ def make_each_call(place, cluster, stage, keys_to_move):
     return calls
 
 
+@pytest.mark.one_face
 @pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("stage", ["begun", "some keys", "all keys", "ended"])
 def test_each_call_in_a_slot_that_is_moved(place, cluster, rounds, stage):
@@ -803,6 +804,7 @@ def test_each_call_in_a_slot_that_is_moved(place, cluster, rounds, stage):
         calls.log()
 
 
+@pytest.mark.one_face
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("part", ["unbegun:x:unbegun", "unbegun-dead", "unbegun-dead:Q"])
 def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, is_first):
@@ -842,6 +844,7 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, i
     assert stored.bodies("unbegun-dead") == [b"other", b"unbegun", b"worn"]
 
 
+@pytest.mark.one_face
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize(
     "ending",

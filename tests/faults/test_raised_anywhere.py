@@ -27,7 +27,10 @@ from tests.lent import LendingAsyncRedis
 from tests.scale import scaled
 
 # For a coroutine that an exception keeps from being awaited, and a socket from being closed.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.timeout(scaled(60, 900)),
+]
 
 CALLS = 3
 #: Ends the calls whose exception was raised where nothing can notice it.
@@ -183,7 +186,9 @@ def test_each_call_gets_its_own_reply_or_an_error_above_the_connection(
 ):
     calls = Calls(raw, ns, loop, 1)
     raw.config_set("hz", 500)  # else each wait for replicas takes a tenth of a second
-    for number in itertools.count(1):
+    # scripts/test raises one of the kinds at each line, in turns; the soak raises both.
+    step = scaled(2, 1)
+    for number in itertools.count(1 if kind is Raised else step, step):
         inner = LendingAsyncRedis(port=server.port, socket_timeout=TIMEOUT_SECONDS)
         client = (
             AsyncRSMQ.from_url(server.url, ns=ns, socket_timeout=TIMEOUT_SECONDS, **options)

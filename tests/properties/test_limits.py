@@ -225,7 +225,7 @@ def test_limits_of_messages_behave_like_the_model():
     run_state_machine_as_test(
         LimitsMachine,
         settings=settings(
-            max_examples=scaled(60, 5000),
+            max_examples=scaled(30, 5000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -647,7 +647,7 @@ def test_a_queue_behaves_like_the_model(backend, mode, request):
         machine,
         settings=settings(
             # memory:// runs the same scripts, and takes longer for each.
-            max_examples=scaled(100 if backend == "redis" else 40, 5000),
+            max_examples=scaled(40 if backend == "redis" else 20, 5000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

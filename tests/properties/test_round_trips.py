@@ -8,9 +8,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rsmq import BYTES, JSON, MSGPACK, RSMQ, MessageNotString, MessageTooLong
+from tests.scale import scaled
 
 relaxed = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(50, 500),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -207,7 +207,7 @@ def test_unique_keys_behave_like_the_model(server):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=scaled(60, 5000),
+            max_examples=scaled(30, 5000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -224,7 +224,7 @@ def test_a_visible_message_is_received_whatever_was_late(collects_due, kept_stat
     monkeypatch.setattr(schedule_module, "_MAX_KEPT_STATES", kept_states)
 
     @given(STEPS, st.integers(0, len(MISS_PAUSE_SECONDS) - 1))
-    @settings(max_examples=scaled(500, 20_000), deadline=None)
+    @settings(max_examples=scaled(150, 20_000), deadline=None)
     def check(steps, misses):
         model = Model(misses, collects_due=collects_due)
         for name, pause in steps:

@@ -114,7 +114,7 @@ class Model:
 
 
 @given(ACTIONS, st.integers(0, len(MISS_PAUSE_SECONDS) - 1))
-@settings(max_examples=scaled(500, 20_000), deadline=None)
+@settings(max_examples=scaled(300, 20_000), deadline=None)
 def test_a_message_that_is_due_wakes_a_waiter_within_a_second(actions, misses):
     model = Model(misses)
     for action, pause in actions:

@@ -394,7 +394,7 @@ def test_engine_in_random_orders(server, kind):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=scaled(100, 3000),
+            max_examples=scaled(40, 3000),
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -363,7 +363,7 @@ def test_workers_behave_like_the_model(backend, request):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=scaled(30, 2000),
+            max_examples=scaled(20, 2000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -20,7 +20,7 @@ from tests.workers.processes.program import POISONED
 
 pytestmark = pytest.mark.timeout(scaled(280, 7200))
 
-MESSAGES = scaled(5_000, 100_000)
+MESSAGES = scaled(3_000, 100_000)
 VT = 120
 RETRIES = 3
 CONCURRENCY = 4
