@@ -29,23 +29,29 @@ _LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class OptionReader:
     """The options of one read or write, each converted to its type when it is read."""
 
-    def __init__(self, options: Mapping[str, str], allowed: Iterable[str]) -> None:
+    def __init__(
+        self, options: Mapping[str, str], allowed: Iterable[str], refused: Mapping[str, str] = {}
+    ) -> None:
         """
         Check the names of options.
 
         Args:
             options: the options as Spark passes them.
             allowed: the names that are valid here, beside Spark's own and ``redis.*``.
+            refused: the names that are valid elsewhere, each with the rule that its error shows.
 
         Raises:
             InvalidOption: a name is not allowed here, or the option would hold a password.
         """
         names = {name.lower(): name for name in allowed}
+        names_elsewhere = {name.lower(): name for name in refused}
         self._texts: dict[str, str] = {}
         for option, text in options.items():
             name = names.get(option.lower())
             if name is not None:
                 self._texts[name] = text
+            elif elsewhere := names_elsewhere.get(option.lower()):
+                raise InvalidOption(elsewhere, refused[elsewhere], value=text)
             elif option.lower() == "redis.decode_responses":
                 raise InvalidOption(option, "is not for Spark: what is in Redis is read as bytes.")
             elif option.lower().startswith("redis.") and "password" not in option.lower():

@@ -120,13 +120,17 @@ class RsmqDataSource(DataSource):
     ) -> SinkOptions:
         from rsmq.spark.write.sink import prepare_write  # noqa: PLC0415
 
-        refuse_write_without_options(self.options)
         if overwrite:
+            # Spark does not say to the source whether this write would replace a table.
             raise InvalidOption(
                 "mode",
                 "a queue is appended to: use mode('append'), or outputMode('append') or "
-                "outputMode('update') of a stream. RSMQ.purge_queue empties a queue.",
+                "outputMode('update') of a stream. RSMQ.purge_queue empties a queue. If this write "
+                "was to replace a table (saveAsTable, createOrReplace, REPLACE TABLE ... AS), "
+                "Spark has dropped the table, and its messages are still in the queue: create it "
+                "again by CREATE TABLE name USING rsmq OPTIONS (...).",
             )
+        refuse_write_without_options(self.options)
         options = parse_sink_options(self.options, streaming=streaming)
         prepare_write(options, schema)
         return options

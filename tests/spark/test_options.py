@@ -265,11 +265,7 @@ def test_options_that_contradict_each_other_are_refused(read, options, text):
         (sink, "batch_size", "did you mean batchSize?"),
         (sink, "zzz", "there are url, host, port,"),
         pytest.param(sink, "zzz", "passwordEnv, passwordFile,"),
-        # options of another kind of read or write
-        (snapshot, "visibilityTimeout", "there is no such option here"),
-        (snapshot, "maxMessagesPerTrigger", "there is no such option here"),
-        (stream, "include", "there is no such option here"),
-        (stream, "pushdown", "there is no such option here"),
+        # options of a write, of a read
         (sink, "consumerGroup", "there is no such option here"),
         (source, "delivery", "there is no such option here"),
     ],
@@ -281,11 +277,28 @@ def test_unknown_option_is_refused_with_a_suggestion(read, name, suggestion):
     assert suggestion in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("read", "name", "rule"),
+    [
+        (snapshot, "visibilityTimeout", "streams (spark.readStream), and this is a frame"),
+        (snapshot, "maxMessagesPerTrigger", "streams (spark.readStream), and this is a frame"),
+        (stream, "snapshot", "frames (spark.read), and this is a stream"),
+        (stream, "pushdown", "frames (spark.read), and this is a stream"),
+    ],
+)
+def test_option_of_the_other_kind_of_read_is_refused_with_its_kind(read, name, rule):
+    with pytest.raises(InvalidOption) as caught:
+        read({"queue": "q", name.lower(): "1"})  # Spark passes the names in lower case
+    assert str(caught.value).startswith(f"Option {name}: is an option of {rule}")
+    assert "remove it" in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
 def test_data_source_checks_options_before_a_reader_or_writer_is_made(env, queue):
-    with pytest.raises(InvalidOption, match="Option visibilitytimeout: there is no such"):
+    with pytest.raises(InvalidOption, match="Option visibilityTimeout: is an option of streams"):
         env.plan_read(queue="q", visibilityTimeout=3)
     stream = env.source(queue="q", include="all")
-    with pytest.raises(InvalidOption, match="Option include: there is no such"):
+    with pytest.raises(InvalidOption, match="Option include: is an option of frames"):
         stream.streamReader(stream.schema())
     with pytest.raises(InvalidOption, match="Option columns: names some of"):
         env.source(queue="q", columns="id,when").schema()

@@ -34,6 +34,15 @@ STREAM_OPTIONS = (
     "minMessagesPerTrigger", "maxTriggerDelay", "visibilityTimeout", "consumerGroup",
     "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
 )  # fmt: skip
+#: The rules of errors that name an option of the other kind of read.
+_REFUSED_BY_SNAPSHOTS = dict.fromkeys(
+    STREAM_OPTIONS,
+    "is an option of streams (spark.readStream), and this is a frame (spark.read): remove it.",
+)
+_REFUSED_BY_STREAMS = dict.fromkeys(
+    SNAPSHOT_OPTIONS,
+    "is an option of frames (spark.read), and this is a stream (spark.readStream): remove it.",
+)
 _OPTIONS_OF_ONE_KIND = (*SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
 
 _WEEK_SECONDS = 7 * 86_400.0
@@ -211,9 +220,8 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or belongs to a stream.
     """
-    return _read_snapshot_options(
-        OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS))
-    )
+    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS)
+    return _read_snapshot_options(OptionReader(options, names, _REFUSED_BY_SNAPSHOTS))
 
 
 def _read_snapshot_options(reader: OptionReader) -> SnapshotOptions:
@@ -234,9 +242,8 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         InvalidOption: an option is unknown, has an invalid value, contradicts another one, or
             belongs to a snapshot.
     """
-    return _read_stream_options(
-        OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *STREAM_OPTIONS))
-    )
+    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *STREAM_OPTIONS)
+    return _read_stream_options(OptionReader(options, names, _REFUSED_BY_STREAMS))
 
 
 def _read_stream_options(reader: OptionReader) -> StreamOptions:

@@ -321,6 +321,34 @@ def test_other_new_tables_are_refused_and_not_left_behind(
     assert rsmq.get_queue_attributes("q").total_sent == 2
 
 
+REPLACEMENTS = {
+    "saveAsTable": lambda spark, options, sql: (
+        rows(spark).write.format("recorded").options(**options).mode("overwrite").saveAsTable("new")
+    ),
+    "createOrReplace": lambda spark, options, sql: (
+        rows(spark).writeTo("new").using("recorded").options(**options).createOrReplace()
+    ),
+    "CREATE OR REPLACE TABLE AS": lambda spark, options, sql: sql(
+        "CREATE OR REPLACE TABLE new USING recorded OPTIONS $options AS SELECT 'c' AS message"
+    ),
+}
+
+
+def test_a_refused_replacement_of_a_table_says_that_spark_has_dropped_it(
+    spark, rsmq, options, arrived, sql
+):
+    for way in REPLACEMENTS.values():
+        sql("CREATE TABLE new USING recorded OPTIONS $options")
+        with pytest.raises(PySparkException) as error:
+            way(spark, options, sql)
+
+        assert "a queue is appended to" in str(error.value)
+        assert "Spark has dropped the table" in str(error.value)
+        assert "again by CREATE TABLE name USING rsmq OPTIONS (...)" in str(error.value)
+        assert spark.sql("SHOW TABLES").collect() == []
+        assert rsmq.get_queue_attributes("q").total_sent == 2
+
+
 def to_table(spark, tmp_path):
     rate = spark.readStream.format("rate").load().selectExpr("'c' AS message")
     writer = rate.writeStream.option("checkpointLocation", str(tmp_path)).trigger(once=True)
