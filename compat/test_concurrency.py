@@ -16,7 +16,7 @@ import pytest
 from compat.peers import Node, Ours, Php
 from tests.scale import scaled
 
-MESSAGES = scaled(10_000, 100_000)
+MESSAGES = scaled(4_000, 100_000)
 VT_SECONDS = 2
 #: The protocol truncates times to milliseconds: a visibility timeout may end this much early.
 ROUNDING_SECONDS = 0.001

@@ -185,7 +185,7 @@ FIRST_SEED = random.SystemRandom().randrange(10**9)
 def seeds(part):
     if SEED is not None:
         return [int(SEED)]
-    return range(FIRST_SEED + part * 10**9, FIRST_SEED + part * 10**9 + scaled(20, 1000))
+    return range(FIRST_SEED + part * 10**9, FIRST_SEED + part * 10**9 + scaled(12, 1000))
 
 
 @pytest.mark.timeout(3600)

@@ -93,8 +93,7 @@ def _is_repeated(item):
     """Return whether a test would only repeat what the same test on another server shows."""
     values, backend = _params(item), _backend(item)
     # HTTP has checks of its own.
-    is_other = item.get_closest_marker("slow") and backend != "http"
-    if item.get_closest_marker("refused") and is_other:
+    if item.get_closest_marker("refused") and backend not in {None, "redis", "http"}:
         return True
     if item.path.name in _NOT_REPEATED_FILES and backend in _BOTH_FACES:
         return False

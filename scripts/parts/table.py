@@ -167,12 +167,12 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
     parts = [
         Part(_CHECK, 60, ["scripts/check"]),
         Part(
-            "core: types, by mypy and pyright", 80, _tests("tests/typing"),
+            "core: types, by mypy and pyright", 40, _tests("tests/typing"),
             needs=[_CHECK, _PEERS],  # with the first one it shares a cache of mypy
         ),
         # The longest one: it starts as soon as what it needs is there.
         Part(
-            "spark: in Spark, through kills too", 500,
+            "spark: in Spark, through kills too", 450,
             _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
             needs=[_PEERS, _CLASSES],
         ),
@@ -189,36 +189,54 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         ),
         Part(_LOWEST, 20, ["scripts/setup", ".venv-lowest", "redis==6.4.0"], is_waiting=True),
         measured(
-            "worker: kills, zombies, faults", 180, "-m", "slow", "tests/workers",
+            "worker: kills, zombies, faults", 200, "-m", "slow", "tests/workers",
             workers=4, is_waiting=True, needs=[_PEERS],
         ),
-        measured("core: contract", 200, _CONTRACT),
+        measured("core: contract", 220, _CONTRACT),
         measured(
             "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
             workers=4, is_waiting=True,
         ),
-        measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
-        measured("worker: in process, on every server", 110, "-m", "not slow", "tests/workers"),
-        Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
-        Part("docs: the site, its links", 20, ["scripts/docs", "--strict"]),
-        Part("packaging: the wheel, on each Python", 60, _tests("tests/packaging", workers=0)),
-        Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
-        Part(
-            "bench: that it runs", 80, ["scripts/bench", "--quick", "--output", str(folder)],
+        measured("worker: in process, on every server", 180, "-m", "not slow", "tests/workers"),
+        measured(
+            "browser: the pages in Chromium, the demo", 130, "tests/browser", "--dist", "loadfile",
             needs=[_PEERS],
         ),
+        measured("migrate: from the other systems", 110, "tests/migrate", needs=[_PEERS]),
         Part(
-            "core: random signals, documents", 60,
+            "core: random signals, documents", 110,
             _tests(_RANDOM_SIGNALS, "tests/documents", "tests/operations", workers=4),
             is_waiting=True, needs=[_PEERS],
         ),
+        measured(
+            "web: the API, rest-rsmq, callers; history, undo, explanations", 80, "tests/web",
+            "tests/history", "tests/trash", "tests/explain",
+            "--ignore=tests/web/test_failover.py", is_waiting=True,
+        ),
+        measured(
+            "features: schedules, tasks, jobs, Django, admission", 90, "tests/schedules",
+            "tests/tasks", "tests/asgi", "tests/jobs", "tests/django", "tests/admission",
+            workers=3, is_waiting=True,
+        ),
+        Part("compat: the other clients", 70, _tests("compat"), needs=[_PEERS]),
+        measured("cli: the program, in terminals too", 70, "tests/cli", needs=[_PEERS]),
+        Part("spark: readers and writers, no JVM", 70, _tests("-m", "not spark", "tests/spark")),
+        measured(
+            "doctor, transfer, pyrsmq, rfq, opentelemetry", 50, "tests/doctor", "tests/transfer",
+            "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
+        ),
+        Part(
+            "bench: that it runs", 60, ["scripts/bench", "--quick", "--output", str(folder)],
+            needs=[_PEERS],
+        ),
+        Part("packaging: the wheel, on each Python", 50, _tests("tests/packaging", workers=0)),
         measured(
             "push: answers, safety, breaker, kills", 50, "tests/push",
             "--ignore=tests/push/test_servers.py", workers=4, is_waiting=True, needs=[_PEERS],
         ),
         Part(
-            "core: the lowest redis-py", 60,
+            "core: the lowest redis-py", 40,
             _tests(
                 "-m", "redis and not slow",
                 *(f"{_CONTRACT}/test_{name}.py" for name in ("messages", "waiting", "consuming")),
@@ -228,7 +246,7 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             needs=[_LOWEST],
         ),
         Part(
-            "core: the lowest redis-py, other servers", 60,
+            "core: the lowest redis-py, other servers", 50,
             _tests(
                 # Not other versions of Redis, nor rights: the commands are those of .venv.
                 "-m", "slow", "-k", "cluster or redis-py or test_waiting",
@@ -237,28 +255,10 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             ),
             is_waiting=True, needs=[_LOWEST],
         ),
-        measured(
-            "features: schedules, tasks, jobs, Django, admission", 110, "tests/schedules",
-            "tests/tasks", "tests/asgi", "tests/jobs", "tests/django", "tests/admission",
-            workers=3, is_waiting=True,
-        ),
+        Part("docs: the site, its links", 20, ["scripts/docs", "--strict"]),
         measured(
             "transactions: SQLAlchemy, an outbox, kills", 30, "tests/transactions",
             workers=0, is_waiting=True, needs=[_PEERS],
-        ),
-        measured(
-            "web: the API, rest-rsmq, callers; history, undo, explanations", 30, "tests/web",
-            "tests/history", "tests/trash", "tests/explain",
-            "--ignore=tests/web/test_failover.py", is_waiting=True,
-        ),
-        measured(
-            "browser: the pages in Chromium, the demo", 60, "tests/browser", "--dist", "loadfile",
-            needs=[_PEERS],
-        ),
-        measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
-        measured(
-            "doctor, transfer, pyrsmq, rfq, opentelemetry", 70, "tests/doctor", "tests/transfer",
-            "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
         ),
     ]  # fmt: skip
     if is_measured:

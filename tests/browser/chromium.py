@@ -59,6 +59,7 @@ class Chromium:
         for argument in _ARGUMENTS:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+        options.add_experimental_option("perfLoggingPrefs", {"enablePage": False})
         self.driver = Chrome(options=options, service=Service(_path_of("chromedriver")))
         self.driver.set_page_load_timeout(30)
         self._command("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)

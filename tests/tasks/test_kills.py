@@ -19,7 +19,7 @@ from tests.tasks.kills_app import NAMES, QUEUES, declare
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHAINS = ITEMS = scaled(300, 5000)
-KILLS = scaled(12, 100)
+KILLS = scaled(6, 100)
 APP = "tests.tasks.kills_app"
 
 

@@ -47,11 +47,16 @@ def functions_of(fragment):
     return re.findall(r"^local function (\w+)", FRAGMENTS[fragment].read_text(), re.MULTILINE)
 
 
+@cache
+def calls_of(fragment):
+    """Return a pattern of the calls of a fragment's functions."""
+    functions = "|".join(functions_of(fragment))
+    assert functions
+    return re.compile(rf"\b(?:{functions})\(|\bpcall\((?:{functions})\b")
+
+
 def uses(code, fragment):
-    return any(
-        re.search(rf"\b{function}\(|\bpcall\({function}\b", code)
-        for function in functions_of(fragment)
-    )
+    return calls_of(fragment).search(code) is not None
 
 
 def header_and_code(name):
@@ -173,8 +178,9 @@ def all_fragments(fragment):
 def test_the_loader_defines_each_function_that_is_used(name):
     source = load(name, FEATURES[name]).source.decode()
     defined = re.findall(r"^local function (\w+)", source, re.MULTILINE)
+    calls = re.sub(r"--.*|function \w+", "", source)
     for fragment in FRAGMENTS:
-        if uses(re.sub(r"--.*|function \w+", "", source), fragment):
+        if uses(calls, fragment):
             assert set(functions_of(fragment)) <= set(defined)
     if not re.search(r"^ +-- @include", text_of(name), re.MULTILINE):
         assert len(defined) == len(set(defined))
