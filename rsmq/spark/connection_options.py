@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rsmq.errors import InvalidOption, RSMQError
+from rsmq.errors import InvalidOption, RSMQError, show
 from rsmq.printable import format_count
 from rsmq.spark.option_reader import OptionReader
-from rsmq.transport.url import has_password, is_group_url, with_options
+from rsmq.transport.url import has_password, is_group_url, mask_secrets, with_options
 from rsmq.wire.cells import MAX_CELLS, check_set
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
@@ -134,15 +134,19 @@ def _split_urls(text: str, cells: int | None) -> list[str]:
 
 
 def _check_url(url: str) -> None:
+    masked = mask_secrets(url)
     if not url.startswith(("redis://", "rediss://", "unix://")) and not is_group_url(url):
         raise InvalidOption(
             "url",
-            "begins with redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://. "
-            "memory:// is one process's own: Spark's processes could not share it.",
+            "begins with redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://; got "
+            f"{show(masked)}. memory:// is one process's own: Spark's processes could not share "
+            "it.",
+            value=masked,
         )
     is_secret = has_password(url)
     if is_secret is None:
-        raise InvalidOption("url", "is not a URL such as redis://127.0.0.1:6379/0.")
+        rule = f"is not a URL such as redis://127.0.0.1:6379/0; got {show(masked)}."
+        raise InvalidOption("url", rule, value=masked)
     if is_secret:
         raise InvalidOption(
             "url",

@@ -313,7 +313,10 @@ def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
         rsmq, caller, find_watcher = _open_client(options, cell, credentials)
     except RSMQError as error:
         names = [f"redis.{name}" for name in option_names(url)]
-        raise InvalidOption(" or ".join(["url", *names]), str(error)) from None
+        words = re.findall(r"\w+", str(error))
+        named = [name for name in names if name.removeprefix("redis.") in words]
+        option = " or ".join(named or ["url", *names])
+        raise InvalidOption(option, str(error), value=error.value) from None
     number = None if options.cells is None else cell
     server = SparkServer(rsmq, caller, rsmq.namespace, number, find_watcher)
     if options.cells is not None:

@@ -7,12 +7,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from rsmq.errors import InvalidFormat
 from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
 from rsmq.wire.limits import check_duration
 
 _SHORTEST_TIMEOUT_SECONDS = 0.001
+
+#: The rules of the options in URLs that redis-py converts to numbers.
+_RULES = {
+    "db": "Pass a whole number.",
+    "health_check_interval": "Pass a whole number of seconds.",
+    "max_connections": "Pass a whole number.",
+    "socket_connect_timeout": "Pass a number of seconds.",
+    "socket_timeout": "Pass a number of seconds.",
+    "timeout": "Pass a number of seconds.",
+}
 
 
 def create_pool(url: str, create: Callable[[], Any]) -> Any:
@@ -32,9 +43,7 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
         pool.connection_class(**pool.connection_kwargs)
     except ValueError as error:
         option = re.match(r"Invalid value for '(\w+)' in connection URL", str(error))
-        wrong = f"option {option[1]}" if option else "port, the database or an option"
-        rule = f"The {wrong} is invalid. {ENCODING_RULE}"
-        invalid = invalid_url_error(url, rule)
+        invalid = _make_url_error(url, option[1] if option else None)
     except TypeError as error:
         rejected = str(error).partition(" got ")[2]
         invalid = InvalidFormat(
@@ -44,6 +53,19 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
         _check_options(pool.connection_kwargs)
         return pool
     raise invalid  # here: as its context, the other error would show the password
+
+
+def _make_url_error(url: str, option: str | None) -> InvalidFormat:
+    """Return the error for a URL that redis-py rejects, because of an option if it names one."""
+    query = url.partition("?")[2]
+    value = dict(parse_qsl(query)).get(option or "")
+    # With an @ behind it, or beside one, the value may be a part of a password.
+    is_public = "@" not in query and "password" not in query.lower()
+    if option is not None and value is not None and is_public:
+        rule = _RULES.get(option, "redis-py does not accept this value.")
+        return InvalidFormat(option, value=value, hint=rule)
+    wrong = f"option {option}" if option else "port, the database or an option"
+    return invalid_url_error(url, f"The {wrong} is invalid. {ENCODING_RULE}")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -240,7 +240,7 @@ def _parse_remap_side(text: str) -> tuple[str, int | None] | None:
 
 def invalid_url_error(url: str, rule: str) -> InvalidFormat:
     """Return the error for a URL; it shows nothing that may be part of a password."""
-    masked = _mask_secrets(url)
+    masked = mask_secrets(url)
     return InvalidFormat("url", value=masked, hint=rule)
 
 
@@ -258,11 +258,11 @@ def _scheme_error(url: str) -> InvalidFormat:
     return invalid_url_error(url, schemes)
 
 
-def _mask_secrets(url: str) -> str:
+def mask_secrets(url: str) -> str:
     """Return the scheme, host, port and database of a URL, with stars for invalid parts."""
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return "***"
+        return url if _ADDRESS.fullmatch(url) else "***"
     before, _, location = rest.rpartition("@")
     if "?" in before or "#" in before:  # the @ may be in an option or in a password
         return f"{scheme}://***"

@@ -337,7 +337,7 @@ def password_server():
         ("redis://:geheim@127.0.0.1:{port}/x", 2, "Invalid url format"),
         ("redis://:geheim@127.0.0.1:port/0", 2, "Invalid url format"),
         ("http://:geheim@127.0.0.1:{port}/0", 2, "Invalid url format"),
-        ("redis://:geheim@127.0.0.1:{port}/0?db=x", 2, "Invalid url format"),
+        ("redis://:geheim@127.0.0.1:{port}/0?db=x", 2, "Invalid db format: 'x'"),
         ("geheim", 2, "Invalid url format"),
         ("redis://user:[geheim]@127.0.0.1:{port}/0", 2, "Invalid url format"),
         ("redis://user:geheim\u2100@127.0.0.1:{port}/0", 2, "Invalid url format"),

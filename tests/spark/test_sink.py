@@ -155,11 +155,11 @@ def test_options_name_the_columns_and_override_them(env, queue, delivery):
         ),
         (
             columns(message="string", delay="double"), {"message": "m", "delay": -1.0},
-            InvalidValue, "delay must be between 0",
+            InvalidValue, "Delay in column delay (option delayColumn) must be between 0 and 9",
         ),
         (
             columns(message="string", delay="double"), {"message": "m", "delay": float("nan")},
-            InvalidValue, "delay must be between 0",
+            InvalidValue, "Delay in column delay (option delayColumn) must be between 0 and 9",
         ),
     ],
 )  # fmt: skip

@@ -169,9 +169,8 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise InvalidOption(
-                option, f"is not a regular expression: {error}.", value=text
-            ) from None
+            rule = f"is not a regular expression: {error}; got {show(text)}."
+            raise InvalidOption(option, rule, value=text) from None
     return SourceOptions(
         connection=connection,
         queues=queues,
@@ -225,11 +224,17 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
 
 
 def _read_snapshot_options(reader: OptionReader) -> SnapshotOptions:
+    sent_from_us = reader.read_time_us("startingTimestamp")
+    sent_before_us = reader.read_time_us("endingTimestamp")
+    if sent_from_us is not None and sent_before_us is not None and sent_from_us > sent_before_us:
+        begin, end = map(reader.read_text, ("startingTimestamp", "endingTimestamp"))
+        rule = f"is not after endingTimestamp, which is {show(end)}; got {show(begin)}."
+        raise InvalidOption("startingTimestamp", rule, value=begin)
     return SnapshotOptions(
         is_exact=reader.read_choice("snapshot", ("scan", "exact"), "scan") == "exact",
         include=reader.read_choice("include", get_args(Include), "all"),
-        sent_from_us=reader.read_time_us("startingTimestamp"),
-        sent_before_us=reader.read_time_us("endingTimestamp"),
+        sent_from_us=sent_from_us,
+        sent_before_us=sent_before_us,
         pushdown=reader.read_flag("pushdown", default=False),
     )
 
@@ -270,7 +275,8 @@ def _read_stream_options(reader: OptionReader) -> StreamOptions:
     min_messages = reader.read_integer("minMessagesPerTrigger", 1, 1, _MAX_TRIGGER_MESSAGES)
     if min_messages > max_messages:
         raise InvalidOption(
-            "minMessagesPerTrigger", f"is at most {limit}, which is {max_messages}.",
+            "minMessagesPerTrigger",
+            f"is at most {limit}, which is {max_messages}; got {min_messages}.",
             value=min_messages,
         )  # fmt: skip
     if reader.read_text("maxTriggerDelay") and min_messages == 1:

@@ -171,7 +171,8 @@ def _build_destination(
     options.connection.namespace.queue(name)  # raises InvalidFormat
     if delay is None:
         return Destination(name, options.delay_ms, cell)
-    return Destination(name, to_milliseconds("delay", float(delay)), cell)
+    item = f"Delay in column {options.delay_column} (option delayColumn)"
+    return Destination(name, to_milliseconds(item, float(delay)), cell)
 
 
 def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
