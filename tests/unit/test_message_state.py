@@ -13,6 +13,7 @@ from rsmq.worker.state.message_state import (
     MessageState,
     change_call,
     change_message,
+    change_messages,
 )
 
 
@@ -72,3 +73,15 @@ def test_call_begins_once_and_ends_once_or_is_abandoned(events):
         [], [CallState.WITHDRAWN], [CallState.RUNNING], [CallState.RUNNING, CallState.ENDED],
         [CallState.RUNNING, CallState.ABANDONED],
     )  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(MessageState)), st.sampled_from(MessageEvent))
+def test_many_messages_change_as_each_of_them_would(states, event):
+    messages, others = [Message() for _ in states], [Message() for _ in states]
+    for message, other, state in zip(messages, others, states, strict=True):
+        message.state = other.state = state
+    pairs = zip(messages, others, strict=True)
+    changed = [message for message, other in pairs if change_message(other, event)]
+
+    assert change_messages(messages, event) == changed
+    assert [each.state for each in messages] == [each.state for each in others]

@@ -67,6 +67,26 @@ _STEPPED_MODULES = (
 # Start and stop.
 
 
+def test_worker_that_has_nothing_left_to_do_stops_without_a_pause(env, rsmq, monkeypatch):
+    pauses = []
+    plan_sleep = WorkerLoop._plan_sleep
+
+    def record_pause(self, now):
+        pause, jobs = plan_sleep(self, now)
+        if self.is_stopping and self._can_end():
+            pauses.append(pause)
+        return pause, jobs
+
+    monkeypatch.setattr(WorkerLoop, "_plan_sleep", record_pause)
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(lambda _body: worker.stop())
+    worker.start()
+    rsmq.send_message("q", "a")
+    assert loop_of(worker).finished.wait(60)
+    assert set(pauses) == {0.0}
+
+
 def test_worker_can_be_stopped_after_ctrl_c_at_any_step_of_a_stop(env):
     def interrupt():
         time.sleep(0.005)  # time for the worker's own thread to run

@@ -122,7 +122,7 @@ class Invoker:
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """Return the handler and its arguments; None if there is nothing to handle."""
         lane = job.lane
-        if lane.listener.process and self._call_in_child is not None:
+        if lane.has_children and self._call_in_child is not None:
             return self._prepare_for_child(job, deliveries)
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)
@@ -267,8 +267,3 @@ def _make_timeout(job: Job, cause: BaseException | None) -> HandlerTimedOut:
 def is_cancelled_by_program(task: asyncio.Task[Any] | None, job: Job) -> bool:
     """Return whether the program, or the handler, has cancelled a call's task, not the worker."""
     return task is not None and task.cancelling() > 0 and job.task is not None
-
-
-def get_failure(job: Job, lease: Lease) -> HandlerFailure | None:
-    """Return the failure of a message: its own, or that of its call."""
-    return lease.failure if lease.failure is not None else job.failure

@@ -78,11 +78,11 @@ class PendingWrites(Generic[K]):
 
     def add(self, kind: K, item: Any) -> None:
         """Add a message."""
-        items = self._items.get(kind)
-        if items is None:
-            self._items[kind] = [item]
-        else:
-            items.append(item)
+        self.items_of(kind).append(item)
+
+    def items_of(self, kind: K) -> list[Any]:
+        """Return the list of the messages of a kind, to which more are added until the next write."""
+        return self._items.setdefault(kind, [])
 
     def first(self, number: int) -> list[tuple[K, list[Any]]]:
         """Return the first messages, with their kinds, at most ``number``. They stay here."""

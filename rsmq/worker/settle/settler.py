@@ -42,13 +42,11 @@ from rsmq.worker.outcome import (
     decide,
 )
 from rsmq.worker.receive.needed_queues import open_needed_queues
-from rsmq.worker.run.invoke import get_failure
 from rsmq.worker.settle.pending import (
     CellWrites,
     DeadLetterKind,
     Decision,
     Kind,
-    PendingWrites,
 )
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
@@ -66,6 +64,7 @@ from rsmq.worker.state.message_state import (
     SETTLED,
     UNBEGUN,
     change_message,
+    change_messages,
 )
 from rsmq.worker.state.numbers import Numbers
 
@@ -98,7 +97,7 @@ class Settler:
         #: The dead-letter queues of queues that are missing or broken, as it was logged.
         self._unavailable_targets: set[tuple[CellQueue, str]] = set()
         self._last_handled: Kind | None = None
-        self._last_settlements: PendingWrites[Kind] = PendingWrites()
+        self._last_handled_leases: list[Any] = []
 
     def __bool__(self) -> bool:
         return bool(self._by_cell)
@@ -126,7 +125,7 @@ class Settler:
     def _decide_outcome(self, job: Job, lease: Lease) -> None:
         queue, state = job.cell_queue, lease.state
         if state is RUNNING:
-            failure = get_failure(job, lease)
+            failure = job.failure if lease.failure is None else lease.failure
             if failure is not None:
                 if failure.kind == "withdrawn":
                     self._withdraw(queue, lease)
@@ -144,8 +143,8 @@ class Settler:
                 kind = self._last_handled = Kind(
                     queue, "handled", "delete", lease.count, has_records
                 )
-                self._last_settlements = self._writes_of(queue.cell).settlements
-            self._last_settlements.add(kind, lease)
+                self._last_handled_leases = self._writes_of(queue.cell).settlements.items_of(kind)
+            self._last_handled_leases.append(lease)
         elif state is LATE:
             self.mark_lost(queue, lease, "it had to wait for its call for too long")
         elif state is EXPIRED:
@@ -296,10 +295,10 @@ class Settler:
         writes = self._by_cell.get(cell)
         if writes is None:
             return
+        self._last_handled = None  # its list is replaced
         self._write_step(cell, writes)
         if not writes and self._by_cell.get(cell) is writes:
             del self._by_cell[cell]
-            self._last_handled = None
 
     def _write_step(self, cell: Cell, writes: CellWrites) -> None:
         self._write_progress(writes.progress, are_settled=False)
@@ -419,7 +418,7 @@ class Settler:
             for lease, digit in zip(leases, results, strict=True):
                 if digit == _RECEIVED_AGAIN:
                     self.mark_lost(queue, lease, "another consumer has received it since")
-        finished = [lease for lease in leases if change_message(lease, CONFIRM)]
+        finished = change_messages(leases, CONFIRM)
         queue.in_flight.remove(finished)
         return finished
 

@@ -145,6 +145,10 @@ class SingleJob(_Deliverable):
         self.failure: HandlerFailure | None = None
         self.task: Any = None
 
+    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
+        return make_delivery(self, queue, codec, self.cell_queue.cell.delivery_class)
+
     @property
     def job(self) -> SingleJob:
         """This object."""

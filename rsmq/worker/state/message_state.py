@@ -42,7 +42,7 @@ worker; the worker receives how it ended, and decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
@@ -181,6 +181,9 @@ class HasState(Protocol):
     state: MessageState
 
 
+M = TypeVar("M", bound=HasState)
+
+
 class HasCallState(Protocol):
     """A handler call."""
 
@@ -194,6 +197,17 @@ def change_message(message: HasState, event: MessageEvent) -> bool:
         message.state = following
         return True
     return False
+
+
+def change_messages(messages: Iterable[M], event: MessageEvent) -> list[M]:
+    """Apply an event to messages. Return those whose state has changed."""
+    changed = []
+    for message in messages:
+        following = _MESSAGE_TRANSITIONS[message.state][event]
+        if following is not None:
+            message.state = following
+            changed.append(message)
+    return changed
 
 
 def change_call(call: HasCallState, event: CallEvent) -> bool:
