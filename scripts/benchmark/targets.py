@@ -140,6 +140,18 @@ def _loop_target(ours: str) -> Target:
     )
 
 
+def _handler_target(ours: str, sleep_ms: int) -> Target:
+    def reach(results: Results) -> float:
+        jobs = job_rate(results["handler_times"], ours, LOOP_CONCURRENCY, sleep_ms)
+        return jobs * sleep_ms / 1000 / LOOP_CONCURRENCY
+
+    case = (
+        f"worker, {_kind(ours)}, {LOOP_CONCURRENCY} at a time with handlers of {sleep_ms} ms, "
+        "against handlers alone"
+    )
+    return Target(case, "≥", 0.97, "x", reach)
+
+
 def _worker_target(ours: str, other: str, at_a_time: int) -> Target:
     def reach(results: Results) -> float:
         return min(
@@ -232,8 +244,14 @@ TARGETS = [
     ),
     *(
         _throughput_target(
-            f"asyncio, {name}, 1 at a time, against Node", 1, action, ASYNCIO_1, NODE
+            f"asyncio, {name}, 1 at a time{of_size}, against Node",
+            1,
+            action,
+            ASYNCIO_1,
+            NODE,
+            size=size,
         )
+        for of_size, size in (("", SMALL), (" with 10 KB", LARGE))
         for action, name in SINGLE.items()
     ),
     *(
@@ -254,6 +272,8 @@ TARGETS = [
     ),
     _loop_target(THREADS),
     _loop_target(ASYNCIO),
+    _handler_target(THREADS, 5),
+    _handler_target(ASYNCIO, 5),
     _worker_target(THREADS, RQ, 1),
     *(_worker_target(THREADS, DRAMATIQ, at_a_time) for at_a_time in (8, 100)),
     *(_worker_target(ASYNCIO, SAQ, at_a_time) for at_a_time in (8, 100)),

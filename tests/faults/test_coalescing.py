@@ -568,6 +568,59 @@ def test_random_cancellations_lose_and_hide_no_message(server, raw, ns, kind):
     asyncio.run(main())
 
 
+@pytest.mark.timeout(scaled(120, 3600))
+def test_kills_of_the_server_lose_and_double_no_message_of_a_batch():
+    """Kill the server, which stores each write on disk, while calls of all kinds run together."""
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
+    generator = random.Random(7)
+    sent, unknown, received, deleted = {}, set(), [], {}
+
+    async def send(client, body):
+        try:
+            sent[await client.send_message("q", body)] = body
+        except redis_errors.ConnectionError:
+            unknown.add(body)
+
+    async def receive(client):
+        message = await client.receive_message("q")  # tried again: the first one stays hidden
+        if message is None:
+            return
+        received.append(message.id)
+        if await client.delete_message(message):
+            deleted[message.id] = message.body
+
+    async def main():
+        async with connected(server.url, "rsmq", retry_deadline=60) as client:
+            for round_ in range(scaled(6, 200)):
+                scripts = count_scripts(raw)
+                bodies = [f"{round_}-{each}" for each in range(60)]
+                bodies += [f"{round_}-large-{each}-{LARGE}" for each in range(6)]
+                calls = [asyncio.ensure_future(send(client, body)) for body in bodies]
+                calls += [asyncio.ensure_future(receive(client)) for _ in range(40)]
+                await asyncio.sleep(generator.uniform(0, 0.01))
+                if round_:
+                    await asyncio.to_thread(server.kill)
+                    await asyncio.to_thread(server.start)
+                await asyncio.gather(*calls)
+                if not round_:
+                    assert count_scripts(raw) - scripts < 20, "they were not sent in batches"
+
+    try:
+        with server.raw() as raw:
+            asyncio.run(main())
+            left = stored(raw, "rsmq")
+            assert is_consistent(raw, "rsmq")
+    finally:
+        server.stop()
+    assert sent.keys() <= left.keys() | deleted.keys()
+    assert not left.keys() & deleted.keys()
+    assert len(received) == len(set(received))
+    bodies = [*left.values(), *deleted.values()]
+    assert len(bodies) == len(set(bodies))
+    assert set(bodies) - set(sent.values()) <= unknown
+    assert deleted
+
+
 async def until(condition):
     """Wait for what is undone after the reply to a cancelled call."""
     async with asyncio.timeout(20):

@@ -81,7 +81,7 @@ class PendingWrites(Generic[K]):
         self.items_of(kind).append(item)
 
     def items_of(self, kind: K) -> list[Any]:
-        """Return the list of the messages of a kind, to which more are added until the next write."""
+        """Return the list of the messages of a kind, for more of them until the next write."""
         return self._items.setdefault(kind, [])
 
     def first(self, number: int) -> list[tuple[K, list[Any]]]:
