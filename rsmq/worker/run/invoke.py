@@ -19,7 +19,6 @@ from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerTimedOut
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
 from rsmq.worker.run.results import keep_result
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import GroupJob, SingleJob
 from rsmq.worker.state.lane import Job, Lease
 from rsmq.worker.state.message_state import RUNNING
