@@ -557,9 +557,8 @@ class WorkerLoop:
 
     def _plan_sleep(self, now: float) -> tuple[float, int]:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
-        if any(not cell.retry_at() for cell in self._settler.cells()):  # a step could not write all
-            return 0.0, 1
-        if self.is_stopping and self._can_end():
+        has_more = any(not cell.retry_at() for cell in self._settler.cells())  # than a step writes
+        if has_more or (self.is_stopping and self._can_end()):
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
         pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
