@@ -73,6 +73,21 @@ def test_axes_begin_at_zero_and_show_only_the_span(minutes):
     assert right < START + timedelta(minutes=minutes[-1] + 30)
 
 
+def test_each_bar_of_messages_has_its_number():
+    rows = tuple(
+        {"queue": str(total), "visible": total - flying, "in_flight": flying, "delayed": 0}
+        for total, flying in ((1234, 34), (2, 2), (0, 0))
+    )
+    axes = plots._draw_bars(rows, plots._STATES, "Messages", "messages").axes[0]
+    assert [text.get_text() for text in axes.texts] == ["1,234", "2", "0"]
+    assert [text.xy[0] for text in axes.texts] == [1234, 2, 0]
+    assert axes.get_xlim()[1] > 1234
+
+    by_cause = tuple({"cause": "ValueError", "messages": number} for number in (2, 3))
+    axes = plots._draw_totals(by_cause, "cause", "Dead letters by cause").axes[0]
+    assert [text.get_text() for text in axes.texts] == ["5"]
+
+
 def test_equal_lines_do_not_hide_each_other():
     names = {"a": 2, "b": 2, "c": 5, "d": 2}
     rows = tuple(

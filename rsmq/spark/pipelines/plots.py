@@ -38,6 +38,9 @@ _MAX_LINES = 10
 #: The longest label; the rest of a longer one is left out.
 _MAX_LABEL_CHARACTERS = 40
 
+#: The length of the axis of stacked bars, relative to the longest bar: numbers are behind the bars.
+_ROOM_FOR_NUMBERS = 1.15
+
 #: The length of a dash of a line that covers an equal one.
 _DASH_POINTS = 4.0
 
@@ -129,7 +132,7 @@ def _draw_bars(
             row + (0 if stacked else (place - len(parts) / 2 + 0.5) * height)
             for row in range(len(names))
         ]
-        axes.barh(
+        bars = axes.barh(
             positions,
             widths,
             height,
@@ -142,6 +145,9 @@ def _draw_bars(
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.set_xlim(left=0)
+    if stacked:  # a bar of few messages can't be seen beside one of many
+        axes.bar_label(bars, [f"{total:,.0f}" for total in begin], padding=3)
+        axes.set_xlim(right=_ROOM_FOR_NUMBERS * max(begin, default=0) or 1)
     axes.set_title(title)
     if unit == "messages":
         axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
