@@ -192,7 +192,9 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
             "worker: kills, zombies, faults", 200, "-m", "slow", "tests/workers",
             workers=4, is_waiting=True, needs=[_PEERS],
         ),
-        measured("core: contract", 220, _CONTRACT),
+        # Thousands of short tests, for each of which pytest-xdist takes a millisecond.
+        measured("core: contract", 150, "-m", "not slow", _CONTRACT, workers=0),
+        measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT, workers=0),
         measured(
             "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
