@@ -926,6 +926,27 @@ def test_no_new_messages_are_received_for_an_acknowledged_batch(
     assert acknowledged(env) == {b"g:q": 3}
 
 
+@pytest.mark.parametrize("kept_offsets", [1, 2], ids=["receive", "plan"])
+def test_a_batch_is_refused_whose_acknowledgement_was_interrupted(env, queue, kept_offsets):
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1))
+    query.run()
+    query.run()
+    query.restart()
+    with suppress(Crashed), crash_at_call(env.server(), 2, answered=True):
+        query.run()
+    assert list(acknowledged(env).values()) == [2]
+    sizes = f"{query.offsets[0]['lease']}:2"
+    assert env.raw.hexists(env.keys().leases, sizes)
+    assert not env.raw.hexists(env.keys().leases, f"{sizes}:0")
+    query.crash()
+    del query.offsets[kept_offsets:]
+    query.done = 1
+    query.start()
+    with pytest.raises(CheckpointSetBack, match="asks for batch 2, but batch 2 was acknowledged"):
+        query.finish() if kept_offsets == 2 else query.run()
+
+
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
 def test_an_acknowledged_batch_is_not_planned_again(env, queue, fail_on_data_loss):
     """The commit log of Spark lacks the last batch: a sink would replace its rows by none."""

@@ -144,14 +144,22 @@ class StreamLease:
 
     def _find_received(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> bool:
         """Return whether Redis has parts of a batch, and extend them from now on."""
+        self._refuse_acknowledged(fill.number)
         found = self.records.read_sizes(fill.number, queues)
         if found:
             self.parts.extend_found(fill.number, found)
             fill.adopt(found)
-        elif fill.number <= self.holder.last_acknowledged:
-            # A cell that had no messages of the batch has not stored that it is acknowledged.
-            raise make_batch_acknowledged(self.name, fill.number, self.holder.last_acknowledged)
         return bool(found)
+
+    def _refuse_acknowledged(self, number: int) -> None:
+        """
+        Refuse a batch that an earlier process has acknowledged.
+
+        Its sizes are left, if that was interrupted. A cell that had no messages of it has not
+        stored that it is acknowledged.
+        """
+        if number <= self.holder.last_acknowledged:
+            raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
 
     def _fill(
         self, fill: BatchFill, queues: Sequence[PlacedQueue], latest_ms: int | None = None
@@ -223,6 +231,8 @@ class StreamLease:
             LeaseTakenOver: that was done by another process, which has taken over the lease.
         """
         self.holder.check()
+        if counts:  # the first batch of a query has none, and no messages
+            self._refuse_acknowledged(number)
         self.batches.change(number, BatchEvent.PLAN)
         queues = self.queues.find(counts)
         found = self.records.read_sizes(number, queues)
