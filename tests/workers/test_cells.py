@@ -931,8 +931,8 @@ def test_a_broken_key_of_one_cell_stops_neither_the_others_nor_the_heartbeat(of_
             time.sleep(0.2)
         wait_until(lambda: len(handled) == 6)
         assert worker.health().heartbeat_age_seconds < 5
-        (found,) = list_workers(of_test.cells.cells[0])
-        assert found.alive
+        # On a busy machine it may count as dead for a moment.
+        wait_until(lambda: [each.alive for each in list_workers(of_test.cells.cells[0])] == [True])
 
 
 # Wrong use.
