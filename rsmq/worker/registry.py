@@ -180,7 +180,8 @@ def register(
             )
             first_seen = holder
             first_expiry = time.monotonic() + holder.remaining_ms / 1000
-        expiry = time.monotonic() + holder.remaining_ms / 1000
+        # At the earliest: the server has answered at some time since ``began_at``.
+        expiry = began_at + holder.remaining_ms / 1000
         if holder.token != first_seen.token or expiry > first_expiry + HEARTBEAT_SECONDS / 4:
             raise WorkerExists(worker.name, _describe(holder.info))
         time.sleep(min(HEARTBEAT_SECONDS / 4, max(holder.remaining_ms / 1000, 0.01)))

@@ -73,8 +73,9 @@ def test_log_records_have_the_place_of_their_call(env, rsmq, caplog):
 
     rsmq.send_message("q", "x")
     worker.start()
-    wait_until(lambda: worker.numbers.retried)
-    (record,) = [each for each in caplog.records if "attempt 1 failed" in each.getMessage()]
+    (record,) = wait_until(
+        lambda: [each for each in caplog.records if "attempt 1 failed" in each.getMessage()]
+    )
 
     assert (record.filename, record.funcName) == ("logging.py", "after_retry")
     assert record.queue == "q"
