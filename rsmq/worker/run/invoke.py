@@ -121,7 +121,7 @@ class Invoker:
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """Return the handler and its arguments; None if there is nothing to handle."""
         lane = job.lane
-        if lane.has_children and self._call_in_child is not None:
+        if lane.listener.handlers.process and self._call_in_child is not None:
             return self._prepare_for_child(job, deliveries)
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)

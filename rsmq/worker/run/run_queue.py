@@ -166,7 +166,8 @@ class RunQueue:
         self.running_count += 1
         if self._has_reservations:
             self._update_limits()
-        if not job.lane.has_children:  # else it starts when a child process has received it
+        # A call in a child process starts when the child has received it.
+        if not job.lane.listener.handlers.process:
             job.started_at = now
         change_call(job, BEGIN_CALL)
         if isinstance(job, SingleJob):

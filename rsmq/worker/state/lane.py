@@ -252,7 +252,6 @@ class Lane:
             and read by ``RunQueue``.
         last_request_at: monotonic seconds of the last receive, or of the wake-up after it. Written
             by ``Prefetcher``, and by the watcher's thread; read when receives are planned.
-        has_children: whether its handlers run in child processes.
         mean_seconds: the moving average of a call's duration; None before the first call ends.
             Written by ``record_duration`` in the loop's thread, read by ``RunQueue``.
         slow_seconds: the second longest duration of the calls of this window and the one before;
@@ -287,14 +286,12 @@ class Lane:
     lock: threading.Lock = field(default_factory=threading.Lock)
     reserved: int = field(init=False)
     limit_now: int = field(init=False)
-    has_children: bool = field(init=False)
     _window_calls: int = 0
     _longest: tuple[float, float] = (0.0, 0.0)
     _longest_before: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         self.limit_now = self.limit
-        self.has_children = self.listener.process
         self.reserved = min(self.listener.reserved, self.limit)
 
     @property
@@ -454,7 +451,7 @@ class Lane:
             listener: replaces the listener, after its queue was missing; None keeps it.
         """
         if listener is not None:
-            self.listener, self.has_children = listener, listener.process
+            self.listener = listener
         if self.listener.vt is None and attributes.vt >= MIN_VT_SECONDS:
             self.vt = attributes.vt
         policy = self.listener.policy
