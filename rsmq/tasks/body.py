@@ -101,14 +101,31 @@ def read_next(body: Mapping[str, Any]) -> NextTask | None:
     if then is None and of_map is None:
         return None
     try:
-        if of_map is not None:
-            number = str(int(of_map["number"]))
-            queue, map_id = str(of_map["queue"]), str(of_map["id"])
-            return NextTask(queue, None, map_id=map_id, number=number)
-        rest = {name: value for name, value in then.items() if name not in {"queue", "result"}}
-        return NextTask(str(then["queue"]), rest, then.get("result"))
-    except (KeyError, TypeError, AttributeError) as error:
+        return _read_then(then) if of_map is None else _read_map(of_map)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ValueError(f"then or map is not valid, {type(error).__name__}") from None
+
+
+def _read_then(then: Any) -> NextTask:
+    rest = {name: value for name, value in then.items() if name not in {"queue", "result"}}
+    queue, result = _text(then["queue"]), then.get("result")
+    _text(rest["task"])
+    if not isinstance(rest.get("args", {}), dict):
+        raise TypeError
+    return NextTask(queue, rest, None if result is None else _text(result))
+
+
+def _read_map(of_map: Any) -> NextTask:
+    number = int(of_map["number"])
+    if number < 0:
+        raise ValueError
+    return NextTask(_text(of_map["queue"]), None, map_id=_text(of_map["id"]), number=str(number))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def make_route(queue: str, names: Mapping[str, object]) -> Route:

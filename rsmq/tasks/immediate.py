@@ -10,9 +10,10 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from rsmq.errors import NotTracked
@@ -38,6 +39,7 @@ class _ImmediateCall:
     Attributes:
         stored: what the function returned, as JSON has it.
         progress: the last one that the function has reported.
+        following: the queue and the body of the next task, if there is one.
     """
 
     count = attempt = 1
@@ -52,6 +54,7 @@ class _ImmediateCall:
         self.requested_at = time.monotonic()
         self.stored: Any = None
         self.progress: ReportedProgress | None = None
+        self.following: tuple[str, bytes] | None = None
         self._queue, self._is_tracked = queue, is_tracked
 
     def fail(self, error: BaseException) -> None:
@@ -101,43 +104,64 @@ class Immediate:
             signature: the call.
             id: the id of the job.
         """
-        return _make_status(signature, self._run_body(signature.queue, id, signature.body))
+        return _make_status(signature, self._run_body(signature.queue, id, _encode(signature.body)))
 
     async def arun(self, signature: Signature[T], id: str) -> JobStatus[T]:
         """Call a function in this event loop; see ``run``."""
-        return _make_status(signature, await self._arun_body(signature.queue, id, signature.body))
+        call = await self._arun_body(signature.queue, id, _encode(signature.body))
+        return _make_status(signature, call)
 
-    def send_next(self, following: NextTask, result: Any, stored: Any) -> None:  # noqa: ARG002
+    def _run_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
+        """Call the function of a body, and then those that follow it."""
+        call, call_function, is_async = self._prepare(queue, id, raw)
+        with call.as_current():
+            stored = call_function()
+            call.stored = _run_in_thread(stored) if is_async else stored
+        if call.following is not None:
+            next_queue, next_raw = call.following
+            self._run_body(next_queue, make_immediate_id(), next_raw)
+        return call
+
+    async def _arun_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
+        call, call_function, is_async = self._prepare(queue, id, raw)
+        with call.as_current():
+            stored = call_function()
+            call.stored = await stored if is_async else stored
+        if call.following is not None:
+            next_queue, next_raw = call.following
+            await self._arun_body(next_queue, make_immediate_id(), next_raw)
+        return call
+
+    def _prepare(
+        self, queue: str, id: str, raw: bytes
+    ) -> tuple[_ImmediateCall, Callable[[], Any], bool]:
+        """Return a call, what makes it, and whether that is to be awaited."""
+        body = TASK_CODEC.decode(raw)
+        task = self._tasks[body["task"]]
+        call = _ImmediateCall(queue, id, raw, is_tracked=task.is_tracked)
+        handler = task.make_handler(_Following(call, self._encode_result))
+        return call, partial(handler, body), task.is_async
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    return TASK_CODEC.encode(body).encode()
+
+
+class _Following:
+    """Notes in a call what follows it."""
+
+    def __init__(self, call: _ImmediateCall, encode_result: EncodeResult) -> None:
+        self._call = call
+        self._encode_result = encode_result
+
+    def check_queue(self, queue: str) -> None:
+        """See ``Follow``."""
+
+    def note_next(self, following: NextTask, result: Any) -> None:
         """See ``Follow``."""
         body = add_result(following, result, self._encode_result)
         if body is not None:
-            self._run_body(following.queue, make_immediate_id(), body)
-
-    async def asend_next(self, following: NextTask, result: Any, stored: Any) -> None:  # noqa: ARG002
-        """See ``Follow``."""
-        body = add_result(following, result, self._encode_result)
-        if body is not None:
-            await self._arun_body(following.queue, make_immediate_id(), body)
-
-    def _run_body(self, queue: str, id: str, body: dict[str, Any]) -> _ImmediateCall:
-        task = self._tasks[body["task"]]
-        call = _ImmediateCall(
-            queue, id, TASK_CODEC.encode(body).encode(), is_tracked=task.is_tracked
-        )
-        with call.as_current():
-            stored = task.make_handler(self)(TASK_CODEC.decode(call.raw))
-            call.stored = _run_in_thread(stored) if task.is_async else stored
-        return call
-
-    async def _arun_body(self, queue: str, id: str, body: dict[str, Any]) -> _ImmediateCall:
-        task = self._tasks[body["task"]]
-        call = _ImmediateCall(
-            queue, id, TASK_CODEC.encode(body).encode(), is_tracked=task.is_tracked
-        )
-        with call.as_current():
-            stored = task.make_handler(self)(TASK_CODEC.decode(call.raw))
-            call.stored = await stored if task.is_async else stored
-        return call
+            self._call.following = following.queue, _encode(body)
 
 
 def make_immediate_id() -> str:

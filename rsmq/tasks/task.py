@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
 from rsmq.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, headers_of_task, read_next
@@ -265,43 +265,47 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         Return the function that a worker calls with the body of a message.
 
         Args:
-            follow: sends what follows the task.
+            follow: takes what follows the task.
         """
         function: Callable[..., Any] = self.function
 
         async def handle_async(body: dict[str, Any]) -> Any:
-            arguments, following = self._read(body)
+            arguments, following = self._read(body, follow)
             with headers_of_task(body):
                 result = await function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
-                    await follow.asend_next(following, result, stored)
+                    follow.note_next(following, result)
             return stored
 
         def handle(body: dict[str, Any]) -> Any:
-            arguments, following = self._read(body)
+            arguments, following = self._read(body, follow)
             with headers_of_task(body):
                 result = function(**arguments)
                 stored = self._encode_result(result)
                 if following is not None:
-                    follow.send_next(following, result, stored)
+                    follow.note_next(following, result)
             return stored
 
         handler: Callable[..., Any] = handle_async if self.is_async else handle
         handler.__qualname__ = self.name  # for errors and logs
         return handler
 
-    def _read(self, body: dict[str, Any]) -> tuple[dict[str, Any], NextTask | None]:
+    def _read(self, body: dict[str, Any], follow: Follow) -> tuple[dict[str, Any], NextTask | None]:
         """
         Return the keyword arguments of a body, and what follows the task.
 
         Raises:
-            DeadLetter: they do not fit the function. Another attempt would not change that.
+            DeadLetter: they do not fit the function, or what follows can't be sent. Another attempt
+                would not change that.
         """
         try:
-            return self.arguments.decode(body.get("args", {})), read_next(body)
-        except (WrongArgument, ValueError) as error:
+            arguments, following = self.arguments.decode(body.get("args", {})), read_next(body)
+            if following is not None:
+                follow.check_queue(following.queue)
+        except (WrongArgument, ValueError, InvalidFormat, MissingParameter) as error:
             raise DeadLetter(f"task {self.name}: {error}") from None
+        return arguments, following
 
     def _encode_result(self, result: Any) -> Any:
         """

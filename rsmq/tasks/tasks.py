@@ -117,8 +117,9 @@ class _DeclaredQueue:
             codec=JSON,
             **_listener_options(queue, self.options),
         )
+        follow = FollowInWorker(worker.rsmq.cells[0].namespace, encode_result)
         for task in self.tasks.values():
-            router.on(task.name)(task.make_handler(FollowInWorker(worker, encode_result)))
+            router.on(task.name)(task.make_handler(follow))
 
 
 class Tasks(NamesElsewhere):
@@ -554,12 +555,17 @@ class Tasks(NamesElsewhere):
         Raises:
             InvalidFormat: an argument is invalid, or the client is a set of cells.
             InvalidValue: there are more than 10,000 items.
+            MessageTooLong: the body of ``then`` is larger than the maxsize of its queue.
             The errors of ``Task.send``.
         """
         plan = self._plan_map(task, items, then)
         if self._is_immediate or not plan.signatures:
             return [self.send(each) for each in (*plan.signatures, then)][:-1]
-        self.client.cells[0].run(plan.start)
+        try:
+            self.client.cells[0].run(plan.start)
+        except QueueNotFound:
+            self.client.create_queue(then.queue, exist_ok=True)
+            self.client.cells[0].run(plan.start)
         return self._send_groups(plan.signatures, plan.groups)
 
     async def amap(
@@ -579,7 +585,11 @@ class Tasks(NamesElsewhere):
         plan = self._plan_map(task, items, then)
         if self._is_immediate or not plan.signatures:
             return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
-        await self.aio.cells[0].run(plan.start)
+        try:
+            await self.aio.cells[0].run(plan.start)
+        except QueueNotFound:
+            await self.aio.create_queue(then.queue, exist_ok=True)
+            await self.aio.cells[0].run(plan.start)
         return await self._asend_groups(plan.signatures, plan.groups)
 
     def _plan_map(
@@ -616,7 +626,7 @@ class Tasks(NamesElsewhere):
         ]  # fmt: skip
         namespace = self.client.cells[0].namespace
         return _MapPlan(
-            signatures, start_map(namespace, map_id, len(signatures), then.body), groups
+            signatures, start_map(namespace, map_id, len(signatures), then.queue, then.body), groups
         )
 
     def run_all(self, *, timeout: float | None = 30.0) -> None:

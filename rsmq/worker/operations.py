@@ -17,7 +17,9 @@ from rsmq.errors import InvalidFormat
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits, encode_sent_ms
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import large_body_size
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.throttle import Limit, parse_limit
@@ -37,6 +39,9 @@ MAX_JOB_ERROR_CHARACTERS = 500
 DEAD_WORKER_TTL_SECONDS = 86_400
 #: How long it is stored that a message ran in quarantine without a known outcome.
 QUARANTINE_TTL_SECONDS = 7 * 86_400
+
+#: How long the record of a map is stored after its start, and after each of its messages.
+MAP_LIFETIME_SECONDS = 7 * 86_400
 
 #: Maximum total bytes of the bodies of one reply; the first body may be larger.
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -214,9 +219,13 @@ class TrackedOutcome(NamedTuple):
 
     def args(self, place: int) -> tuple[bytes, ...]:
         """Return the arguments of ``settle_messages`` for the group at a place, from 1."""
+        return digits(place), digits(len(self.values)), *self.values_of_group()
+
+    def values_of_group(self) -> tuple[bytes, ...]:
+        """Return the event, the ms for which an ended record lives, and the values."""
         ttl = digits(round(self.ttl * 1000))
         each = chain.from_iterable(zip_longest(self.values, self.progresses, fillvalue=b""))
-        return digits(place), digits(len(self.values)), self.event.encode(), ttl, *each
+        return self.event.encode(), ttl, *each
 
 
 class Settlement(NamedTuple):
@@ -291,6 +300,78 @@ def settle_messages(worker: Identity, groups: Sequence[Settlement]) -> Operation
         tuple(group.keys.name for group in groups),
         # The attempt whose reply was lost may have deleted messages: then a 0 means success.
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingMessage:
+    """
+    A message that is sent when the one before it has been handled.
+
+    Attributes:
+        queue: the name of its queue.
+        body: its body; empty if the message before it is of a map, whose record has the body.
+        size: the size of the body as maxsize counts it.
+        map_id: the id of the map; empty if the message before it is not of a map.
+        number: the number of the message before it in the map.
+    """
+
+    queue: str
+    body: bytes
+    size: int
+    map_id: str = ""
+    number: str = ""
+
+
+def finish_messages(
+    worker: Identity,
+    queue: QueueKeys,
+    receive_count: int,
+    messages: Sequence[tuple[str, FollowingMessage]],
+    *,
+    has_records: bool = False,
+    realtime: bool = False,
+    tracked: TrackedOutcome | None = None,
+) -> Operation[list[bytes]]:
+    """
+    Delete messages of one queue that were handled, and send for each the one that follows it.
+
+    The message of a map is counted, and the last one of the map sends what follows.
+
+    Args:
+        worker: the worker that received them.
+        queue: their queue.
+        receive_count: their receive count.
+        messages: their ids, and what follows each.
+        has_records: as in ``Settlement``.
+        realtime: whether the sends publish Node's notification.
+        tracked: what the records of the messages get; None if they have none.
+
+    Returns:
+        For each message 1 it was finished, 0 it is not in the queue, 2 it was received again since;
+        or the refusal of what follows it, as a script words its errors. Then it is unchanged.
+    """
+    keys = [worker.in_flight_key, queue.hash, queue.zset]
+    args = [worker.token.encode(), b"1" if has_records else b"", encode_name(queue.name)]
+    args += digits(len(messages)), digits(receive_count), digits(MAP_LIFETIME_SECONDS * 1000)
+    for (id, following), suffix in zip(messages, make_id_suffixes(len(messages)), strict=True):
+        target, map_id = worker.namespace.queue(following.queue), following.map_id
+        keys += target.hash, target.zset
+        keys.append(worker.namespace.task_map(map_id) if map_id else queue.hash)
+        args += encode_name(id), following.number.encode(), following.body
+        args += digits(following.size), suffix, target.channel if realtime else b""
+    if tracked is not None:
+        args += tracked.values_of_group()
+    return Operation(
+        load("finish_messages"),
+        tuple(keys),
+        tuple(args),
+        lambda reply: reply,
+        RetryClass.ALWAYS,
+        (queue.name,),
+        # The attempt whose reply was lost may have deleted messages: then a 0 means success.
+        parse_retried=lambda reply: [b"1" if each == b"0" else each for each in reply],
+        large_body=large_body_size(max(len(following.body) for _, following in messages)),
     )
 
 

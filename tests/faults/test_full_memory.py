@@ -77,7 +77,8 @@ UNCHANGING = {
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
     "fan_out": ([SUBSCRIBERS, INDEX, "{empty}:Q", "{empty}", *DEAD], ["", "rsmq", 9, 9, "dead"]),
     "find_jobs": ([H, Z], [0, "rsmq:q:x:job:*", 9, "failed"]),
-    "finish_task": ([H, Z, *DEAD, H], [NO_ID, 1, "", "m", 1, "i" * 22, "", 99_000, "", ""]),
+    "finish_messages":
+        ([HELD, H, Z, *DEAD, H], ["token", "", "q", 1, 1, 99_000, NO_ID, "", "m", 1, "i" * 22, ""]),
     "fire_schedule": ([*SCHEDULES, H, Z], ["no", "definition", 1, 1, 2, 2, 0, ""]),
     "forget_copies": ([H, COPIED], ["", "", "field"]),
     "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),

@@ -12,6 +12,7 @@ from rsmq.explain.operations import read_message_state, read_queue_state
 from rsmq.search.operations import SearchPosition, read_reasons, search_step
 from rsmq.wire.keys import Namespace
 from rsmq.worker.operations import (
+    FollowingMessage,
     Identity,
     ReceiveRequest,
     Settlement,
@@ -19,6 +20,7 @@ from rsmq.worker.operations import (
     claim_name,
     count_unbegun,
     dead_letter_messages,
+    finish_messages,
     forget_dead_worker,
     keep_name,
     list_finished,
@@ -116,6 +118,20 @@ def settle(action, *values, has_records=True, tracked=None):
         return client.run(settle_messages(state.worker, [group]))
 
     return call
+
+
+def finish(client, state):
+    """Delete the message, and send another one to the target."""
+    return client.run(
+        finish_messages(
+            state.worker,
+            state.queue,
+            2,
+            [(state.id, FollowingMessage(state.target.name, b"next", 4))],
+            has_records=True,
+            tracked=TrackedOutcome("succeed", 60, [b"7"]),
+        )
+    )
 
 
 def receive(client, state):
@@ -310,6 +326,13 @@ def check_delete(state, result, stored):
     assert state.id not in stored.beside(state.queue.name, "alone")
     assert state.id not in stored.beside(state.queue.name, "unbegun")
     check_others(stored, state)
+
+
+def check_next(state, result, stored):
+    assert result == [b"1"]
+    check_delete(state, b"1", stored)
+    assert sorted(stored.bodies(state.target.name)) == [b"another", b"next"]
+    assert in_flight(stored, state) is None
 
 
 def check_hide(state, result, stored):
@@ -585,6 +608,12 @@ STEPS = [
         prepare_in_flight("w-succeed", receives=2),
         settle("delete", tracked=TrackedOutcome("succeed", 60, [b"7"])),
         with_record(check_delete, state=b"succeeded", result=b"7"),
+    ),
+    Step(
+        "worker: delete a tracked message, and send the next one",
+        prepare_in_flight("w-next", receives=2),
+        finish,
+        with_record(check_next, state=b"succeeded", result=b"7"),
     ),
     Step(
         "worker: dead-letter a tracked message",

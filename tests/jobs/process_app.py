@@ -10,8 +10,6 @@ from pathlib import Path
 
 from rsmq import RSMQ
 from rsmq.worker import HandlerCancelled, Worker
-from rsmq.worker.run.invoke import current_job
-from tests.workers.polling import wait_until
 
 #: The handler writes its process id to it, and what has interrupted it.
 EVENTS = Path(os.environ.get("JOBS_EVENTS", os.devnull))
@@ -27,15 +25,6 @@ def handle(body, message):
     EVENTS.write_text(str(os.getpid()))
     for number in range(3):
         message.set_progress(number, 3, body)
-    if body == "finish":  # as a task that is followed by another
-        job = current_job.get()
-        wait_until(lambda: rsmq.job("q", message.id).progress())
-        assert job.new_progress == b"2 3 finish"  # for the end of a task with `then`
-        expires_at = job.expires_at
-        job.lane.note_finishing(job)
-        rsmq.delete_message("q", message.id)
-        wait_until(lambda: job.expires_at != expires_at)  # by a heartbeat
-        return None
     if body == "halt":  # as C code that keeps the GIL
         os.kill(os.getpid(), signal.SIGSTOP)
     if body == "return":

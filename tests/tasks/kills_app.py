@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import contextmanager
 
 import redis
 
 from rsmq.tasks import Tasks
+from rsmq.worker.middlewares import CallContext
 
 QUEUES = ("first", "second", "items", "ends")
 NAMES = ("first", "second", "item", "end")
@@ -21,6 +23,8 @@ def declare(tasks):
 
     def note(what):
         raw.rpush(f"{ns}:done", json.dumps(what))
+        if what != "end" and not raw.sismember(f"{ns}:commits", what - 1):
+            raw.rpush(f"{ns}:done", json.dumps("before its commit"))
 
     options = {"vt": 1, "max_retries": 10_000, "backoff": 0.1}
 
@@ -42,6 +46,26 @@ def declare(tasks):
         note("end")
 
 
+class WithCommits:
+    """Makes workers of tasks whose calls end with a commit that takes a moment."""
+
+    def __init__(self, tasks):
+        self._tasks = tasks
+
+    def worker(self):
+        return self._tasks.worker(middleware=[CallContext(commit)])
+
+
+@contextmanager
+def commit(message):
+    yield
+    if message.queue == "first":
+        time.sleep(0.01)
+        with redis.Redis.from_url(os.environ["TASKS_URL"]) as raw:
+            raw.sadd(f"{os.environ['TASKS_NS']}:commits", message.body["args"]["number"])
+
+
 if "TASKS_URL" in os.environ:
     tasks = Tasks.from_url(os.environ["TASKS_URL"], ns=os.environ["TASKS_NS"])
     declare(tasks)
+    workers = WithCommits(tasks)

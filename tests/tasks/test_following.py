@@ -12,7 +12,7 @@ import pytest
 from rsmq import Cells, InvalidFormat, InvalidValue
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
-from rsmq.tasks.operations import finish_task
+from rsmq.worker.operations import FollowingMessage, Identity, finish_messages
 
 _numbers = itertools.count()
 
@@ -80,32 +80,53 @@ def test_a_chain_runs_in_order_and_in_immediate_too(tasks):
     assert ran == [(1, 2), (None, "x"), (None, "X")] * 3
 
 
-def test_the_next_task_is_sent_by_the_script_that_deletes(tasks, raw):
+def test_the_next_message_is_sent_by_the_script_that_deletes(tasks, raw):
     tasks.client.create_queue("a")
     tasks.client.create_queue("b")
-    tasks.client.send_message("a", "1")
-    message = tasks.client.receive_message("a", vt=0)
+    tasks.client.send_messages("a", ["1", "2"])
+    first, second = tasks.client.receive_messages("a", 2, vt=0)
+    again = tasks.client.receive_messages("a", 2)
     namespace = tasks.client.namespace
-    again = tasks.client.receive_message("a")
+    worker = Identity(namespace, "w", "token")
 
-    def finish(message, queue="b", body="next"):
-        return tasks.client.run(finish_task(namespace, message, queue, body, realtime=False))
+    def finish(*messages, queue="b", body=b"next"):
+        results = tasks.client.run(
+            finish_messages(
+                worker,
+                namespace.queue("a"),
+                messages[0].receive_count,
+                [(each.id, FollowingMessage(queue, body, len(body))) for each in messages],
+            )
+        )
+        return [each.decode() for each in results]
 
-    assert finish(message) is None
+    assert finish(first, second) == ["2", "2"]
     assert raw("b") == []
-    with pytest.raises(Exception, match="Queue not found"):
-        finish(again, "missing")
+    assert finish(again[0], queue="missing") == [f"QUEUENOTFOUND {namespace.name}:missing:Q"]
     tasks.client.set_queue_attributes("b", maxsize=1024)
-    with pytest.raises(Exception, match="Message too long"):
-        finish(again, body="x" * 2000)
-    assert len(raw("a")) == 1
-    id = finish(again)
-    assert raw("a") == []
-    assert tasks.client.get_message("b", id).raw == b'"next"'
-    assert finish(again) is None
+    assert finish(again[0], body=b"x" * 2000) == ["MESSAGETOOLONG 2000 1024"]
+    assert len(raw("a")) == 2
+    # A message that is refused leaves the others alone.
+    results = tasks.client.run(
+        finish_messages(
+            worker,
+            namespace.queue("a"),
+            2,
+            [
+                (again[0].id, FollowingMessage("missing", b"", 0)),
+                (again[1].id, FollowingMessage("b", b'"next"', 6)),
+            ],
+        )
+    )
+    assert [len(each) > 1 for each in results] == [True, False]
+    assert [each.id for each in tasks.client.peek_messages("a")] == [first.id]
     assert raw("b") == ['"next"']
-    attributes = tasks.client.get_queue_attributes("b")
-    assert attributes.total_sent == 1
+    assert finish(again[0], body=b"last") == ["1"]
+    assert raw("a") == []
+    assert raw("b") == ['"next"', "last"]
+    assert finish(again[0]) == ["0"]
+    assert raw("b") == ['"next"', "last"]
+    assert tasks.client.get_queue_attributes("b").total_sent == 2
 
 
 def test_a_result_that_is_no_argument_of_the_next_task_is_a_dead_letter(tasks):

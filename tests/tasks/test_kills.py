@@ -27,7 +27,7 @@ def test_each_next_task_is_sent_once_through_kills(server, ns):
     environment = {**os.environ, "TASKS_URL": server.url, "TASKS_NS": ns}
 
     def start(*arguments):
-        command = [sys.executable, "-m", "rsmq.cli.commands.worker", f"{APP}:tasks", *arguments]
+        command = [sys.executable, "-m", "rsmq.cli.commands.worker", f"{APP}:workers", *arguments]
         return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
     chance = random.Random(38)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any
@@ -70,7 +71,7 @@ class _Child:
         #: Each call, and the job that was made of it.
         self._calls: SimpleQueue[tuple[dict[str, Any], Job] | None] = SimpleQueue()
         self._lanes: Mapping[str, Lane] = {}
-        self._invoker = Invoker(Hooks([]), lambda _job: None)
+        self._invoker: Invoker
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -86,13 +87,12 @@ class _Child:
         try:
             settings = self._channel.receive()
             self._lanes = _prepare(settings)
+            self._invoker = Invoker(Hooks([]), lambda _job: None)
         except Exception as error:  # noqa: BLE001 - the worker reports it
             self._channel.send({"error": f"{type(error).__name__}: {error}"})
             return
         if any(lane.listener.result_ttl is not None for lane in self._lanes.values()):
             self._poll_seconds = _PROGRESS_SECONDS
-        for lane in self._lanes.values():
-            lane.note_finishing = self._note_finishing
         self._channel.send({"ready": sorted(self._lanes)})
         threading.Thread(target=self._read, name="rsmq-reader", daemon=True).start()
         while (call := self._calls.get()) is not None:
@@ -131,18 +131,10 @@ class _Child:
         """Send the progress that the handler has reported since the last time."""
         with self._lock:  # its call does not end meanwhile, so no answer is sent
             for lease in self._leases.values():
-                progress = lease.new_progress  # it stays: the end of a task with `then` writes it
+                progress = lease.new_progress
                 if progress and progress is not self._sent_progress and self._channel.has_room():
                     self._channel.send({"number": self._number, "reported": progress})
                     self._sent_progress = progress
-
-    def _note_finishing(self, _job: Job) -> None:
-        """Tell the worker that the handler is about to delete its message itself."""
-        deadline, self._deadline = self._deadline, None  # no signal interrupts the channel
-        with self._lock:
-            self._channel.send({"number": self._number, "finishing": True})
-        self._deadline = deadline
-        self.handle_sigterm(signal.SIGTERM, None)  # of one that has arrived meanwhile
 
     def _cancel(self, id: str) -> None:
         """Cancel the call for a message."""
@@ -201,11 +193,12 @@ class _Child:
         with self._lock:
             self._leases = {}
         change_call(job, END_CALL)
-        is_single = isinstance(job, SingleJob)
+        is_single, following = isinstance(job, SingleJob), job.next_message
         return {
             "number": call["number"],
             "result": job.result if isinstance(job, TrackedJob) else None,
             "progress": job.new_progress if isinstance(job, TrackedJob) else b"",
+            "next": None if following is None else astuple(following),
             "error": None if job.failure is None else describe_failure(job.failure),
             "errors": {
                 lease.id: describe_failure(lease.failure)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
+from rsmq.worker.operations import FollowingMessage
 from rsmq.worker.outcome import HandlerCancelled, HandlerProcessDied, HandlerTimedOut
 from rsmq.worker.state.jobs import TrackedJob
 from rsmq.worker.state.lane import Job, Lease
@@ -145,15 +146,7 @@ class Child:
             raise
         if time.monotonic() > deadline or leases[0].is_cancelled:
             self.kill()  # the exception may have interrupted any code of the handler
-        for lease in leases:
-            if lease.id in answer["errors"]:
-                lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
-        if isinstance(job, TrackedJob):
-            job.result = answer["result"]
-            if answer["progress"]:
-                job.report_progress(answer["progress"])
-        if answer["error"] is not None:
-            raise restore_error(answer["error"], job.lane.name, leases[0])
+        _read_answer(answer, job, leases)
 
     def _exchange(self, job: Job, leases: list[Lease], deadline: float, handler: str | None) -> Any:
         """Send a call, and return its answer; see ``call``. After any error, kill the process."""
@@ -230,8 +223,6 @@ class Child:
                 answer["number"],
                 self._call_number,
             )
-        elif "finishing" in answer:
-            lease.job.is_finishing = True
         elif "reported" in answer:
             lease.report_progress(answer["reported"])
         else:
@@ -304,6 +295,21 @@ class Child:
     def describe_end(self) -> str:
         """Return how the process ended, for an error; ``kill`` was called before."""
         return f"its process {describe_exit_code(self.process.returncode)}"
+
+
+def _read_answer(answer: Mapping[str, Any], job: Job, leases: Sequence[Lease]) -> None:
+    """Set what an answer says of a call; raise the error of the call."""
+    for lease in leases:
+        if lease.id in answer["errors"]:
+            lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
+    if isinstance(job, TrackedJob):
+        job.result = answer["result"]
+        if answer["progress"]:
+            job.report_progress(answer["progress"])
+    if answer["next"] is not None:
+        job.next_message = FollowingMessage(*answer["next"])
+    if answer["error"] is not None:
+        raise restore_error(answer["error"], job.lane.name, leases[0])
 
 
 def describe_call(

@@ -122,12 +122,12 @@ class Heartbeat:
             for lease in leases:
                 self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
             return
-        extended, gone, is_to_be_cancelled = b"103"
+        extended, is_to_be_cancelled = b"13"
         expires_at, renew_at = sent_at + lane.vt, lane.renewal_after(sent_at)
         cancelled = []
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
             is_cancelled = digit == is_to_be_cancelled
-            if digit == extended or is_cancelled or (digit == gone and lease.job.is_finishing):
+            if digit == extended or is_cancelled:
                 queue.in_flight.extend(lease, expires_at, renew_at)
             else:
                 self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")

@@ -2,7 +2,7 @@
 The calls of several handlers for one message, one after the other.
 
 A handler that raises does not stop the next ones. After the last one, the failure is raised that
-decides the outcome of the message.
+decides the outcome of the message. Each handler has a copy of the call's context variables.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from rsmq.worker.run.contexts import InContext, copy_context
 from rsmq.worker.run.unrun_result import reject_unrun_result
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import GroupJob
@@ -36,7 +37,7 @@ def call_handlers(
     """
     for name in _names_to_call(job, report):
         with _HandlerCall(job, name):
-            result = call(name)
+            result = copy_context().run(call, name)
             if result is not None:
                 reject_unrun_result(result, remedy)
     _raise_failure(job)
@@ -48,10 +49,15 @@ async def call_async_handlers(
     """Call async handlers; see ``call_handlers``."""
     for name in _names_to_call(job, report):
         with _HandlerCall(job, name):
-            result = await call(name)
+            context = copy_context()
+            result = await InContext(context, _await(call, name))
             if result is not None:
                 reject_unrun_result(result, remedy)
     _raise_failure(job)
+
+
+async def _await(call: Callable[[str], Awaitable[Any]], name: str) -> Any:
+    return await call(name)
 
 
 def _names_to_call(job: GroupJob, report: ReportProgress) -> Iterator[str]:

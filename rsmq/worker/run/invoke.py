@@ -16,6 +16,7 @@ from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerTimedOut
+from rsmq.worker.run.contexts import InContext, context_maker
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
 from rsmq.worker.run.results import keep_result
 from rsmq.worker.state.error_reader import read_error
@@ -59,7 +60,7 @@ class Invoker:
         report_progress: ReportProgress = lambda _job: None,
     ) -> None:
         """
-        Make one.
+        Make one. Each call has a copy of the context variables that there are now.
 
         Args:
             hooks: the worker's middleware.
@@ -69,6 +70,7 @@ class Invoker:
             report_progress: called when one of several handlers of a message has ended and others
                 follow.
         """
+        self._make_context = context_maker()
         self._call_in_child = call_in_child
         self._before = hooks["before_handle"]
         self._hooks = hooks
@@ -78,7 +80,10 @@ class Invoker:
         self._own_process = OwnProcess()
 
     def call(self, job: Job) -> None:
-        """Call a plain function."""
+        """Call a plain function, in a context of its own."""
+        self._make_context().run(self._call, job)
+
+    def _call(self, job: Job) -> None:
         current_job.set(job)
         deliveries: list[Delivery] = []
         try:
@@ -92,8 +97,21 @@ class Invoker:
             job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
 
-    async def call_async(self, job: Job) -> None:
-        """Await an async function."""
+    def begin_async(self, job: Job) -> InContext[None] | None:
+        """
+        Call an async function, in a context of its own, until it waits for something.
+
+        Returns:
+            The rest of the call, to be awaited; None if it has ended.
+        """
+        context, call = self._make_context(), self._call_async(job)
+        try:
+            awaited = context.run(call.send, None)
+        except StopIteration:
+            return None
+        return InContext(context, call, awaited)
+
+    async def _call_async(self, job: Job) -> None:
         current_job.set(job)
         deliveries: list[Delivery] = []
         try:
@@ -246,7 +264,6 @@ class Invoker:
                     error = job.failure.error
                 self._hooks.call("after_handle", message, error, seconds)
         self._report_finished(job)
-        current_job.set(None)
 
 
 def reject_cancelled(job: Job) -> Lease:

@@ -232,11 +232,11 @@ class EventLoopTasks:
                     await sleeping
                     continue
                 job.task = task
-                await self._invoker.call_async(job)
-                if is_cancelled_by_program(task, job):
+                rest = self._invoker.begin_async(job)
+                if rest is not None:
+                    await rest
+                if task is not None and task.cancelling() and not _resume(task, job):
                     return  # another task replaces this one
-                while task is not None and task.cancelling():  # the worker has cancelled this call
-                    task.uncancel()
                 calls_in_a_row += 1
                 if calls_in_a_row >= _MAX_CALLS_IN_A_ROW:
                     calls_in_a_row = 0
@@ -246,6 +246,15 @@ class EventLoopTasks:
                 with run_queue.lock:
                     if job.call_state is CALL_RUNNING:
                         run_queue.finish(job)
+
+
+def _resume(task: asyncio.Task[None], job: Job) -> bool:
+    """Let a task go on if the worker has cancelled its call. Return whether it did."""
+    if is_cancelled_by_program(task, job):
+        return False
+    while task.cancelling():
+        task.uncancel()
+    return True
 
 
 def _run_to_its_end(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:

@@ -110,6 +110,7 @@ class CellWrites:
 
     Attributes:
         settlements: messages that stay in their queue, or are deleted.
+        finishes: messages that are deleted when the messages that follow them are sent.
         dead_letters: messages that are moved to a dead-letter queue.
         progress: messages of which some handlers have finished.
         settled: messages of which that was recorded, and which have left their queues.
@@ -117,9 +118,17 @@ class CellWrites:
 
     def __init__(self) -> None:
         self.settlements: PendingWrites[Kind] = PendingWrites()
+        self.finishes: PendingWrites[Kind] = PendingWrites()
         self.dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
         self.progress: dict[GroupJob, None] = {}
         self.settled: dict[GroupJob, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.settlements or self.dead_letters or self.progress or self.settled)
+        return bool(
+            self.settlements or self.finishes or self.dead_letters or self.progress or self.settled
+        )
+
+    def has_backlog(self, lane: Lane, step: int) -> bool:
+        """Return whether a step of so many messages of each kind can't write those of a lane."""
+        each = self.settlements, self.finishes, self.dead_letters
+        return any(writes.count(lane) > step for writes in each)

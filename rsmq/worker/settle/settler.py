@@ -26,6 +26,7 @@ from rsmq.worker.operations import (
     TrackedOutcome,
     dead_letter_messages,
     encode_job_error,
+    finish_messages,
     record_finished,
     settle_messages,
 )
@@ -33,6 +34,7 @@ from rsmq.worker.outcome import (
     FIRST_BACKOFF_SECONDS,
     FREE_DEFERRALS,
     MAX_BACKOFF_SECONDS,
+    DeadLetter,
     DeadLettered,
     Deferred,
     DeferredTooOften,
@@ -48,6 +50,7 @@ from rsmq.worker.settle.pending import (
     Decision,
     Kind,
 )
+from rsmq.worker.settle.refusals import find_refusals, first_of_bytes, next_message_of
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import GroupJob, SingleJob
@@ -78,8 +81,9 @@ MANY_ATTEMPTS = 10
 _MAX_TRACEBACK_CHARACTERS = 4000
 _MAX_TEXT_CHARACTERS = 500
 
-#: The digit of a message that another consumer has received since.
-_RECEIVED_AGAIN = ord("2")
+#: The digits of a message that is not in its queue, and of one that another consumer has received
+#: since.
+_GONE, _RECEIVED_AGAIN = b"02"
 
 
 class Settler:
@@ -108,11 +112,7 @@ class Settler:
 
     def has_backlog(self, lane: Lane) -> bool:
         """Return whether a step can't write all pending outcomes of a lane."""
-        return any(
-            writes.settlements.count(lane) > MESSAGES_PER_STEP
-            or writes.dead_letters.count(lane) > MESSAGES_PER_STEP
-            for writes in self._by_cell.values()
-        )
+        return any(writes.has_backlog(lane, MESSAGES_PER_STEP) for writes in self._by_cell.values())
 
     def decide_outcomes(self, job: Job) -> None:
         """Decide the outcomes of the messages of a finished call."""
@@ -134,6 +134,10 @@ class Settler:
                 return
             change_message(lease, DECIDE)
             kind, has_records = self._last_handled, job.is_quarantined or lease.unbegun > 0
+            if job.next_message is not None:
+                kind = Kind(queue, "handled", "delete", lease.count, has_records)
+                self._writes_of(queue.cell).finishes.add(kind, lease)
+                return
             if (
                 kind is None
                 or kind.queue is not queue
@@ -305,6 +309,8 @@ class Settler:
         self._write_progress(writes.settled, are_settled=True)
         if writes.dead_letters:
             self._move_dead_letters(writes)
+        if writes.finishes:
+            self._finish_messages(writes)
         parts = writes.settlements.first(MESSAGES_PER_STEP)
         if parts:
             groups = [self._make_group(kind, items) for kind, items in parts]
@@ -355,16 +361,50 @@ class Settler:
             if len(groups) > 1:
                 return [each for group in groups for each in self._write_groups(cell, [group])]
             [group] = groups
-            _log.error(
-                "queue %s can't be written: the outcomes of %s are lost: %s",
-                group.keys.name,
-                format_count(len(group.ids)),
-                error,
-            )
-            return [b"2" * len(group.ids)]
+            return [_lose_outcomes(group.keys.name, len(group.ids), error)]
         sizes = [len(group.ids) for group in groups]
         ends = itertools.accumulate(sizes)
         return [results[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+    def _finish_messages(self, writes: CellWrites) -> None:
+        """Delete messages of one queue that were handled, and send what follows them."""
+        [(kind, chosen), *_] = writes.finishes.first(MESSAGES_PER_STEP)
+        leases, queue = list(first_of_bytes(chosen)), kind.queue
+        cell, ttl = queue.cell, queue.lane.listener.result_ttl
+        self._call_hook("before_delete", queue.lane, leases)
+        operation = finish_messages(
+            cell.identity,
+            queue.keys,
+            kind.receive_count,
+            [(lease.id, next_message_of(lease)) for lease in leases],
+            has_records=kind.has_records,
+            realtime=cell.client.realtime,
+            tracked=None if ttl is None else _describe_tracked(kind, leases, ttl),
+        )
+        try:
+            results = cell.client.run(operation)
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            lost = _lose_outcomes(queue.keys.name, len(leases), error)
+            results = [lost[at : at + 1] for at in range(len(leases))]
+        refusals = find_refusals(cell.client, leases, results)
+        writes.finishes.remove(kind, len(leases))
+        for lease, refusal in refusals.items():
+            if refusal is None:
+                writes.finishes.add(kind, lease)  # the next step sends it
+            else:
+                self._give_up(queue, lease, refusal)
+        written = [lease for lease in leases if lease not in refusals]
+        self._finish_write(kind, written, b"".join(each for each in results if len(each) == 1))
+
+    def _give_up(self, queue: CellQueue, lease: Lease, refusal: Exception) -> None:
+        """Give up a message that was handled, because what follows it can't be sent."""
+        target = next_message_of(lease).queue
+        text = f"it was handled, but what follows it can't be sent to queue {target}: {refusal}"
+        failure = read_error(DeadLetter(text))
+        outcome = decide(failure, lease.attempt, lease.policy)
+        self.add_decision(queue, lease, outcome, failure)
 
     def _finish_write(self, kind: Kind, items: list[Any], results: bytes) -> None:
         """Count the messages of a group that Redis has settled, and call hooks for them."""
@@ -384,8 +424,10 @@ class Settler:
         elif kind.reason == "handled":
             self.numbers.handled += len(finished)
         else:
-            for decision in items:
-                if decision.lease.state is SETTLED:
+            for decision, digit in zip(items, results, strict=True):
+                if digit == _GONE and not isinstance(decision.outcome, Dropped):
+                    _log_gone(decision)
+                elif decision.lease.state is SETTLED:
                     self._finish_retry_or_drop(decision)
 
     def _finish_retry_or_drop(self, decision: Decision) -> None:
@@ -462,12 +504,21 @@ class Settler:
         if (queue, kind.target) in self._unavailable_targets:
             self._unavailable_targets.remove((queue, kind.target))
             _log.info("%s: its dead-letter queue %s is back", queue.lane.name, kind.target)
-        for decision, digit in zip(chosen, results, strict=True):
+        self._finish_dead_letters(queue, chosen, results)
+
+    def _finish_dead_letters(
+        self, queue: CellQueue, decisions: Sequence[Decision], results: bytes
+    ) -> None:
+        """Count the messages that Redis has moved, and call hooks for them."""
+        for decision, digit in zip(decisions, results, strict=True):
             if digit == _RECEIVED_AGAIN:
                 self.mark_lost(queue, decision.lease, "another consumer has received it since")
                 continue
             queue.in_flight.remove((decision.lease,))
-            if change_message(decision.lease, CONFIRM):
+            is_settled = change_message(decision.lease, CONFIRM)
+            if digit == _GONE:
+                _log_gone(decision)
+            elif is_settled:
                 self.numbers.dead += 1
                 self._note_settled((decision.lease,))
                 self._call_dead_letter_hook("after_dead_letter", decision)
@@ -529,6 +580,26 @@ class Settler:
             "attempts": decision.lease.attempt,
             **failure.fields,
         }
+
+
+def _log_gone(decision: Decision) -> None:
+    """Log that a message was deleted before its failure could be written, so nothing was."""
+    _log.info(
+        "%s %s: it was deleted meanwhile, so it is neither retried nor a dead letter",
+        decision.queue.lane.name,
+        decision.lease.shown_id,
+    )
+
+
+def _lose_outcomes(queue: str, number: int, error: ResponseError) -> bytes:
+    """Log that a queue can't be written. Return a digit for each of its messages."""
+    _log.error(
+        "queue %s can't be written: the outcomes of %s are lost: %s",
+        queue,
+        format_count(number),
+        error,
+    )
+    return b"2" * number
 
 
 def _create_target(kind: DeadLetterKind) -> str | None:

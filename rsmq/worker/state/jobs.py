@@ -14,6 +14,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import NotTracked
 from rsmq.worker.delivery import Delivery, make_delivery
 from rsmq.worker.listener import Listener
+from rsmq.worker.operations import FollowingMessage
 from rsmq.worker.outcome import Policy
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.failure import HandlerFailure
@@ -102,12 +103,12 @@ class SingleJob(_Deliverable):
         "failure",
         "first_received_ms",
         "id",
-        "is_finishing",
         "is_quarantined",
         "is_timed_out",
         "is_urgent",
         "lane",
         "max_retries",
+        "next_message",
         "raw",
         "received_at",
         "renew_at",
@@ -139,11 +140,12 @@ class SingleJob(_Deliverable):
         self.max_retries: int | None = None
         self.state = READY
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = self.is_timed_out = self.is_finishing = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: HandlerFailure | None = None
         self.task: Any = None
+        self.next_message: FollowingMessage | None = None
 
     def to_delivery(self, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""
@@ -264,13 +266,14 @@ class BatchMessage(_Deliverable):
 class BatchJob:
     """A call for several messages."""
 
+    next_message: FollowingMessage | None = None
+
     __slots__ = (
         "_leases",
         "call_state",
         "cell_queue",
         "ended_at",
         "failure",
-        "is_finishing",
         "is_quarantined",
         "is_timed_out",
         "is_urgent",
@@ -287,7 +290,7 @@ class BatchJob:
         self.lane = cell_queue.lane
         self.received_at = received_at
         self.call_state = CALL_WAITING
-        self.is_quarantined = self.is_urgent = self.is_timed_out = self.is_finishing = False
+        self.is_quarantined = self.is_urgent = self.is_timed_out = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.failure: HandlerFailure | None = None

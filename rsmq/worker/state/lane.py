@@ -22,7 +22,7 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.throttle import Limit
 from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
-from rsmq.worker.operations import Identity
+from rsmq.worker.operations import FollowingMessage, Identity
 from rsmq.worker.outcome import Policy
 from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.in_flight import InFlight
@@ -233,8 +233,6 @@ class Lane:
             setting, by ``Worker``.
         renew_soon: asks for an early extension of the lease of a tracked message, because it has
             progress to be written; from any thread. A setting, by ``WorkerLoop``.
-        note_finishing: tells the worker that a handler is about to delete its message itself, see
-            ``Job.is_finishing``; from the handler's thread. A setting, by a child process.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
             A setting, by ``RunQueue``: all lanes of a worker have one lock.
         queues: its queue in each open cell. Written by ``add_queue`` in the loop's thread.
@@ -282,7 +280,6 @@ class Lane:
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
     renew_soon: Callable[[Any], object] = field(default=lambda _lease: None)
-    note_finishing: Callable[[Job], object] = field(default=lambda _job: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
     reserved: int = field(init=False)
     limit_now: int = field(init=False)
@@ -516,9 +513,8 @@ class Job(Protocol):
         task: the task that runs it, if it can be cancelled and was not.
         is_urgent: whether it starts before calls of a higher priority.
         is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
-        is_finishing: whether its handler deletes its message itself, and sends another in the same
-            script. The handler sets it, or the thread that waits for its child process; the
-            heartbeat reads it.
+        next_message: what is sent when its message has been handled. Its handler sets it, or the
+            thread that waits for its child process; the settler reads it.
     """
 
     lane: Lane
@@ -532,7 +528,7 @@ class Job(Protocol):
     task: Any
     is_urgent: bool
     is_timed_out: bool
-    is_finishing: bool
+    next_message: FollowingMessage | None
 
     @property
     def leases(self) -> Sequence[Lease]:
