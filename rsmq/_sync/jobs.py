@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
+from rsmq.jobs.before_wait import check_wait
 from rsmq.jobs.operations import MAX_READ, JobPlace, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
     CancelResult,
@@ -305,6 +306,7 @@ def wait_for_jobs(
         pending = [at for at in pending if at not in ended]
         if not pending:
             return [ended[at] for at in range(len(handles))]
+        check_wait({handles[at].queue for at in pending})
         # Jobs end in about the order of their sends: when the last one has ended, most have.
         last = handles[pending[-1]]
         left = None if until is None else max(until - now(), 0.0)

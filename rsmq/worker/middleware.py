@@ -56,7 +56,8 @@ class Middleware:
 
     def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
         """
-        Run after the handler has ended, with the exception that it raised and its duration.
+        Run after the handler has ended, with its duration and the exception that it raised, or by
+        which an ``after_handle`` before this one has failed the message, as a commit.
 
         It runs for every message for which ``before_handle`` was called, in any middleware.
         """
@@ -187,10 +188,14 @@ class Hooks:
     def call(self, name: str, *args: Any) -> None:
         """Call all methods of a hook; their exceptions are logged."""
         for method in self._methods[name]:
-            try:
-                method(*args)
-                self._own_process.leave_if_copy()
-            except BaseException as error:  # noqa: BLE001 - a hook must not end a worker
-                self._own_process.leave_if_copy(error)
-                shown = read_error(error).error
-                _log.error("%s failed", getattr(method, "__qualname__", method), exc_info=shown)
+            self.call_method(method, *args)
+
+    def call_method(self, method: Callable[..., None], *args: Any) -> None:
+        """Call a method of a hook; its exception is logged."""
+        try:
+            method(*args)
+            self._own_process.leave_if_copy()
+        except BaseException as error:  # noqa: BLE001 - a hook must not end a worker
+            self._own_process.leave_if_copy(error)
+            shown = read_error(error).error
+            _log.error("%s failed", getattr(method, "__qualname__", method), exc_info=shown)

@@ -59,6 +59,7 @@ from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.places.cell_opener import CellOpener
 from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.registry import register
+from rsmq.worker.run.blocked_waits import note_blocked_queues
 from rsmq.worker.run.invoke import Invoker, current_job
 from rsmq.worker.run.tasks import EventLoopTasks
 from rsmq.worker.run.threads import Threads
@@ -385,6 +386,7 @@ class Worker(Configuration[B_co]):
                 for cell in cells:
                     lane.add_queue(cell)
                 lanes[listener.queue] = lane
+        note_blocked_queues(lanes.values(), self._listeners.values(), self.concurrency)
         return lanes
 
     def _register(
@@ -403,6 +405,7 @@ class Worker(Configuration[B_co]):
             )
             for each in (rank_levels(listeners) if self.strict_priority else listeners)
         ]
+        note_blocked_queues(lanes, listeners, self.concurrency)
         process_facts = describe_process()
         self._access = access
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}

@@ -95,6 +95,20 @@ def test_a_commit_that_fails_is_a_failure_and_what_follows_waits_for_the_next_on
     assert job.result(5) == 2
 
 
+def test_an_outer_middleware_sees_that_an_inner_one_has_failed(tasks):
+    ran, commits, seen = [], [], []
+    first, _ = declare(tasks, ran, max_retries=0)
+    session = session_of(tasks, commits, itertools.repeat(True))
+
+    class Report(Middleware):
+        def after_handle(self, message, error, seconds):
+            seen.append(type(error).__name__)
+
+    first.send(1)
+    tasks.worker(middleware=[Report(), session, Report()]).run(until_empty=True, timeout=30)
+    assert seen == ["NoneType", "CommitError"]
+
+
 def test_a_commit_that_fails_for_the_last_time_sends_nothing(tasks):
     ran, commits = [], []
     first, second = declare(tasks, ran, max_retries=0)

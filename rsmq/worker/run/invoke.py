@@ -259,10 +259,11 @@ class Invoker:
         if deliveries and self._has_handler_hooks:
             seconds = ended_at - (job.started_at or ended_at)
             for message in deliveries:
-                error = message.error
-                if error is None and job.failure is not None:
-                    error = job.failure.error
-                self._hooks.call("after_handle", message, error, seconds)
+                for after in self._hooks["after_handle"]:
+                    error = message.error  # an inner hook may have set it, as a commit that failed
+                    if error is None and job.failure is not None:
+                        error = job.failure.error
+                    self._hooks.call_method(after, message, error, seconds)
         self._report_finished(job)
 
 

@@ -231,6 +231,9 @@ class Lane:
         cancel: cancels a call, if its kind can be cancelled. A setting, by ``Worker``.
         time_out: cancels a call because of its max_runtime, if its kind can be cancelled. A
             setting, by ``Worker``.
+        blocked_queues: the queues whose messages have to wait for each of its running calls,
+            because these have the only slot. A setting, by ``note_blocked_queues``; emptied after
+            the warning of ``warn_if_blocked``.
         renew_soon: asks for an early extension of the lease of a tracked message, because it has
             progress to be written; from any thread. A setting, by ``WorkerLoop``.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
@@ -277,6 +280,7 @@ class Lane:
     mean_seconds: float | None = None
     slow_seconds: float | None = None
     no_prefetch_until: float = 0.0
+    blocked_queues: frozenset[str] = frozenset()
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     time_out: Callable[[Job], object] = field(default=lambda _job: None)
     renew_soon: Callable[[Any], object] = field(default=lambda _lease: None)
