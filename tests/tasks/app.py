@@ -24,7 +24,7 @@ def welcome(user_id: int, language: str = "en") -> None:
     print("welcome", user_id, language, flush=True)
 
 
-@tasks.task(queue="heavy", process=True, track=True)
+@tasks.task(queue="heavy", process=True, track=True, backoff=0.01)
 def compute(number: int) -> Square:
     message = current_message()
     assert message is not None

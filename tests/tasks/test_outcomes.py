@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import json
 import threading
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import redis
 
-from rsmq import InvalidFormat, MessageTooLong
+from rsmq import RSMQ, InvalidFormat, MessageTooLong
 from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
 from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext
 from tests.servers import Server, redis_7
+from tests.tasks import app
 from tests.workers.polling import state_of, wait_until
 
 KINDS = ["thread", "task", "process"]
@@ -147,6 +150,38 @@ def test_a_worker_that_dies_before_its_commit_has_sent_nothing(tasks):
     tasks.run_all()
     assert ran == [1, 1, ("second", 2)]
     assert sent(tasks) == 1
+
+
+def test_a_commit_decides_about_a_task_in_a_child_process(server, ns, monkeypatch):
+    monkeypatch.setenv("TASKS_URL", server.url)
+    monkeypatch.setenv("TASKS_NS", ns)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    tasks = importlib.reload(app).tasks
+    fails, sent_before = iter([True, True, False]), []
+
+    @contextmanager
+    def enter(message):
+        yield
+        if message.queue == "heavy":
+            sent_before.append(tasks.client.get_queue_attributes("mail").total_sent)
+            if next(fails):
+                raise CommitError
+
+    tasks.client.create_queue("done")
+    job = app.compute.options(then=app.welcome.signature(1)).send(7)
+    worker = tasks.worker(middleware=[CallContext(enter)])
+    worker.start()
+    try:
+        wait_until(lambda: worker.numbers.handled == 2)
+    finally:
+        worker.stop()
+        tasks.close()
+
+    assert sent_before == [0, 0, 0]
+    with RSMQ.from_url(server.url, ns=ns) as client:
+        assert len(client.receive_messages("done", 10)) == 3
+        assert client.get_queue_attributes("mail").total_sent == 1
+        assert client.job("heavy", job.id).result(5) == {"root": 7, "square": 49}
 
 
 @pytest.fixture
