@@ -33,6 +33,7 @@ class Part:
         is_delicate: whether its servers judge each other by the clock, as Sentinels do, which a
             machine with too much work confuses. Only one other part runs beside it.
         needs: the names of earlier parts that must pass before this one starts.
+        limit_seconds: when it is interrupted, and fails: it hangs, even beside other work.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Part:
     is_waiting: bool = False
     is_delicate: bool = False
     needs: Sequence[str] = ()
+    limit_seconds: float = 3600.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Result:
 
     Attributes:
         part: the part.
-        status: ``passed``, ``FAILED``, or ``NOT RUN`` because a part that it needs has failed.
+        status: ``passed``; ``FAILED``, with the reason if it was not its own; or ``NOT RUN``,
+            because a part that it needs has failed.
         seconds: the time from its start to its end.
         cpu_seconds: the processor time of it and of all processes that it and they waited for.
         output: both standard streams.
@@ -70,6 +73,8 @@ class _Run:
         self.lane = lane
         self.part = part
         self._begin = time.monotonic()
+        self._limit = self._begin + part.limit_seconds
+        self._is_interrupted = False
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - wait closes it
         self._process = subprocess.Popen(
             part.command,
@@ -82,15 +87,25 @@ class _Run:
     def wait(self) -> Result:
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
+        # Tests that were killed could not end the servers that they had started.
+        self.send_signal(signal.SIGKILL)
+        limit = f": it had not ended after {self.part.limit_seconds:g} s"
         with self._output:
             self._output.seek(0)
             return Result(
                 self.part,
-                "FAILED" if self._process.returncode else "passed",
+                f"FAILED{limit * self._is_interrupted}" if self._process.returncode else "passed",
                 time.monotonic() - self._begin,
                 usage.ru_utime + usage.ru_stime,
                 self._output.read(),
             )
+
+    def end_at_limit(self) -> None:
+        """Interrupt the part at its limit, and kill it if it does not end then."""
+        if time.monotonic() > self._limit:
+            self.send_signal(signal.SIGKILL if self._is_interrupted else signal.SIGINT)
+            self._is_interrupted = True
+            self._limit += GRACE_SECONDS
 
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -176,6 +191,8 @@ class _Lanes:
     def wait(self) -> list[Result]:
         """Wait a short time until a part ends; return the results of those that have ended."""
         done = wait(self._running, _LOOK_SECONDS, FIRST_COMPLETED).done
+        for run in self._running.values():
+            run.end_at_limit()
         results = [future.result() for future in done]
         for future in done:
             del self._running[future]

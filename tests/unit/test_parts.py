@@ -188,6 +188,27 @@ run_parts(parts, lambda part: print(part.name, flush=True), print)
             os.kill(int(file.read_text()), 0)
 
 
+@pytest.mark.parametrize("text", ["sleep 1000", "trap '' INT; while true; do sleep 0.05; done"])
+def test_a_part_that_hangs_fails_at_its_limit_and_the_others_run(monkeypatch, text):
+    monkeypatch.setattr("scripts.parts.lanes.GRACE_SECONDS", 0.1)
+
+    _, ended = run([shell("hangs", text, limit_seconds=0.3), shell("next", "true")])
+
+    assert ended == {"hangs": "FAILED: it had not ended after 0.3 s", "next": "passed"}
+
+
+def test_processes_that_a_part_has_left_are_killed(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+
+    _, ended = run([shell("leaves", f"exec 3>{tmp_path}/fifo; sleep 1000 &")])
+
+    assert ended == {"leaves": "passed"}
+    os.set_blocking(reader, True)
+    assert os.read(reader, 1) == b""  # the process with the other end has ended
+    os.close(reader)
+
+
 @pytest.mark.parametrize(
     "parts",
     [
