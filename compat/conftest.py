@@ -9,6 +9,7 @@ import pytest
 
 from compat import matrix, recordings
 from compat.peers import PEERS, Node, Ours
+from tests import isolation
 from tests.conftest import server  # noqa: F401 - a fixture
 
 _numbers = itertools.count()
@@ -26,6 +27,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "proves(*operations): what the matrix says of the client")
     config.addinivalue_line("markers", "adds(*features): what the matrix says of this library")
     config.pluginmanager.register(matrix.Results(config), "matrix")
+    isolation.register(config)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import pytest
 import redis.utils
 
 from rsmq import RSMQ
+from tests import isolation
 from tests.clusters import Cluster
 from tests.engines import engine_path
 from tests.locales import reversed_locale
@@ -100,6 +101,10 @@ def _is_repeated(item):
     if item.get_closest_marker("one_face") and not SOAK:
         return values["place"] != _FACES[values["engine"]]
     return not SOAK and (backend, values.get("mode")) in _REPEATED
+
+
+def pytest_configure(config):
+    isolation.register(config)
 
 
 @pytest.hookimpl(wrapper=True)

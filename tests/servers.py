@@ -85,6 +85,5 @@ class Server:
 
     def stop(self) -> None:
         if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait()
+            self.kill()  # also if it is suspended
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,19 +44,12 @@ ENVIRONMENT = {
 }
 
 
-def pytest_collection_modifyitems(items):
-    """Set a longer timeout: Spark starts slowly if three test processes share two processors."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(240))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     os.environ.update(ENVIRONMENT)
-    session = (
+    builder = (
         SparkSession.builder.master("local[2,4]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -64,10 +58,32 @@ def spark(tmp_path_factory):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.metricsEnabled", "false")
-        .getOrCreate()
     )
-    yield session
-    session.stop()
+    try:
+        yield builder.getOrCreate()
+    finally:
+        end_jvm()
+
+
+def end_jvm():
+    """End Spark without a call: the JVM may have ended, not answer, or answer an earlier call."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    if context is not None:
+        context._accumulatorServer.shutdown()
+    if gateway is not None:
+        gateway.proc.stdin.close()  # as if this process had ended
+        try:
+            gateway.proc.wait(30)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+        gateway.shutdown_callback_server()
+        gateway.close()
 
 
 @pytest.fixture
@@ -108,7 +124,7 @@ def finish(tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(600)
         return query
 
     return finish
