@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from tests.spark.session.conftest import ENVIRONMENT
 
 TEXT = PAGES["spark.md"].read_text()
 BLOCKS = [each for each in read_blocks("spark.md") if each.how != "shown"]
+*EXAMPLES, ARCHIVE, FUNCTION, JOBS = BLOCKS
 COMMANDS = [
     line
     for block in BLOCKS
@@ -71,36 +73,93 @@ class SparkPlayer(Player):
             assert run_pipeline(arguments) == 0, line
 
 
-def test_blocks_run_as_pasted(empty_server, spark, tmp_path, monkeypatch):
+@pytest.fixture
+def player(empty_server, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(pipelines, "session", lambda *_: UnstoppableSession(spark))
     monkeypatch.setenv("RSMQ_URL", empty_server.url)
-    player = SparkPlayer(empty_server, tmp_path, ENVIRONMENT, is_silent=False)
-    number = next(n for n, block in enumerate(BLOCKS) if block.language == "sh")
-    examples, archive, jobs = BLOCKS[:number], BLOCKS[number], BLOCKS[number + 1 :]
-    player.play(examples)
+    return SparkPlayer(empty_server, tmp_path, ENVIRONMENT, is_silent=False)
+
+
+@pytest.fixture
+def queues(empty_server):
+    """A client; the queues that the jobs read have messages."""
+    with RSMQ.from_url(empty_server.url) as queues:
+        for name in ("events", "events-dead", "events-rest"):
+            queues.create_queue(name)
+        queues.send_messages("events", ["one", "two"])
+        queues.send_messages("events-dead", ["a timeout", "another reason"])
+        yield queues
+
+
+def play_job(player, name):
+    """Run the line of the block of jobs that has this command."""
+    (line,) = [line for line in JOBS.code.splitlines() if line.split()[1] == name]
+    player.play([dataclasses.replace(JOBS, code=line)])
+
+
+def bodies(queues, name):
+    return sorted(each.body for each in queues.peek_messages(name))
+
+
+def test_examples_run_as_pasted(player, empty_server):
+    player.play(EXAMPLES)
+
     with RSMQ.from_url(empty_server.url) as queues:
         assert queues.get_queue_attributes("events").messages == 0
-        queues.send_messages("events", ["one", "two"])
-        player.play([archive])
-        assert len(list((tmp_path / "archive").glob("date=*"))) == 1
-        assert queues.get_queue_attributes("events").messages == 0
 
-        queues.create_queue("events-dead")
-        queues.create_queue("events-rest")
-        queues.create_queue("clean")
-        queues.send_messages("events", ["three"])
-        queues.send_messages("events-dead", ["a timeout", "another reason"])
-        player.play(jobs)
-        assert sorted(each.body for each in queues.peek_messages("events-again")) == ["one", "two"]
-        assert [each.body for each in queues.peek_messages("clean")] == ["THREE"]
-        assert [each.body for each in queues.peek_messages("events-rest")] == ["another reason"]
-        assert (tmp_path / "report").is_dir()
+
+def test_messages_are_archived_and_replayed(player, queues, tmp_path):
+    player.play([ARCHIVE])
+    assert len(list((tmp_path / "archive").glob("date=*"))) == 1
+    assert bodies(queues, "events") == []
+
+    play_job(player, "replay")
+    assert bodies(queues, "events-again") == ["one", "two"]
+
+
+def test_a_namespace_is_migrated(player, queues, empty_server):
+    play_job(player, "migrate")
+
     with RSMQ.from_url(empty_server.url.removesuffix("/0") + "/1") as copied:
-        assert {"events", "events-again", "events-dead"} <= set(copied.list_queues())
+        assert copied.list_queues() == ["events", "events-dead", "events-rest"]
+
+
+def test_messages_are_transformed(player, queues):
+    player.play([FUNCTION])
+    play_job(player, "transform")
+
+    assert bodies(queues, "clean") == ["ONE", "TWO"]
+
+
+def test_dead_letters_are_redriven(player, queues):
+    play_job(player, "redrive")
+
+    assert bodies(queues, "events") == ["a timeout", "one", "two"]
+    assert bodies(queues, "events-rest") == ["another reason"]
+
+
+def test_a_report_is_written(player, queues, tmp_path):
+    play_job(player, "report")
+
+    assert (tmp_path / "report").is_dir()
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_a_queue_is_drained(player, queues, tmp_path):
+    play_job(player, "drain")
+
     drained = "".join(path.read_text() for path in (tmp_path / "drained").rglob("*.json"))
-    assert "a timeout" in drained
+    assert '"one"' in drained
+    assert '"two"' in drained
+
+
+def test_every_block_is_run():
+    jobs = {line.split()[1] for line in JOBS.code.splitlines()}
+
+    assert [*EXAMPLES, ARCHIVE, FUNCTION, JOBS] == BLOCKS
+    assert jobs == {"replay", "migrate", "transform", "redrive", "report", "drain"}
 
 
 def test_table_of_jobs_is_complete_and_its_commands_parse():
