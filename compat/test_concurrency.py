@@ -11,8 +11,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from compat.peers import Node, Ours, Php
 from tests.scale import scaled
 
@@ -75,7 +73,6 @@ def consume(name, client, record, seed, deadline):
             record.faults.append(f"{message['id']}: {name} could not delete what it held")
 
 
-@pytest.mark.timeout(1800)
 def test_six_consumers_of_three_languages_share_a_queue(server, ns, keys):
     kinds = [Node, Node, Php, Php, Ours, Ours]
     clients = [kind(server, ns) for kind in kinds]

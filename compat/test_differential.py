@@ -188,7 +188,6 @@ def seeds(part):
     return range(FIRST_SEED + part * 10**9, FIRST_SEED + part * 10**9 + scaled(12, 1000))
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
 def test_programs_have_equal_results_with_every_client(part, server, peers, ns):
     node, ours = peers(Node), Ours(server, ns)

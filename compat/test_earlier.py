@@ -18,8 +18,6 @@ FOLDER = Path(__file__).parent / "earlier"
 EARLIER = FOLDER / "rsmq-34ae4f1.zip"
 CURRENT = FOLDER.parents[1]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class WorkerProcess:
     """A worker of one version, in a process of its own."""

@@ -125,7 +125,6 @@ def check_waiting(keys, record):
         record.faults += [f"{key} waits {n} times" for key, n in waiting.items() if n > 1]
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 @pytest.mark.parametrize("replace", [False, True])
 def test_each_key_is_in_the_queue_once_while_others_delete(server, ns, keys, replace):
     consumers = [kind(server, ns) for kind in (Node, Node, Php)]

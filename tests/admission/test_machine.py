@@ -176,7 +176,6 @@ class GroupMachine(RuleBasedStateMachine):
             assert found & alive == expected, (name, found, alive, expected)
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 @pytest.mark.parametrize("size", [GROUPS, LIMIT_KEYS])
 def test_groups_behave_like_the_model(server, size):
     machine = type("Machine", (GroupMachine,), {"server": server, "size": size})

@@ -7,7 +7,7 @@ import pytest
 from tests.admission.events import State
 from tests.admission.model import Model, Size
 from tests.admission.search import Broken, search
-from tests.scale import SOAK, scaled
+from tests.scale import SOAK
 
 ONE_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=1)
 TWO_AT_A_TIME = Size(groups=1, messages=3, consumers=2, most=2)
@@ -30,7 +30,6 @@ LARGE_SEARCHES = [
 ]
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize(("size", "faults"), SEARCHES + (LARGE_SEARCHES if SOAK else []))
 def test_no_state_breaks_order_or_limit_and_no_message_is_lost_or_stuck(size, faults):
     assert search(size, faults=faults).states > 1000

@@ -19,7 +19,7 @@ from rsmq.lua import load as loader
 from tests.admission.model import Size
 from tests.admission.test_machine import GROUPS as GROUPS_OF_ONE
 from tests.admission.test_machine import LIMIT_KEYS, GroupMachine
-from tests.scale import SOAK, scaled
+from tests.scale import SOAK
 
 pytestmark = pytest.mark.slow
 
@@ -166,7 +166,6 @@ def mutated(request, monkeypatch, tmp_path):
     loader.load.cache_clear()
 
 
-@pytest.mark.timeout(scaled(120, 600))
 @pytest.mark.parametrize("mutated", MUTANTS if SOAK else FEW, indirect=True)
 def test_the_machine_finds_a_changed_script(server, mutated):
     machine = type("Machine", (GroupMachine,), {"server": server, "size": mutated.size})

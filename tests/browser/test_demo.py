@@ -50,7 +50,6 @@ def _handled(answer):
     return {each["name"] for each in answer["workers"] if each["handled"]}
 
 
-@pytest.mark.timeout(180)
 def test_the_demo_has_an_incident_and_leaves_nothing_behind(demo, tmp_path):
     found = next(filter(None, (re.search(r"(http\S+)/\?key=(\S+)", line) for line in demo.stdout)))
     address, key = found.groups()

@@ -7,8 +7,6 @@ from tests.browser.chromium import THEMES, WIDTHS
 from tests.browser.hostile import TEXTS
 from tests.nodes import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 #: What a template language would make of the value that contains 7*6173.
 _COMPUTED = "43211"
 

@@ -7,8 +7,6 @@ import pytest
 from tests.browser.chromium import THEMES, WIDTHS
 from tests.scale import SOAK
 
-pytestmark = pytest.mark.timeout(300)
-
 _SITES = ("busy_site", "empty_site", "site_without_redis")
 #: Each theme and each width; all combinations in a soak.
 _SOME = [

@@ -554,7 +554,6 @@ def test_a_cluster_has_the_cells_evenly(on_cluster, cluster):
     assert max(calls) <= 1.15 * sum(calls) / 3
 
 
-@pytest.mark.timeout(scaled(90, 3600))
 def test_nothing_is_lost_or_doubled_while_a_master_is_killed(on_cluster, cluster):
     cells = on_cluster.open()
     for number in range(scaled(1, 25)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.documents.pages import ROOT, Block, matches
 
 SESSION = Path(__file__).with_name("session.py")
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 #: A block ends at the first command that fails. The doctor's exit code is 1 for a fault.
 STRICT = """
 set -o pipefail

@@ -102,7 +102,6 @@ def preloaded(tmp_path_factory):
     started.close()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - WITH_SPARK))
 def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, preloaded, tmp_path):
     with server.raw() as raw:

@@ -34,7 +34,6 @@ def move_slot(cluster, ns):
     cluster.wait_until_ok()
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_no_message_is_lost_or_doubled_while_a_slot_moves(place, valkey_cluster):
     client = place.open_client()
     client.create_queue("long")

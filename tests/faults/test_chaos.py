@@ -10,7 +10,7 @@ from scripts.chaos_checker.history import read_history
 from scripts.chaos_checker.verdict import check
 from scripts.chaos_runner.run import Plan, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 FAULTS = ["kill", "restart", "cut", "flush"]
 

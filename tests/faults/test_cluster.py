@@ -158,7 +158,6 @@ def send_to_frozen_master(place, cluster, *, until_replaced, dedup=False, client
     return sending
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("until_replaced", [False, True])
 def test_sends_to_a_frozen_master_are_stored_once(place, cluster, rounds, until_replaced):
     client = place.open_client()
@@ -170,7 +169,6 @@ def test_sends_to_a_frozen_master_are_stored_once(place, cluster, rounds, until_
         client.purge_queue("q")
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_deduplicated_sends_to_a_frozen_master_raise_nothing(place, cluster, rounds):
     client = place.open_client()
     for _ in rounds(5, 100):
@@ -237,7 +235,6 @@ class SlotMove:
 FAULTS = {"failover": Failover(), "move": SlotMove(), "kill": Kill()}
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_message_is_lost_or_doubled(place, cluster, rounds, fault):
     client = place.open_client()
@@ -790,7 +787,6 @@ def make_each_call(place, cluster, stage, keys_to_move):
 
 
 @pytest.mark.one_face
-@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("stage", ["begun", "some keys", "all keys", "ended"])
 def test_each_call_in_a_slot_that_is_moved(place, cluster, rounds, stage):
     generator = random.Random(stage)
@@ -1076,7 +1072,6 @@ class Freeze:
 WAITING_FAULTS = {**FAULTS, "freeze": Freeze()}
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_a_call_that_finds_the_new_master_wakes_the_waiting_receives(place, cluster, monkeypatch):
     # The tracking connection alone would not notice that its server hangs.
     for name in ("GROUP_CHECK_SECONDS", "REPLY_TIMEOUT_SECONDS"):
@@ -1097,7 +1092,6 @@ def test_a_call_that_finds_the_new_master_wakes_the_waiting_receives(place, clus
     crowd.join()
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_waiting_receives_are_woken_through_every_fault(place, cluster, rounds):
     client = place.open_client()
     for _ in rounds(1, 40):

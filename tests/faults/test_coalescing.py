@@ -527,7 +527,6 @@ def test_the_time_limit_of_one_call_does_not_end_the_others(proxy, raw, ns):
     asyncio.run(main())
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("kind", ["url", "lent"])
 def test_random_cancellations_lose_and_hide_no_message(server, raw, ns, kind):
     """Before and after a batch is written. A cancelled receive gives its message back."""
@@ -568,7 +567,6 @@ def test_random_cancellations_lose_and_hide_no_message(server, raw, ns, kind):
     asyncio.run(main())
 
 
-@pytest.mark.timeout(scaled(120, 3600))
 def test_kills_of_the_server_lose_and_double_no_message_of_a_batch():
     """Kill the server, which stores each write on disk, while calls of all kinds run together."""
     server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")

@@ -29,7 +29,6 @@ from tests.scale import scaled
 # For a coroutine that an exception keeps from being awaited, and a socket from being closed.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.timeout(scaled(60, 900)),
 ]
 
 CALLS = 3

@@ -510,7 +510,6 @@ def test_fsync_is_refused_before_anything_is_sent(disk_server, sentinels, engine
         runner.close()
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_confirmed_messages_survive_the_loss_of_the_primary(engine):
     """
     Plain sends are lost when a replica that lags takes over; confirmed ones are not.

@@ -97,7 +97,6 @@ def fail_over(sentinels):
     old.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_no_message_is_lost_or_doubled_after_a_kill(place, sentinels, rounds):
     client = place.open_client()
     for _ in rounds(5, 100):
@@ -156,7 +155,6 @@ def send_to_frozen_primary(place, sentinels):
     return sending
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_sends_to_a_frozen_primary_are_stored_once(place, sentinels, rounds):
     client = place.open_client()
     for _ in rounds(5, 100):
@@ -193,7 +191,6 @@ def test_a_failover_that_sentinels_are_asked_for(place, sentinels):
         assert stored[id].decode() == body
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_waiting_receives_are_woken_by_each_primary(place, sentinels, rounds):
     client = place.open_client()
     for _ in rounds(1, 40):
@@ -308,7 +305,6 @@ def check_passwords_as_arguments(place, group):
 
 
 @pytest.mark.parametrize("place", ["sync"], indirect=True)
-@pytest.mark.timeout(scaled(60, 3600))
 def test_a_wait_for_a_result_survives_the_death_of_the_primary(place, sentinels):
     client = place.open_client()
     client.create_queue("q")

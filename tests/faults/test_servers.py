@@ -200,7 +200,6 @@ def test_calls_succeed_during_many_script_flushes(server):
     assert sorted(done) == [0, 1, 2]
 
 
-@pytest.mark.timeout(scaled(120, 3600))
 def test_kill_9_with_appendfsync_always_loses_nothing():
     messages, kills = scaled(8_000, 1_000_000), scaled(4, 200)
     ledger = run_with_kills(messages, kills)

@@ -140,7 +140,6 @@ FAULTS = (
 )
 
 
-@pytest.mark.timeout(scaled(180, 3600))
 @pytest.mark.parametrize(
     ("replicas", "confirmed_replicas", "consumers"),
     # Without consumers all messages are left: then no message that is lost was received before.

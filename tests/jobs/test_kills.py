@@ -16,7 +16,7 @@ from rsmq.jobs import ReportedProgress
 from tests.scale import scaled
 from tests.workers.polling import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 
 JOBS = scaled(600, 50_000)
 KILLS = scaled(6, 50)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -282,7 +281,6 @@ class JobMachine(RuleBasedStateMachine):
                 assert (status.progress, status.is_cancelling) == (model.progress, model.is_asked)
 
 
-@pytest.mark.timeout(120)
 def test_random_calls_leave_each_job_in_its_true_state():
     run_state_machine_as_test(
         JobMachine,

@@ -28,7 +28,7 @@ from tests.scale import scaled
 
 CONNECTION_ERRORS = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(scaled(60, 600))]
+pytestmark = pytest.mark.slow
 
 #: How many breaks of each kind a scenario tests, of all possible ones.
 BREAKS = scaled(5, 10_000)

@@ -456,7 +456,6 @@ def start(monkeypatch, server, ns):
         process.communicate()
 
 
-@pytest.mark.timeout(scaled(60, 600))
 @pytest.mark.parametrize("way", ["in", "in from another server", "out", "out to another server"])
 def test_killed_bridge_loses_nothing(server, other_server, raw, ns, start, way):
     """

@@ -20,7 +20,7 @@ from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(scaled(60, 3600))]
+pytestmark = pytest.mark.slow
 
 MESSAGES = scaled(8000, 200_000)
 KILLS = scaled(1, 30)

@@ -22,7 +22,6 @@ from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(scaled(90, 900))
 
 #: How often both migrations are killed.
 KILLS = scaled(2, 20)

@@ -16,8 +16,6 @@ from tests.migrate.source_systems import SourceSystems, create_source
 from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled
 
-pytestmark = pytest.mark.timeout(scaled(60, 600))
-
 KINDS = ["rfq", "list", "rsmq", "rqueue", "redisrq"]
 
 #: How many moments of a suspension are tested, of all possible ones.

@@ -18,7 +18,7 @@ from tests.packaging.conftest import IS_RELEASE, PYTHONS
 from tests.packaging.readme import CLONE_COMMAND
 from tests.servers import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign]
 
 
 def test_the_metadata_is_accepted_by_the_index(distributions):

@@ -12,7 +12,7 @@ from scripts.releasing.environments import must
 from tests.operations.image import INSTRUCTIONS, run_image
 from tests.packaging.conftest import IS_RELEASE
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign]
 
 
 @pytest.mark.skipif(not IS_RELEASE, reason="tests/operations runs the command in the tests' venv")

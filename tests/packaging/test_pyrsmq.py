@@ -9,7 +9,7 @@ import pytest
 from scripts.releasing.environments import must, pip, run
 from tests.servers import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.foreign]
 
 PYRSMQ = (ROOT / "compat" / "pyrsmq" / "requirements.txt").read_text().split()[0]
 REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"

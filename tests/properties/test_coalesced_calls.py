@@ -107,7 +107,6 @@ class Side:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(scaled(60, 3600))
 @settings(
     max_examples=scaled(80, 3000),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -220,7 +219,6 @@ class LimitsMachine(RuleBasedStateMachine):
         assert not limited or self.raw.hget("rsmq:q:Q", "x:limited") == b"1"
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 def test_limits_of_messages_behave_like_the_model():
     run_state_machine_as_test(
         LimitsMachine,

@@ -619,7 +619,6 @@ class QueueMachine(RuleBasedStateMachine):
         assert attributes.total_received == self.queue.received
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 @pytest.mark.parametrize("mode", ["sync", "asyncio"])
 @pytest.mark.parametrize("backend", ["redis", "memory"])
 def test_a_queue_behaves_like_the_model(backend, mode, request):

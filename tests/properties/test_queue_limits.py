@@ -11,7 +11,6 @@ import itertools
 from datetime import timedelta
 
 import freezegun
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -161,7 +160,6 @@ class QueueLimitsMachine(RuleBasedStateMachine):
         assert self.raw.zcard("rsmq:q:x:running") <= (self.max_running or 0) + 2
 
 
-@pytest.mark.timeout(scaled(120, 3600))
 def test_random_receives_obey_the_limits():
     run_state_machine_as_test(
         QueueLimitsMachine,

@@ -201,7 +201,6 @@ class UniqueMachine(RuleBasedStateMachine):
         assert {key.decode(): id.decode() for key, id in stored.items()} == self.keys
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 def test_unique_keys_behave_like_the_model(server):
     machine = type("Machine", (UniqueMachine,), {"server": server})
     run_state_machine_as_test(

@@ -387,7 +387,6 @@ class CellsMachine(EngineMachine):
         return self.rsmq.engine.prompt_clients
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 @pytest.mark.parametrize("kind", [EngineMachine, CellsMachine])
 def test_engine_in_random_orders(server, kind):
     machine = type("Machine", (kind,), {"server": server})

@@ -343,7 +343,6 @@ class WorkerMachine(RuleBasedStateMachine):
                     assert stored.get(id) == f"{count}:{queue}"
 
 
-@pytest.mark.timeout(scaled(60, 7200))
 @pytest.mark.parametrize("backend", ["redis", "memory"])
 def test_workers_behave_like_the_model(backend, request):
     server = request.getfixturevalue("server") if backend == "redis" else None

@@ -150,7 +150,6 @@ class Pushers:
             process.communicate(timeout=60)
 
 
-@pytest.mark.timeout(scaled(90, 900))
 def test_each_message_is_answered_or_is_a_dead_letter_when_pushers_are_killed(
     server, ns, rsmq, raw, make_receiver
 ):

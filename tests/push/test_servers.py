@@ -74,7 +74,6 @@ def group(request):
         made.raw.unlink(*keys)
 
 
-@pytest.mark.timeout(90)
 def test_each_message_is_answered_or_is_a_dead_letter_after_a_failover(group, receiver):
     receiver.answer = lambda request: (
         reply(422, b"no such order") if int(request.body) < REFUSED else reply(204, delay=0.02)

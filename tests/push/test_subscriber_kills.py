@@ -31,7 +31,6 @@ def start(server, ns):
     )  # fmt: skip
 
 
-@pytest.mark.timeout(scaled(120, 900))
 def test_each_subscriber_gets_each_message_when_pushers_are_killed(
     server, ns, rsmq, raw, make_receiver
 ):

@@ -10,7 +10,7 @@ from rsmq import RSMQ
 from tests.schedules.crowd import TICKS, run
 from tests.servers import Server, redis_62
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 
 #: Seconds by which the clock is off, one after the other.
 OFFSETS = [3, -4, 8, 0, 5, -6, 2]

@@ -12,7 +12,7 @@ from tests.scale import scaled
 from tests.schedules.conftest import wait_until
 from tests.schedules.crowd import TICKS, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 FAILOVERS = scaled(1, 5)
 

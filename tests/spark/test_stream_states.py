@@ -30,7 +30,7 @@ from rsmq.wire.keys import Namespace
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, OlderQuery, Query, crash_at_call
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(scaled(60, 3600))]
+pytestmark = pytest.mark.slow
 
 QUEUES = st.sampled_from(["a", "b"])
 

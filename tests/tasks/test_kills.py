@@ -16,7 +16,7 @@ from tests.scale import scaled
 from tests.schedules.conftest import wait_until
 from tests.tasks.kills_app import NAMES, QUEUES, declare
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CHAINS = ITEMS = scaled(300, 5000)
 KILLS = scaled(6, 100)

@@ -147,7 +147,6 @@ def test_a_row_for_a_missing_queue_stops_the_drainer_and_stays(outbox, rsmq, dra
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_each_committed_row_is_in_its_queue_once_through_kills(
     outbox, postgresql, server, rsmq, raw, ns, documented, tmp_path
 ):

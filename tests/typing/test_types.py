@@ -21,7 +21,7 @@ _ROOT = _FOLDER.parents[1]
 _PROGRAMS = Path(sys.executable).parent
 
 # pyright downloads itself at its first use.
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.foreign
 
 
 def run(program: str, *arguments: str, folder: Path = _ROOT) -> subprocess.CompletedProcess[str]:

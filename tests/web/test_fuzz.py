@@ -3,8 +3,6 @@
 import random
 from urllib.parse import quote
 
-import pytest
-
 from rsmq.web.fields import BODY_FIELDS, Shape
 from rsmq.web.routes import TABLE
 from rsmq.web.table import RawBody
@@ -63,7 +61,6 @@ def _request(chance, route, id):
     return f"{path}?{query}", content
 
 
-@pytest.mark.timeout(scaled(60, 3600))
 def test_no_request_is_an_error_of_the_server(run):
     seed = random.randrange(2**32)
     chance = random.Random(seed)

@@ -58,7 +58,6 @@ async def _serve(queues):
     await task
 
 
-@pytest.mark.timeout(3600 if SOAK else 120)
 def test_each_answer_to_a_request_of_schemathesis_is_in_the_document(
     server, ns, tmp_path, monkeypatch
 ):

@@ -37,7 +37,6 @@ def _call(method, url, content):
         return json.load(answer)
 
 
-@pytest.mark.timeout(120)
 def test_each_message_is_answered_or_dead_with_its_reason(start, rsmq, ns):  # noqa: F811
     attempts = Counter()
 

@@ -74,7 +74,6 @@ def place(request, cluster):
         cluster.raw.unlink(*keys)
 
 
-@pytest.mark.timeout(scaled(120, 7200))
 @pytest.mark.parametrize("name", [None, "fixed"])
 def test_nothing_is_lost_or_doubled_while_primaries_are_killed(place, cluster, name):
     """With a name its home may be one of the killed ones: then it begins no calls for a while."""

@@ -78,6 +78,6 @@ def run(spark, url, folder):
             assert query.isActive, query.exception()
             time.sleep(0.1)
         query.stop()
-        assert listener.has_seen_the_end.wait(200)
+        assert listener.has_seen_the_end.wait(600)
         spark.streams.removeListener(listener)  # with an event on its way, it hangs: SPARK-59623
     print("all jobs are done", flush=True)

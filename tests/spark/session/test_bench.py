@@ -13,7 +13,6 @@ from tests.scale import SOAK
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not SOAK, reason="two minutes; RSMQ_SOAK=1"),
 ]
 

@@ -15,8 +15,6 @@ from rsmq import Cells
 from tests.scale import SOAK, scaled
 from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parquet
 
-pytestmark = pytest.mark.timeout(scaled(280, 3600))
-
 SOURCE_POINTS = [
     ("after claim", 2), ("acknowledge", 3), ("ahead", 5), ("before claim", 6), ("read", 7),
     ("partitions", 8),

@@ -12,8 +12,6 @@ import pytest
 from rsmq.spark.versions import HAS_START
 from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parquet
 
-pytestmark = pytest.mark.timeout(3600)
-
 # The streams of all versions up to 4.1 have the same reader.
 MESSAGES, KILLS = (300_000, 20) if HAS_START else (60_000, 8)
 

@@ -112,7 +112,6 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
     assert sorted(json.loads(line)["message"] for line in lines) == ["ONE", "TWO"]
 
 
-@pytest.mark.timeout(420)
 def test_job_runs_over_spark_connect(empty_server, tmp_path):
     """In a process of its own, because a process has one kind of session."""
     (block,) = [each for each in BLOCKS if each.file == "connect_job.py"]
@@ -142,7 +141,7 @@ spark.stop()
         )  # fmt: skip
         try:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(300)
+                process.wait(600)
             process.send_signal(signal.SIGABRT)  # a program that hangs shows where
             code = process.wait(20)
         finally:

@@ -18,15 +18,11 @@ from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
-import pytest
-
 from rsmq import RSMQ
 from tests.servers import Server, redis_7
 from tests.spark.session import processes, steady_job
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 from tests.spark.session.standalone import SPARK_HOME, run_cluster
-
-pytestmark = pytest.mark.timeout(3 * 3600)
 
 NS = "soak"
 MARK = "-Drsmq.soak=executor"

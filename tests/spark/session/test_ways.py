@@ -92,7 +92,7 @@ def rows(spark):
 
 def end_of(query):
     try:
-        query.awaitTermination(100)
+        query.awaitTermination(600)
     finally:
         query.stop()
 

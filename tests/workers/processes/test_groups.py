@@ -14,7 +14,7 @@ from compat.peers import Node
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, wait_until
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(scaled(120, 3600))]
+pytestmark = pytest.mark.foreign
 
 VT = 120
 GROUPS, OF_GROUP = 8, scaled(24, 3000)

@@ -11,8 +11,6 @@ import pytest
 
 from tests.workers.processes.conftest import suspend, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 WORKERS = 6
 #: By then the workers have found out which of them answers.
 WARM_UP_MESSAGES = 60

@@ -18,8 +18,6 @@ from tests.workers.processes.audit import Audit, ProcessRun
 from tests.workers.processes.conftest import Program, assert_nothing_left, fill, scores, wait_until
 from tests.workers.processes.program import POISONED
 
-pytestmark = pytest.mark.timeout(scaled(280, 7200))
-
 MESSAGES = scaled(3_000, 100_000)
 VT = 120
 RETRIES = 3

@@ -6,8 +6,6 @@ import signal
 import threading
 import time
 
-import pytest
-
 from tests.workers.processes.conftest import (
     assert_nothing_left,
     fill,
@@ -15,8 +13,6 @@ from tests.workers.processes.conftest import (
     scores,
     wait_until,
 )
-
-pytestmark = pytest.mark.timeout(120)
 
 VT = 1
 RETRIES = 1

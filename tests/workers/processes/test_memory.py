@@ -15,8 +15,6 @@ import pytest
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
 
-pytestmark = pytest.mark.timeout(scaled(120, 1200))
-
 WARM_UP_JOBS = scaled(8_000, 20_000)
 JOBS = scaled(24_000, 200_000)
 LIMIT_BYTES = scaled(2_000_000, 5_000_000)

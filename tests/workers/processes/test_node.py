@@ -16,7 +16,7 @@ from rsmq.worker import Defer
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, wait_until
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(scaled(120, 3600))]
+pytestmark = pytest.mark.foreign
 
 VT = 120
 MESSAGES = scaled(1500, 30_000)

@@ -14,7 +14,7 @@ from compat.peers import Node
 from tests.scale import scaled
 from tests.workers.processes.conftest import wait_until
 
-pytestmark = [pytest.mark.foreign, pytest.mark.slow, pytest.mark.timeout(scaled(180, 3600))]
+pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 
 MESSAGES = scaled(200, 5000)
 KILLS = scaled(4, 60)

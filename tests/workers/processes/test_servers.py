@@ -18,8 +18,6 @@ from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, scores, wait_until
 
-pytestmark = pytest.mark.timeout(scaled(120, 3600))
-
 VT = 120
 VT_SHORT = 1
 MESSAGES = scaled(1500, 50_000)

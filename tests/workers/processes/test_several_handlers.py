@@ -7,12 +7,8 @@ import random
 import time
 from collections import Counter
 
-import pytest
-
 from tests.scale import scaled
 from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
-
-pytestmark = pytest.mark.timeout(scaled(180, 3600))
 
 MESSAGES = scaled(900, 20_000)
 KILLS = scaled(4, 60)

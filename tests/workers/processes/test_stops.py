@@ -19,8 +19,6 @@ from tests.workers.processes.conftest import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(scaled(120, 3600))
-
 ROUNDS = scaled(5, 300)
 
 

@@ -32,7 +32,7 @@ from tests.ports import free_port
 from tests.workers.processes.conftest import wait_until
 
 ROOT = Path(__file__).parents[3]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 APP = """
 import os, pathlib, time

@@ -19,8 +19,6 @@ from tests.workers.processes.conftest import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(90)
-
 VT = 300
 WATCH = {"do": "watch", "for": 60}
 

@@ -23,8 +23,6 @@ from tests.workers.processes.conftest import (
 )
 from tests.workers.processes.program import REPLACED
 
-pytestmark = pytest.mark.timeout(120)
-
 VT = 1
 SUSPENSION_SECONDS = 5.5
 
