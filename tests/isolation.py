@@ -17,12 +17,28 @@ import os
 import time
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 #: If a test and its teardown have not ended by then, the process ends in the midst of them.
 TEARDOWN_SECONDS = 120.0
 
 _has_failed = pytest.StashKey[bool]()
 _deadline = pytest.StashKey[float]()
+
+
+class FileScheduling(LoadFileScheduling):
+    """Schedules as ``--dist loadfile``, but runs a test whose process has ended no second time."""
+
+    def remove_node(self, node):
+        units = self.assigned_work[node].values()
+        ended = next(
+            (name for unit in units for name, is_done in unit.items() if not is_done), None
+        )
+        for unit in units:
+            if ended in unit:
+                unit[ended] = True
+        super().remove_node(node)
+        return ended
 
 
 class Isolation:
@@ -68,6 +84,11 @@ class Isolation:
         if time.monotonic() > item.stash.get(_deadline, float("inf")):
             self._end_process(item)
         return result
+
+    def pytest_xdist_make_scheduler(self, config, log):
+        if config.option.dist == "loadfile":
+            return FileScheduling(config, log)
+        return None
 
     def _end_process(self, item):
         text = f"{item.nodeid} exceeded its limit of time: its process ends."

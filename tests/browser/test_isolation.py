@@ -40,7 +40,7 @@ def test_last(chromium):
 
 
 def test_a_test_that_breaks_the_browser_fails_alone(tmp_path):
-    outcomes, output = run_planted(tmp_path, FIXTURES, PLANTED, "-n", "1")
+    outcomes, output = run_planted(tmp_path, FIXTURES, PLANTED, "-n", "1", "--dist", "loadfile")
 
     assert outcomes == {
         "test_first": {"PASSED"},

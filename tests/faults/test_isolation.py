@@ -91,6 +91,16 @@ def test_tests_over_their_limit_fail_alone(tmp_path):
     assert outcomes == fail_alone(ENDLESS), output
 
 
+@pytest.mark.parametrize("scheduling", ["loadfile", "worksteal"])
+def test_a_test_over_its_limit_is_run_once(tmp_path, scheduling):
+    bodies = {"thread": ENDLESS["thread"]}
+    text = planted(bodies, 1)
+    outcomes, output = run_planted(tmp_path, FIXTURES, text, "-n", "1", "--dist", scheduling)
+
+    assert outcomes == fail_alone(bodies), output
+    assert output.count("exceeded its limit of time") == 1, output
+
+
 def test_a_test_that_catches_the_alarm_fails_alone(tmp_path):
     fixtures = FIXTURES + "isolation.TEARDOWN_SECONDS = 1\n"
     outcomes, output = run_planted(tmp_path, fixtures, planted({"deaf": DEAF}, 1), "-n", "1")

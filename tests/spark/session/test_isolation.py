@@ -34,7 +34,7 @@ def test_last(spark):
 
 
 def test_a_test_that_breaks_the_session_fails_alone(tmp_path):
-    outcomes, output = run_planted(tmp_path, FIXTURES, PLANTED, "-n", "1")
+    outcomes, output = run_planted(tmp_path, FIXTURES, PLANTED, "-n", "1", "--dist", "loadfile")
 
     assert outcomes == {
         "test_first": {"PASSED"},
