@@ -27,7 +27,8 @@ class Part:
 
     Attributes:
         name: the name in the summary.
-        budget_seconds: the time that it may take beside another part.
+        budget_seconds: the processor time that it may take. Time alone would depend on the other
+            work of the machine.
         command: the program and its arguments.
         is_waiting: whether it mostly waits, so that it runs beside a part that computes.
         is_delicate: whether its servers judge each other by the clock, as Sentinels do, which a
