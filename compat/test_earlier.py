@@ -13,6 +13,7 @@ import pytest
 
 from rsmq import JSON, RSMQ
 from rsmq.worker import held_by
+from tests.scale import WAIT_SECONDS
 
 FOLDER = Path(__file__).parent / "earlier"
 EARLIER = FOLDER / "rsmq-34ae4f1.zip"
@@ -39,7 +40,7 @@ class WorkerProcess:
         return [line for line in self._read_lines()[self._first_line :] if line.startswith(kind)]
 
     def wait_for(self, kind, number=1):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_SECONDS
         while len(lines := self.lines(kind)) < number:
             assert time.monotonic() < deadline, (kind, number, self._read_lines())
             assert self._process.poll() is None, self._read_lines()
@@ -83,7 +84,7 @@ def test_workers_of_two_versions_take_over_from_each_other(server, ns, tmp_path,
             successor = WorkerProcess(other, server, ns, path)
             ended_ids = {line.split()[1] for line in successor.wait_for("end", 53)}
             assert ended_ids == {*hung_ids, *ids}
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + WAIT_SECONDS
             while raw.zcard(f"{ns}:jobs"):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

@@ -12,13 +12,11 @@ from redis import exceptions
 from redis.commands import CoreCommands
 
 from tests.nodes import Node, are_in_step, fields, wait_until
+from tests.scale import WAIT_SECONDS
 
 SLOTS = 16_384
 _HOST = "127.0.0.1"
 _MIGRATE_SECONDS = 60
-_FAILOVER_SECONDS = 30
-_HEAL_SECONDS = 60
-_ROUTING_SECONDS = 20
 #: Commands whose keys may be in several slots here: their replies are added up.
 #: Commands whose only key is their first argument; for others the server is asked.
 _FIRST_IS_KEY = {
@@ -234,7 +232,7 @@ class Cluster:
         def is_promoted() -> bool:
             return replica.own_entry().is_master
 
-        deadline = time.monotonic() + _FAILOVER_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not is_promoted():
             assert time.monotonic() < deadline, f"{replica} does not become a master"
             replica.ask("CLUSTER", "FAILOVER")
@@ -244,7 +242,7 @@ class Cluster:
                 time.sleep(0.02)
         self.wait_until_ok()
 
-    def wait_until_promoted(self, replica: ClusterNode, seconds: float = 30.0) -> None:
+    def wait_until_promoted(self, replica: ClusterNode, seconds: float = WAIT_SECONDS) -> None:
         """Wait until a replica has replaced its failed master, and the running nodes agree."""
         wait_until(
             lambda: replica.own_entry().is_master, seconds, f"{replica} does not become a master"
@@ -304,7 +302,7 @@ class Cluster:
         self.move_keys(slot, to)
         self.end_slot_move(slot, to)
 
-    def wait_until_ok(self, seconds: float = 30.0) -> None:
+    def wait_until_ok(self, seconds: float = WAIT_SECONDS) -> None:
         """
         Wait until the running nodes agree on all slots and roles.
 
@@ -312,7 +310,7 @@ class Cluster:
         """
         wait_until(lambda: self._problem() is None, seconds, self._problem)
 
-    def _wait_until_complete(self, seconds: float = 30.0) -> None:
+    def _wait_until_complete(self, seconds: float = WAIT_SECONDS) -> None:
         wait_until(lambda: self._missing() is None, seconds, self._missing)
 
     def _problem(self) -> str | None:
@@ -380,9 +378,9 @@ class Cluster:
             node.launch()
         for node in dead:
             node.wait_until_ready()
-        self._wait_until_complete(_HEAL_SECONDS)
+        self._wait_until_complete()
         self._end_open_moves()
-        self._wait_until_complete(_HEAL_SECONDS)
+        self._wait_until_complete()
 
     def _replace(self, dead: ClusterNode) -> None:
         """Promote a replica of a dead node, if it has one, without a vote of the masters."""
@@ -450,7 +448,7 @@ class RawKeys(CoreCommands):
             ) from error
 
     def _execute_in(self, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        deadline = time.monotonic() + _ROUTING_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while True:
             owner = self._owners.get(slot)
             if owner is None or not owner.is_running:

@@ -19,7 +19,7 @@ from tests import isolation
 from tests.clusters import Cluster
 from tests.engines import engine_path
 from tests.locales import reversed_locale
-from tests.scale import SOAK
+from tests.scale import SOAK, WAIT_SECONDS
 from tests.sentinels import SentinelGroup
 from tests.servers import Server, redis_7, redis_62
 
@@ -164,7 +164,7 @@ def cluster_server():
     started = Server(redis_7(), "--cluster-enabled", "yes")
     with started.raw() as raw:
         raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_SECONDS
         while b"cluster_state:ok" not in raw.execute_command("CLUSTER", "INFO"):
             assert time.monotonic() < deadline, "the cluster does not become ready"
             time.sleep(0.05)

@@ -18,9 +18,9 @@ from typing import Any
 import redis
 
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 
 _FIRST_STARTS = 5
-_START_SECONDS = 30
 _CONTROL_TIMEOUT_SECONDS = 5
 
 # The program becomes the server. On Linux the server is killed when its parent thread ends.
@@ -40,7 +40,7 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-starter"
 
 def wait_until(
     condition: Callable[[], Any],
-    seconds: float = 30.0,
+    seconds: float = WAIT_SECONDS,
     failure: str | Callable[[], object] = "the condition does not become true",
 ) -> Any:
     """
@@ -165,7 +165,7 @@ class Node:
     def wait_until_ready(self) -> None:
         """Wait until the started process answers."""
         for _ in range(_FIRST_STARTS):
-            deadline = time.monotonic() + _START_SECONDS
+            deadline = time.monotonic() + WAIT_SECONDS
             while self.is_alive:
                 try:
                     self.control.ping()

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 
 USER = "rsmq"
 
@@ -66,7 +67,7 @@ class PostgreSQL:
         self._wait()
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_SECONDS
         while True:
             with contextlib.suppress(psycopg.OperationalError), self.connect():
                 return

@@ -11,6 +11,7 @@ from typing import Any
 import redis
 
 from tests.nodes import Node, are_in_step, wait_until
+from tests.scale import WAIT_SECONDS
 
 NAME = "mymaster"
 _HOST = "127.0.0.1"
@@ -19,8 +20,6 @@ _QUORUM = 2
 #: A Sentinel first asks a new primary after a second. With less time than that it counts as down.
 _DOWN_AFTER_MILLISECONDS = 1500
 _FAILOVER_MILLISECONDS = 3000
-_FAILOVER_SECONDS = 30
-_HEAL_SECONDS = 60
 
 
 class SentinelGroup:
@@ -143,7 +142,7 @@ class SentinelGroup:
     def failover(self) -> None:
         """Promote a replica with SENTINEL FAILOVER, and wait until the Sentinels agree."""
         old = self.primary
-        deadline = time.monotonic() + _FAILOVER_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self._is_replaced(old):
             assert time.monotonic() < deadline, f"{old} is still the primary"
             with suppress(redis.exceptions.ResponseError):
@@ -153,7 +152,7 @@ class SentinelGroup:
             while not self._is_replaced(old) and time.monotonic() < pause:
                 time.sleep(0.02)
 
-    def wait_until_promoted(self, old: Node, seconds: float = 30.0) -> None:
+    def wait_until_promoted(self, old: Node, seconds: float = WAIT_SECONDS) -> None:
         """Wait until another server than ``old`` is the primary for all running Sentinels."""
         wait_until(
             lambda: self._is_replaced(old),
@@ -190,7 +189,7 @@ class SentinelGroup:
         if not primary.is_alive and any(node.is_alive for node in self.servers):
             self.wait_until_promoted(primary)
         self._restart([node for node in self.servers if not node.is_alive])
-        self._wait_until_complete(_HEAL_SECONDS)
+        self._wait_until_complete()
 
     @staticmethod
     def _restart(nodes: list[Node]) -> None:
@@ -199,7 +198,7 @@ class SentinelGroup:
         for node in nodes:
             node.wait_until_ready()
 
-    def _wait_until_complete(self, seconds: float = 30.0) -> None:
+    def _wait_until_complete(self, seconds: float = WAIT_SECONDS) -> None:
         wait_until(lambda: self._missing() is None, seconds, self._missing)
 
     def _missing(self) -> str | None:

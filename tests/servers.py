@@ -13,6 +13,7 @@ from pathlib import Path
 import redis
 
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,7 +61,7 @@ class Server:
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.DEVNULL, env=self._environment
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_SECONDS
         with self.raw(protocol=2) as client:
             while True:
                 try:

@@ -77,8 +77,11 @@ class _Run:
         self._limit = self._begin + part.limit_seconds
         self._is_interrupted = False
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - wait closes it
+        # pytest removes old folders of tests, at the same time as that of another part.
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             part.command,
+            env=os.environ | {"PYTEST_DEBUG_TEMPROOT": self._folder.name},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -91,7 +94,7 @@ class _Run:
         # Tests that were killed could not end the servers that they had started.
         self.send_signal(signal.SIGKILL)
         limit = f": it had not ended after {self.part.limit_seconds:g} s"
-        with self._output:
+        with self._output, self._folder:
             self._output.seek(0)
             return Result(
                 self.part,

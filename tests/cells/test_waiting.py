@@ -23,6 +23,7 @@ from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
 from tests.cells.conftest import Place
 from tests.proxy import Proxy
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -146,7 +147,7 @@ def test_a_cell_that_is_always_full_does_not_hide_the_others(place, cells, sende
     for _ in range(30):
         cells.delete_message(cells.receive_message("q", wait=5))
     sender.cells[4].send_message("q", "other")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while cells.receive_message("q", vt=0, wait=5).body != "other":
         assert time.monotonic() < deadline
     assert place.raw.hget(f"{place.cell(4)}:q:Q", "totalrecv") == b"1"

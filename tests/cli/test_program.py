@@ -22,6 +22,7 @@ from rsmq.cli.app.output import format_age, format_body
 from rsmq.cli.app.program import root
 from tests.cli.conftest import PROGRAM
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
 AVAILABLE = [
@@ -603,7 +604,7 @@ def test_bytes_are_sent_and_received_unchanged(processes, rsmq):
 def test_ctrl_c_ends_a_waiting_receive(processes, rsmq, raw):
     rsmq.create_queue("q")
     process = processes.terminal("receive", "q", "--wait", "forever")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while not any("t" in each["flags"] for each in raw.client_list()):  # it waits
         assert time.monotonic() < deadline
         time.sleep(0.02)

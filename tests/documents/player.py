@@ -14,9 +14,9 @@ import tokenize
 from pathlib import Path
 
 from tests.documents.pages import ROOT, Block, matches
+from tests.scale import WAIT_SECONDS
 
 SESSION = Path(__file__).with_name("session.py")
-WAIT_SECONDS = 120
 #: A block ends at the first command that fails. The doctor's exit code is 1 for a fault.
 STRICT = """
 set -o pipefail
@@ -130,7 +130,7 @@ class Player:
             done = subprocess.run(
                 ["bash", "-c", f"{STRICT}\n{code}\nexit 0"], cwd=self.folder,
                 env=self._commands_environment, capture_output=True, text=True, check=False,
-                timeout=5 * WAIT_SECONDS,
+                timeout=WAIT_SECONDS,
             )  # fmt: skip
             if block.how != "repeat" or (
                 done.returncode == 0

@@ -9,12 +9,13 @@ import pytest
 
 from rsmq.worker import Worker
 from tests.push.receiver import Receiver
+from tests.scale import WAIT_SECONDS
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 LOCAL = {"allow_http": True, "allow": "127.0.0.0/8"}
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=WAIT_SECONDS):
     """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -13,6 +13,7 @@ from rsmq.pyrsmq import InvalidParameterValue, RedisSMQConsumer, RedisSMQConsume
 from rsmq.transport import signals
 from tests.bytecodes import signal_at
 from tests.contract.conftest import CONSUMER
+from tests.scale import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def consume(server, raw):
         consumer.rsqm.quit()
 
 
-def wait_for(condition, seconds=10):
+def wait_for(condition, seconds=WAIT_SECONDS):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition stays false"

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from tests.scale import SOAK
+from tests.scale import SOAK, WAIT_SECONDS
 from tests.schedules.crowd import Crowd
 
 #: It needs a clock that can be set, from the package faketime.
 collect_ignore = [] if SOAK else ["test_clock.py"]
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=WAIT_SECONDS):
     """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

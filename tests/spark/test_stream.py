@@ -24,6 +24,7 @@ from rsmq.spark.stream import acknowledgement, lease_holder, parts, stream_queue
 from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.identity import StreamIdentity
 from rsmq.spark.stream.reader import group_parts
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
@@ -37,7 +38,7 @@ def send(env, number, queue="q", **options):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "the condition does not become true"
         time.sleep(0.01)
@@ -692,7 +693,7 @@ def poll_idle(query):
 
 def wait_for_batch(query):
     """Poll until there is a batch, and log it."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while (end := poll_idle(query)) is None:
         assert time.monotonic() < deadline, "there is no batch"
     query.offsets.append(end)

@@ -23,6 +23,7 @@ from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.batches import BatchEvent, BatchState
 from rsmq.spark.stream.parts import BatchParts
 from rsmq.spark.stream.stream_queues import StreamQueues
+from tests.scale import WAIT_SECONDS
 from tests.spark.conftest import crash_at_call, json_round_trip
 
 
@@ -50,7 +51,7 @@ def hidden(env, queue="q"):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "the condition does not become true"
         time.sleep(0.01)

@@ -12,6 +12,7 @@ from rsmq.spark import InvalidOption, NewerVersion
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.stream import lease, parts, stream_queues
 from rsmq.spark.stream.acknowledgement import acknowledge_offset
+from tests.scale import WAIT_SECONDS
 from tests.spark.test_stream import ids, poll_idle, send
 
 
@@ -95,7 +96,7 @@ def poll_for(query, seconds):
 
 def run_next(query):
     """Poll until there is a batch, and return its rows."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while (end := poll_idle(query)) is None:
         assert time.monotonic() < deadline, "there is no batch"
     query.reader.commit(query.offsets[-1])

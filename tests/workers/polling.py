@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from tests.scale import WAIT_SECONDS
 
-def wait_until(condition, seconds=30):
+
+def wait_until(condition, seconds=WAIT_SECONDS):
     """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while True:

@@ -8,6 +8,7 @@ from redis.cluster import RedisCluster
 
 from rsmq import RSMQ
 from rsmq.worker import Worker, list_workers
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import wait_until
 
 
@@ -25,7 +26,7 @@ def test_worker_on_cluster_handles_retries_and_dead_letters(cluster_server):
 
     with worker:
         rsmq.send_messages("q", ["a", "bad", "b"])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_SECONDS
         while worker.numbers.handled + worker.numbers.dead < 3:
             assert time.monotonic() < deadline, worker.numbers
             time.sleep(0.01)

@@ -9,6 +9,7 @@ from pathlib import Path
 from rsmq import RSMQ
 from rsmq.worker import Worker, list_workers
 from tests.contract.conftest import ADMIN
+from tests.scale import WAIT_SECONDS
 
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 
@@ -35,7 +36,7 @@ def test_documented_rights_are_sufficient(server, caplog):
 
         worker.start()
         rsmq.send_messages("q", ["good", "bad", "slow"])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_SECONDS
         while worker.numbers.handled + worker.numbers.dead < 3:
             assert time.monotonic() < deadline
             time.sleep(0.01)

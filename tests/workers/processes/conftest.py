@@ -18,13 +18,14 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.worker import Worker
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
 _numbers = itertools.count()
 ROOT = Path(__file__).parents[3]
 
 
-def wait_until(condition, seconds=20.0, failure="it does not come about"):
+def wait_until(condition, seconds=WAIT_SECONDS, failure="it does not come about"):
     """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -76,7 +77,7 @@ class Program:
                 events.append(Event(float(time), kind, queue, id, int(count), detail))
         return events
 
-    def wait_for(self, kind, number=1, seconds=20.0):
+    def wait_for(self, kind, number=1, seconds=WAIT_SECONDS):
         """Wait until there are this many events of a kind, and return them."""
 
         def find():
@@ -96,12 +97,12 @@ class Program:
         self.process.kill()
         return self.process.wait(10)
 
-    def stop(self, seconds=20.0):
+    def stop(self, seconds=WAIT_SECONDS):
         """Send SIGTERM, wait for the end of the process, and return its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(seconds)
 
-    def wait(self, seconds=20.0):
+    def wait(self, seconds=WAIT_SECONDS):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
