@@ -451,7 +451,7 @@ def test_exporter_serves_sums_and_cells(processes, cells, queue):
     cells.send()
     port = free_port()
     process = processes.start("--cells", "3", "exporter", "--port", port, "--interval", "1s")
-    wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 6.0' in scrape(port), 20)
+    wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 6.0' in scrape(port))
     text = scrape(port)
     process.terminate()
 

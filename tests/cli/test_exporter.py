@@ -26,10 +26,10 @@ def test_exporter_serves_the_state_of_queues(processes, rsmq, number):
     rsmq.send_message("orders", "x")
     port = free_port()
     process = processes.start("exporter", "orders*", "--port", port, "--interval", "1s")
-    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 1.0' in scrape(port), 20)
+    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 1.0' in scrape(port))
     text = scrape(port)
     rsmq.pop_message("orders")
-    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 0.0' in scrape(port), 20)
+    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 0.0' in scrape(port))
     process.send_signal(number)
 
     assert process.wait(20) == 0
@@ -44,7 +44,7 @@ def test_exporter_starts_while_redis_is_away(processes, rsmq):
     process = processes.start(
         "exporter", "--url", f"redis://127.0.0.1:{free_port()}", "--port", port, "--interval", "1s"
     )
-    wait_until(lambda: "rsmq_up 0.0" in scrape(port), 20)
+    wait_until(lambda: "rsmq_up 0.0" in scrape(port))
     process.terminate()
 
     assert process.wait(20) == 0

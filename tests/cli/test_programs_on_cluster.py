@@ -62,7 +62,7 @@ def test_exporter(processes, rsmq):
     port = free_port()
     rsmq.send_message("q", "a")
     with running(processes, "exporter", "--port", port, "--interval", "1s"):
-        wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 1.0' in scrape(port), 20)
+        wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 1.0' in scrape(port))
         assert "rsmq_up 1.0" in scrape(port)
 
 

@@ -166,5 +166,5 @@ def test_autoreload_runs_the_new_code_after_a_change(project):
         project.write_tasks("* 100", times)  # until the worker has seen a change
         return project.queues.job("default", project.send("add", 1, 2)).result(timeout=60) != 3
 
-    wait_until(is_changed, 60)
+    wait_until(is_changed)
     assert worker.poll() is None

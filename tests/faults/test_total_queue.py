@@ -61,7 +61,6 @@ class Fleet:
                 now > before + _GROWTH_BYTES
                 for now, before in zip(self._sizes(), sizes, strict=True)
             ),
-            seconds=50,
             failure="a producer does not send",
         )
 

@@ -169,7 +169,7 @@ def test_a_handler_in_a_thread_sees_the_cancel(env, rsmq):
     seen = []
 
     def handle(body, message):
-        wait_until(lambda: message.cancelled, 20)
+        wait_until(lambda: message.cancelled)
         seen.append(body)
         raise ValueError("stopped")
 
@@ -196,7 +196,7 @@ def test_a_cancelled_handler_that_runs_for_too_long_is_not_retried(env, rsmq, ga
             called.append(reason)
 
     def handle(body, message):
-        wait_until(lambda: message.cancelled, 20)
+        wait_until(lambda: message.cancelled)
         current_job.get().started_at -= 1000
         gate()
 

@@ -486,16 +486,14 @@ def test_killed_bridge_loses_nothing(server, other_server, raw, ns, start, way):
         for _ in range(kills):
             process = start(*arguments)
             threshold = arrived() + chance.randrange(1, count // (kills + 1))
-            wait_until(lambda threshold=threshold: arrived() >= threshold, 30)
+            wait_until(lambda threshold=threshold: arrived() >= threshold)
             process.kill()
             process.wait(10)
             assert process.returncode == -signal.SIGKILL
             if out:
                 local.rsmq.release_all_messages("q")
         process = start(*arguments)
-        wait_until(
-            lambda: not (raw.zcard(f"{ns}:q") if out else other_raw.exists(f"{ns}-work")), 50
-        )
+        wait_until(lambda: not (raw.zcard(f"{ns}:q") if out else other_raw.exists(f"{ns}-work")))
         if not out:
             wait_until(lambda: arrived() == count)
         process.send_signal(signal.SIGTERM)

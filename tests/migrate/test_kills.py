@@ -64,7 +64,7 @@ def run_with_kills(start, target_raw, key, command, url, seed):
         threshold = target_raw.zcard(key) + chance.randrange(1, MESSAGES // (KILLS + 1))
         wait_until(lambda process=process, threshold=threshold: (
             process.poll() is not None or target_raw.zcard(key) >= threshold
-        ), 30)  # fmt: skip
+        ))  # fmt: skip
         process.kill()
         process.wait(10)
     process = start(*command, url=url)
@@ -197,7 +197,7 @@ def test_killed_migration_loses_nothing_while_rfq_is_active(
                 threshold = len(consumers.numbers) + chance.randrange(1, 200)
                 wait_until(lambda process=process, threshold=threshold: (
                     process.poll() is not None or len(consumers.numbers) >= threshold
-                ), 20)  # fmt: skip
+                ))  # fmt: skip
                 process.kill()
                 process.wait(10)
                 consumer.kill()
@@ -245,7 +245,7 @@ def test_migration_loses_nothing_while_brpoplpush_workers_are_killed(
             threshold = target_raw.zcard(f"{ns}:to") + chance.randrange(1, 500)
             wait_until(lambda process=process, threshold=threshold: (
                 process.poll() is not None or target_raw.zcard(f"{ns}:to") >= threshold
-            ), 20)  # fmt: skip
+            ))  # fmt: skip
             process.kill()
             process.wait(10)
             name = chance.choice(["w1", "w2"])

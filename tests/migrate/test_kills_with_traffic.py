@@ -223,7 +223,7 @@ def test_two_killed_migrations_at_once_lose_and_double_nothing(
                 wait_until(lambda running=running, threshold=threshold: (
                     all(each.poll() is not None for each in running)
                     or len(consumer.numbers) >= threshold
-                ), 30)  # fmt: skip
+                ))  # fmt: skip
                 for process in running:
                     process.kill()
                 for process in running:

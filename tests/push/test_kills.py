@@ -176,7 +176,7 @@ def test_each_message_is_answered_or_is_a_dead_letter_when_pushers_are_killed(
     kills_at = [MESSAGES * (number + 1) // (KILLS + 2) for number in range(KILLS)]
     kills = 0
     try:
-        deadline = time.monotonic() + scaled(80, 800)
+        deadline = time.monotonic() + scaled(600, 800)
         while raw.zcard(f"{ns}:q"):
             assert time.monotonic() < deadline, (raw.hgetall(f"{ns}:x:push"), target.counts)
             if kills < KILLS and len(receiver.requests) >= kills_at[kills]:

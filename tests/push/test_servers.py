@@ -89,7 +89,7 @@ def test_each_message_is_answered_or_is_a_dead_letter_after_a_failover(group, re
         wait_until(lambda: len(receiver.answered) >= MESSAGES // 4)
         group.replace_primary()
         answered_before = len(receiver.answered)
-        wait_until(lambda: not group.raw.zcard(f"{ns}:q"), 60)
+        wait_until(lambda: not group.raw.zcard(f"{ns}:q"))
     dead = dead_letters(rsmq)
     [state] = group.raw.hvals(f"{ns}:x:push")
 

@@ -274,7 +274,7 @@ def test_a_schedule_that_a_process_cannot_compute_does_not_hold_up_its_others(
     thread = SchedulerThread(rsmq)
     thread.start()
     try:
-        wait_until(lambda: rsmq.get_queue_attributes("q").messages >= 3, seconds=15)
+        wait_until(lambda: rsmq.get_queue_attributes("q").messages >= 3)
     finally:
         thread.stop()
         thread.join()

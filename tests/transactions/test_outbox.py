@@ -182,12 +182,12 @@ def test_each_committed_row_is_in_its_queue_once_through_kills(
             commit(range(kill * step, (kill + 1) * step))
             if kill < KILLS:
                 goal = chance.randrange(step)
-                wait_until(lambda: count(outbox) <= goal, 60)  # noqa: B023 - used at once
+                wait_until(lambda: count(outbox) <= goal)  # noqa: B023 - used at once
                 chosen = chance.randrange(2)
                 drainers[chosen].kill()
                 drainers[chosen].wait()
                 drainers[chosen] = start()
-        wait_until(lambda: count(outbox) == 0, 60)
+        wait_until(lambda: count(outbox) == 0)
     finally:
         for each in drainers:
             each.kill()

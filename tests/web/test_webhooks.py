@@ -75,7 +75,7 @@ def test_each_message_is_answered_or_dead_with_its_reason(start, rsmq, ns):  # n
             return receiver.answered | set(dead()) >= set(kinds)
         return receiver.answered >= set(kinds)
 
-    wait_until(has_ended, 100)
+    wait_until(has_ended)
     died = dead()
     # After a kill, the last attempt may be one without an answer.
     statuses = {"moved": {302, None}, "broken": {500, None}}

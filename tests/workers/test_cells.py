@@ -815,7 +815,7 @@ def test_a_worker_whose_home_is_away_releases_messages_in_quarantine(of_test, do
         assert "suspect" not in handled
         server.start()
         of_test.send_to_all()
-        wait_until(lambda: len(handled) == 5 + 1 + 1 + CELLS, 20)
+        wait_until(lambda: len(handled) == 5 + 1 + 1 + CELLS)
         wait_until(lambda: of_test.count() == 0)
         assert handled.count("suspect") == 1
         assert raw.hgetall(f"{key}:x:alone") == {}
@@ -829,10 +829,10 @@ def test_a_server_that_hangs_does_not_stop_the_other_cells(of_test, frozen):
         thaw = frozen(1)
         for number in range(20):
             of_test.send_to((0, 2, 3, 5)[number % 4], str(number))
-        wait_until(lambda: len(handled) == 20, 30)
+        wait_until(lambda: len(handled) == 20)
         thaw()
         of_test.send_to(1, "thawed")
-        wait_until(lambda: "thawed" in handled, 30)
+        wait_until(lambda: "thawed" in handled)
     assert record.lost == []
     assert len(handled) == 21
 

@@ -275,7 +275,7 @@ def test_children_live_as_long_as_any_thread_of_the_program(env, app):
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: app.events("main_has_ended"), 30)
+        wait_until(lambda: app.events("main_has_ended"))
         app.module.rsmq.send_messages("q", [1, 2])
         wait_until(lambda: env.is_empty("q"))
         [pid] = {pid for pid, *_ in app.events("call")} & {
@@ -338,7 +338,7 @@ def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
     os.kill(pid, signal.SIGSTOP)
     app.module.rsmq.send_message("q", "x" * 2_000_000)
     try:
-        wait_until(lambda: env.is_empty("q"), 20)
+        wait_until(lambda: env.is_empty("q"))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
@@ -363,7 +363,7 @@ def test_call_that_no_child_receives_fails(env, app, monkeypatch):
 
     monkeypatch.setattr(child_process, "describe_call", kill_children)
     app.module.rsmq.send_message("q", "fine")
-    wait_until(app.dead_letters, 30)
+    wait_until(app.dead_letters)
     reason, error = app.dead_letters()["fine"]
 
     assert reason == "HandlerProcessDied on attempt 2, the last"
@@ -627,7 +627,7 @@ def test_a_killed_worker_leaves_no_child(env, app, tmp_path):
         [sys.executable, "-m", "rsmq.cli.commands.worker", "tests.workers.process_app:worker"],
         cwd=ROOT, stderr=subprocess.PIPE,
     )  # fmt: skip
-    [(pid, *_)] = wait_until(lambda: app.events("call"), 30)
+    [(pid, *_)] = wait_until(lambda: app.events("call"))
     assert is_alive(pid)
     program.kill()
     program.communicate()

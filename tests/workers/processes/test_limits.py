@@ -90,17 +90,17 @@ def test_limits_hold_and_no_lock_remains_although_workers_are_killed(
     for number in range(1, KILLS + 1):
         # Handlers run: a worker is killed while it has locks and permits.
         enough = number * MESSAGES // (KILLS + 2)
-        wait_until(lambda enough=enough: count_begun() >= enough, 120)
+        wait_until(lambda enough=enough: count_begun() >= enough)
         name = chance.choice(sorted(living))
         killed = living[name]
         killed.kill()
         died_at[killed] = time.time()
         living[name] = start(name)
     user.join(60)
-    wait_until(lambda: raw.zcard(f"{ns}:q") == 0, 120)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 0)
     # The locks of killed workers are free: a message of each key is handled.
     last = fill(rsmq, "q", [{"n": n, "key": f"k{n}", "do": "return"} for n in range(KEYS)])
-    wait_until(lambda: raw.zcard(f"{ns}:q") == 0, 60)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 0)
     for program in living.values():
         program.wait_for("started")
         assert program.stop() == 0

@@ -50,7 +50,7 @@ class Case:
 
     def assert_dead_lettered(self):
         try:
-            wait_until(self._is_over, 100)
+            wait_until(self._is_over)
         except AssertionError as error:
             state = scores(self._raw, self._ns, "q"), self._raw.hgetall(f"{self._ns}:q:Q")
             error.add_note(f"{now_ms(self._raw)}: {state}")

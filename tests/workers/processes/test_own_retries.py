@@ -60,13 +60,13 @@ def test_own_numbers_of_retries_hold_although_workers_are_killed_and_node_delete
     living = {name: start(name) for name in ("one", "two")}
     for number in range(1, KILLS + 1):
         enough = number * MESSAGES // (KILLS + 2)
-        wait_until(lambda enough=enough: count_begun() >= enough, 120)
+        wait_until(lambda enough=enough: count_begun() >= enough)
         name = chance.choice(sorted(living))
         living[name].kill()
         living[name] = start(name)
     earlier = set(own)
     send(range(MESSAGES // 2))  # which no kill concerns
-    wait_until(lambda: raw.zcard(f"{ns}:q") == 0, 120)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 0)
     for program in living.values():
         program.wait_for("started")
         assert program.stop() == 0

@@ -42,12 +42,12 @@ def test_each_handler_finishes_although_workers_are_killed(ns, rsmq, raw, start_
     living = {name: start(name) for name in ("one", "two")}
     for number in range(1, KILLS + 1):
         left = MESSAGES - number * MESSAGES // (KILLS + 1)
-        wait_until(lambda left=left: count_left() <= left, 120)
-        busy = wait_until(find_busy, 60)
+        wait_until(lambda left=left: count_left() <= left)
+        busy = wait_until(find_busy)
         name = chance.choice(busy)
         living[name].kill()
         living[name] = start(name)
-    wait_until(lambda: count_left() == 0, 120)
+    wait_until(lambda: count_left() == 0)
     for program in living.values():
         program.wait_for("started")
         assert program.stop() == 0

@@ -75,7 +75,7 @@ def test_sigterm_finishes_running_handlers_and_releases_other_messages(
         received = rsmq.get_queue_attributes(queue).total_received
         assert sum(left.values()) + sum(done) == received
     last = start_program("one", {queue: {"is_async": queue == "tasks"} for queue in queues})
-    wait_until(lambda: not any(raw.zcard(f"{ns}:{queue}") for queue in queues), 60)
+    wait_until(lambda: not any(raw.zcard(f"{ns}:{queue}") for queue in queues))
     assert last.stop() == 0
     rest = [event.id for event in last.events("end")]
 
@@ -118,7 +118,7 @@ def test_second_signal_ends_the_worker_at_once(ns, rsmq, raw, start_program, num
         one.signal(number)
         return one.process.poll() is not None
 
-    wait_until(signal_again, 10)
+    wait_until(signal_again)
     assert one.wait() == 128 + number
     after = start_program("one", {"q": {"vt": 300}}, concurrency=3)
     again = after.wait_for("begin", 3)

@@ -100,7 +100,7 @@ class Supervisor:
     def run(self, *arguments):
         """Run it to its end, and return the exit code."""
         self.start(*arguments)
-        return self.process.wait(60)
+        return self.process.wait()
 
     @property
     def log(self):
@@ -139,7 +139,7 @@ def supervisor(server, ns, rsmq, tmp_path):
         pids = supervisor.workers().values()
         supervisor.process.kill()
         supervisor.process.communicate()
-        wait_until(lambda: not any(map(is_alive, pids)), 20)
+        wait_until(lambda: not any(map(is_alive, pids)))
 
 
 def is_alive(pid):
@@ -282,7 +282,7 @@ def test_process_that_can_not_be_started_is_tried_again(supervisor):
     soft, hard = resource.prlimit(pid, limits)
     resource.prlimit(pid, limits, (3, hard))
     os.kill(first["w-0"], signal.SIGKILL)
-    wait_until(lambda: supervisor.log.count("worker w-0 can't start") == 2, 30)
+    wait_until(lambda: supervisor.log.count("worker w-0 can't start") == 2)
     resource.prlimit(pid, limits, (soft, hard))
 
     assert supervisor.wait_for(2, [first["w-0"]])["w-1"] == first["w-1"]
@@ -293,7 +293,7 @@ def test_process_that_ends_unasked_is_started_again_later(supervisor):
     supervisor.write_app("raise SystemExit(0)")
     supervisor.start("--name", "w", "--processes", 1)
     text = "worker w-0 ended with code 0 (nothing had asked it to), and restarts in"
-    wait_until(lambda: supervisor.log.count(text) == 2, 30)
+    wait_until(lambda: supervisor.log.count(text) == 2)
     supervisor.write_app()
     supervisor.wait_for(1)
 
@@ -325,7 +325,7 @@ def test_sighup_restarts_one_process_after_the_other(supervisor, rsmq):
         least.append(len(workers))
         return len(workers) == 2 and not set(first.values()) & set(workers.values())
 
-    wait_until(observe, 40)
+    wait_until(observe)
 
     assert min(least) == 1
     assert supervisor.stop() == 0
@@ -349,7 +349,7 @@ def test_limits_restart_a_process_gracefully(supervisor, rsmq, option, body):
 def test_limit_below_the_memory_of_an_idle_process_restarts_it_later(supervisor):
     supervisor.start("--name", "w", "--processes", 1, "--max-memory-per-child=1M")
     text = "worker w-0 reached a limit before it handled a message, and restarts in"
-    wait_until(lambda: text in supervisor.log, 30)
+    wait_until(lambda: text in supervisor.log)
 
     assert supervisor.stop() == 0
 
@@ -386,9 +386,7 @@ def test_taken_name_has_an_exit_code_of_its_own(supervisor, rsmq):
         rsmq.run(register_worker(other, info, ttl=5, dead="token"))
 
     supervisor.start("--name", "w", "--processes", 1)
-    deadline = time.monotonic() + 60
     while supervisor.process.poll() is None:
-        assert time.monotonic() < deadline
         keep_alive()
         time.sleep(0.2)
 
@@ -409,7 +407,7 @@ def test_reload_restarts_with_the_new_code(supervisor, rsmq):
     supervisor.start("--name", "w", "--reload")
     first = supervisor.wait_for(1)
     supervisor.write_app("broken(")
-    wait_until(lambda: "SyntaxError" in supervisor.log, 30)
+    wait_until(lambda: "SyntaxError" in supervisor.log)
     supervisor.write_app("number = 5")
     supervisor.wait_for(1, first.values())
 
@@ -437,7 +435,7 @@ def test_burst_continues_after_a_restart(supervisor, rsmq, raw, ns):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ['"wait"', '"wait"', "1"])
     supervisor.start("--processes", 1, "--burst")
-    wait_until(lambda: len(supervisor.calls()) == 2, 30)
+    wait_until(lambda: len(supervisor.calls()) == 2)
     supervisor.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "its supervisor stops it" in supervisor.log)
     supervisor.go.touch()
@@ -538,7 +536,7 @@ def test_probes_and_check(supervisor, server, ns, capsys):
     assert check("other") == (1, ["there is no worker named other"])
     os.kill(workers["w-0"], signal.SIGSTOP)
     try:
-        wait_until(lambda: check("w")[0] == 1, 20)
+        wait_until(lambda: check("w")[0] == 1)
         assert check("w-1")[0] == 0
     finally:
         os.kill(workers["w-0"], signal.SIGKILL)
