@@ -158,7 +158,7 @@ def test_examples_print_the_same_with_both(server, tmp_path):
             )
             result = subprocess.run(
                 [python, program, str(server.port)],
-                capture_output=True, text=True, check=False, timeout=50,
+                capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
             lines += result.stdout.splitlines()
@@ -180,7 +180,7 @@ def test_own_tests_of_pyrsmq_pass(tmp_path):
         (folder / path.name).write_text(text.replace("65565", "65536"))
     result = subprocess.run(
         [sys.executable, "-m", "unittest", "tests.test_rsmq", "tests.test_utils"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50,
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert result.returncode == 0, result.stderr

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.redis
 
 def request(port, method, path, headers=()):
     """Return status and body of the answer; None if the server accepts no connection."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port)
     try:
         connection.request(method, path, headers={"Connection": "close", **dict(headers)})
         answer = connection.getresponse()

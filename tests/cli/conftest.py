@@ -40,7 +40,7 @@ class Processes:
 
     def __call__(self, *arguments, stdin=b""):
         process = self.start(*arguments, stdin=subprocess.PIPE)
-        out, stderr = process.communicate(stdin, timeout=30)
+        out, stderr = process.communicate(stdin)
         return process.returncode, out, stderr.decode()
 
     def shell(self, line):
@@ -48,7 +48,7 @@ class Processes:
         program = " ".join(f"'{part}'" for part in PROGRAM)
         script = f'rsmq() {{ {program} "$@"; }}\nset -o pipefail\n{line}'
         completed = subprocess.run(
-            ["bash", "-c", script], env=self.environment, cwd=self.folder, timeout=30,
+            ["bash", "-c", script], env=self.environment, cwd=self.folder,
             capture_output=True, check=False,
         )  # fmt: skip
         return completed.returncode, completed.stdout.decode(), completed.stderr.decode()

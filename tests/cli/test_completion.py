@@ -117,7 +117,7 @@ def test_completion_script_is_valid_for_its_shell(cli, tmp_path, shell):
     assert "_RSMQ_COMPLETE=" + shell in script.replace("env ", "")
     if shutil.which(shell):
         (tmp_path / "script").write_text(script)
-        subprocess.run([shell, "-n", tmp_path / "script"], check=True, timeout=20)
+        subprocess.run([shell, "-n", tmp_path / "script"], check=True)
 
 
 def test_bash_completes_with_the_script(cli, processes, rsmq, tmp_path):
@@ -133,7 +133,7 @@ def test_bash_completes_with_the_script(cli, processes, rsmq, tmp_path):
     )
     completed = subprocess.run(
         ["bash", "--norc", "-c", script_lines], env=processes.environment, cwd=tmp_path, check=True,
-        capture_output=True, text=True, timeout=20,
+        capture_output=True, text=True,
     )  # fmt: skip
 
     assert completed.stdout.splitlines()[0] == "orders"

@@ -301,6 +301,6 @@ def test_interrupt_during_the_start_ends_with_130(tmp_path, function, module):
     )  # fmt: skip
     assert process.stdout.readline() == b"importing\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate()
 
     assert (process.returncode, errors) == (130, b"")

@@ -157,7 +157,7 @@ def run_tail(processes, *arguments):
 
     yield read_messages
     process.send_signal(signal.SIGINT)
-    out, stderr = process.communicate(timeout=20)
+    out, stderr = process.communicate()
     assert (process.returncode, out, stderr) == (130, b"", b"")
 
 

@@ -136,7 +136,7 @@ def test_interrupted_migration_continues_in_the_next_run(processes, raw, ns):
     process = processes.start(*arguments)
     wait_until(lambda: raw.zcard(f"{ns}:q"))
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate()
     between = raw.zcard(f"{ns}:q"), raw.llen(f"{ns}:work")
     code, _, _ = processes(*arguments)
 
@@ -160,7 +160,7 @@ def test_bridge_runs_until_a_signal(processes, raw, ns, work_list, number):
     raw.lpush(work_list, "d")
     wait_until(lambda: raw.zcard(f"{ns}:q") == 4)
     process.send_signal(number)
-    out, stderr = process.communicate(timeout=20)
+    out, stderr = process.communicate()
 
     assert (process.returncode, out) == (0, b"4 messages moved\n")
     assert stderr.decode().splitlines() == [
@@ -175,7 +175,7 @@ def test_bridge_from_a_queue_to_a_list(processes, raw, rsmq, ns):
     process = processes.start("bridge", "--from", "q", "--to", f"list:{ns}:work", "--json")
     wait_until(lambda: raw.llen(f"{ns}:work") == 2)
     process.send_signal(signal.SIGTERM)
-    out, stderr = process.communicate(timeout=20)
+    out, stderr = process.communicate()
 
     assert (process.returncode, stderr) == (0, b"")
     assert json.loads(out) == {"from": "q", "to": f"list:{ns}:work", "moved": 2}

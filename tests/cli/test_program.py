@@ -555,7 +555,7 @@ def test_output_that_does_not_block_is_an_error(processes, rsmq, arguments, part
     with os.fdopen(reader), os.fdopen(writer):
         completed = subprocess.run(
             [*PROGRAM, *arguments.split()], stdout=writer, stderr=subprocess.PIPE, text=True,
-            env={**processes.environment, "PYTHONUNBUFFERED": unbuffered}, timeout=30, check=False,
+            env={**processes.environment, "PYTHONUNBUFFERED": unbuffered}, check=False,
         )  # fmt: skip
 
     assert completed.returncode == 1

@@ -46,7 +46,7 @@ def running(processes, *arguments):
     process = processes.start(*arguments)
     yield process
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate()
 
 
 @pytest.mark.parametrize("options", [(), ("--processes", "2")])

@@ -69,7 +69,7 @@ class Project:
     def run(self, *arguments):
         done = subprocess.run(
             [sys.executable, *arguments], cwd=self.folder, env=self._environment, check=False,
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -118,7 +118,7 @@ def test_a_worker_ends_gracefully_and_another_process_reads_the_result(project):
 
     worker.send_signal(signal.SIGTERM)
     path.touch()
-    _, log = worker.communicate(timeout=60)
+    _, log = worker.communicate()
 
     assert worker.returncode == 0, log
     assert "stops, by SIGTERM" in log

@@ -188,7 +188,6 @@ def program(text, *arguments):
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
     )
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.split()

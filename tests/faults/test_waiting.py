@@ -367,7 +367,7 @@ except KeyboardInterrupt as error:
         time.sleep(0.0005 * number)
         process.send_signal(signal.SIGINT)
         try:
-            output = process.communicate(timeout=30)[0]
+            output = process.communicate()[0]
         finally:
             process.kill()
             process.wait()

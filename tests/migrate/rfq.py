@@ -68,7 +68,7 @@ class Rfq:
             **os.environ, "RFQ_REDIS_HOST": "127.0.0.1", "RFQ_REDIS_PORT": str(self._port)
         }  # fmt: skip
         completed = subprocess.run(
-            [_COMMAND, *arguments], env=environment, check=False, text=True, timeout=20,
+            [_COMMAND, *arguments], env=environment, check=False, text=True,
             capture_output=True,
         )  # fmt: skip
         return completed.returncode, completed.stdout, completed.stderr

@@ -78,7 +78,7 @@ def run_page(own_server, rsmq):
                 queue = arguments[arguments.index("--to") + 1]
                 wait_until(lambda queue=queue: count_messages(rsmq, queue) >= expected_messages)
                 process.send_signal(signal.SIGTERM)
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate()
             assert process.returncode == 0, (arguments, out, error)
             outputs.append(out)
         return outputs

@@ -208,7 +208,7 @@ def test_killed_migration_loses_nothing_while_rfq_is_active(
             consumer.kill()
             consumer.wait(10)
             process = start(*command, "--in-flight", url=target.url)
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate()
             assert process.returncode == 0 or "There is no message" in errors, errors
             wait_until(lambda: not target_namespace.raw.zcard(f"{ns}:to"))
         finally:
@@ -256,7 +256,7 @@ def test_migration_loses_nothing_while_brpoplpush_workers_are_killed(
             worker.kill()
             worker.wait(10)
         process = start(*command, "--in-flight", url=other_server.url)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate()
         assert process.returncode == 0 or "There is no list" in errors, errors
         moved = [int(body.split(b":")[1]) for body in read_bodies(target_raw, ns, "to")]
         assert len(set(moved)) == len(moved) > 0

@@ -227,10 +227,10 @@ def test_two_killed_migrations_at_once_lose_and_double_nothing(
                 for process in running:
                     process.kill()
                 for process in running:
-                    process.communicate(timeout=30)
+                    process.communicate()
             traffic.end()
             options = ["--in-flight"] if way == "--move" else []
-            _, errors = start(*options).communicate(timeout=60)
+            _, errors = start(*options).communicate()
             wait_until(lambda: not target_raw.zcard(f"{ns}:to"))
         finally:
             traffic.end()

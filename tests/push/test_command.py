@@ -51,7 +51,7 @@ def test_it_pushes_until_a_signal(raw, ns, rsmq, receiver, start, tmp_path, numb
     )  # fmt: skip
     wait_until(lambda: raw.hlen(f"{ns}:x:push") and not raw.zcard(f"{ns}:q"))
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
 
     assert process.returncode == 0, errors
     assert "20 handled" in errors
@@ -67,7 +67,7 @@ def test_410_ends_it_with_exit_code_1_until_it_is_resumed(raw, ns, rsmq, receive
     rsmq.create_queue("q")
     rsmq.send_message("q", "x")
     for _ in range(2):  # also the next start
-        _, errors = start("q", receiver.url, *OPTIONS).communicate(timeout=30)
+        _, errors = start("q", receiver.url, *OPTIONS).communicate()
         assert errors.splitlines()[-1] == (
             f"rsmq: {receiver.url} has answered 410: the subscription has ended. The messages stay "
             "in the queue. rsmq push q --resume allows the next start."
@@ -83,7 +83,7 @@ def test_410_ends_it_with_exit_code_1_until_it_is_resumed(raw, ns, rsmq, receive
     process = start("q", receiver.url, *OPTIONS)
     wait_until(lambda: not raw.zcard(f"{ns}:q"))
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate()
 
     assert process.returncode == 0
 
@@ -185,7 +185,7 @@ def test_targets_of_a_set_of_cells(server, raw, ns, receiver, start):
     home = name_of_cell(ns, cell_of_key("q", 3))
     wait_until(lambda: len(receiver.requests) == 12 and raw.hlen(f"{home}:x:push"))
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "12 handled" in errors
     (target,) = json.loads(run_push(server, "--list", "--json", *place))
@@ -201,6 +201,6 @@ def run_push(server, *arguments):
     """Run ``rsmq push`` to its end, and return its standard output."""
     command = [sys.executable, "-c", "from rsmq.cli import main; main()", "push", *arguments]
     done = subprocess.run(
-        [*command, "--url", server.url], capture_output=True, text=True, timeout=30, check=True
+        [*command, "--url", server.url], capture_output=True, text=True, check=True
     )
     return done.stdout

@@ -147,7 +147,7 @@ class Pushers:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.communicate(timeout=60)
+            process.communicate()
 
 
 def test_each_message_is_answered_or_is_a_dead_letter_when_pushers_are_killed(

@@ -83,7 +83,7 @@ def test_it_pushes_to_subscribers_until_a_signal(server, raw, ns, rsmq, cli, mak
         wait_until(lambda: receivers["b"].answered)
         wait_until(lambda: not raw.zcard(f"{ns}:q-a") and not raw.zcard(f"{ns}:q-b"))
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate()
     finally:
         process.kill()
         process.wait()

@@ -227,7 +227,7 @@ def test_the_program_fires_until_a_signal(rsmq, program, number):
     process = program()
     wait_until(lambda: rsmq.get_queue_attributes("q").total_sent >= 3)
     process.send_signal(number)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate()
 
     assert process.returncode == 0, errors
     assert output == f"sent {rsmq.get_queue_attributes('q').total_sent} messages\n"
@@ -239,7 +239,7 @@ def test_the_program_fires_what_is_due_once(rsmq, raw, ns, program):
     tick = int(raw.hget(f"{ns}:x:schedules", "a:tick")) - 3 * 3_600_000
     raw.hset(f"{ns}:x:schedules", "a:tick", tick)
     raw.zadd(f"{ns}:x:due", {"a": tick})
-    output, errors = program("--once", "--json").communicate(timeout=30)
+    output, errors = program("--once", "--json").communicate()
 
     assert json.loads(output) == {"sent": 3}, errors
     assert rsmq.get_queue_attributes("q").messages == 3

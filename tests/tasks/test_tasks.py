@@ -430,7 +430,7 @@ def test_rsmq_worker_runs_tasks_and_those_of_processes(server, ns):
             [
                 sys.executable, "-m", "rsmq.cli.commands.worker", "tests.tasks.app:tasks", "--burst"
             ],
-            env=environment, capture_output=True, text=True, check=False, timeout=50,
+            env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
         [done] = queues.peek_messages("done")

@@ -217,7 +217,7 @@ def test_export_can_be_piped_into_import(rsmq, environment, source, target):
     export = subprocess.Popen([*PROGRAM, "export"], env=environment, stdout=subprocess.PIPE)
     completed_import = subprocess.run(
         [*PROGRAM, "import", "--ns", target.ns], env=environment, stdin=export.stdout,
-        capture_output=True, timeout=30, check=False,
+        capture_output=True, check=False,
     )  # fmt: skip
     export.stdout.close()
 

@@ -82,7 +82,7 @@ def test_interrupted_export_leaves_no_file(rsmq, start, tmp_path):
     process = start("export", "-o", path)
     wait_until(lambda: any(each.stat().st_size for each in tmp_path.iterdir()))
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate()
 
     assert (process.returncode, errors) == (130, b"rsmq: interrupted\n")
     assert list(tmp_path.iterdir()) == []

@@ -77,7 +77,7 @@ class Program:
     def run(self, *arguments, **environment):
         """Return the exit code, the standard output and the standard error."""
         process = self.start(*arguments, **environment)
-        out, errors = process.communicate(timeout=30)
+        out, errors = process.communicate()
         return process.returncode, out, errors
 
     def close(self):
@@ -141,7 +141,7 @@ def test_workers_are_found_in_their_home(program, raw):
     assert code == 0
     assert re.search(rf"^ *{home} +w +yes ", out, re.MULTILINE), out
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate()
     assert process.returncode == 0
     code, out, _ = program.run("check", "w", *program.place)
     assert (code, out) == (1, "there is no worker named w\n")

@@ -108,7 +108,7 @@ def live_workers(rsmq):
 
 def stop(process):
     process.send_signal(signal.SIGTERM)
-    out, errors = process.communicate(timeout=10)
+    out, errors = process.communicate()
     return process.returncode, out, errors
 
 
@@ -215,7 +215,7 @@ def test_worker_waits_at_its_start_for_a_redis_that_is_away(env, program):
     wait_until(lambda: "Waiting for up to 60 seconds" in process.stderr.readline())
     server.command += ["--appendonly", "yes"]
     server.start()
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     server.stop()
 
     assert process.returncode == 0

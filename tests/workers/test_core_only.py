@@ -64,7 +64,7 @@ def run(python, folder, *arguments):
         if not name.startswith(("RSMQ_", "COVERAGE_", "PYTHON"))
     }
     completed = subprocess.run(
-        [python, *arguments], cwd=folder, env={**environment, "HOME": str(folder)}, timeout=30,
+        [python, *arguments], cwd=folder, env={**environment, "HOME": str(folder)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return completed.returncode, completed.stdout, completed.stderr

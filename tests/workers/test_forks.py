@@ -89,7 +89,7 @@ def test_copy_of_the_process_ends_and_handles_no_message(env, rsmq, tmp_path, ki
     done = subprocess.run(
         [sys.executable, "-c", "import forking; forking.worker.run(until_empty=True, timeout=45)"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
@@ -137,7 +137,7 @@ def handle(body):
     done = subprocess.run(
         [sys.executable, "-c", "import forking; forking.worker.run(until_empty=True, timeout=45)"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

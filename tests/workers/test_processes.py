@@ -284,7 +284,7 @@ def test_children_live_as_long_as_any_thread_of_the_program(env, app):
         assert is_alive(pid)
     finally:
         app.module.GO.touch()
-        process.communicate(timeout=30)
+        process.communicate()
 
 
 def hold_start(app, monkeypatch):

@@ -83,7 +83,7 @@ def test_a_worker_in_the_lifespan_of_a_server_stops_before_its_process(
     try:
         assert program.stdout.readline() == "begun\n"
         program.send_signal(number)
-        _, errors = program.communicate(timeout=50)
+        _, errors = program.communicate()
     finally:
         program.kill()
 
