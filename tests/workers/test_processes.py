@@ -435,7 +435,7 @@ def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
         "    call = channel.receive()\n"
         "    if 'leases' not in call:\n"
         "        for number, error in ((call['number'] - 1, None), (call['number'], failed)):\n"
-        "            channel.send({'number': number, 'error': error, 'errors': {}})\n"
+        "            channel.send({'number': number, 'error': error, 'errors': {}, 'next': None})\n"
     )
     children = make_children(monkeypatch, program)
     try:
@@ -508,7 +508,7 @@ error |= {"kind": "discard", "name": "Discard", "is_final": False}
 while True:
     call = receive()
     error["text"] = call["messages"][0]["id"]
-    send({"number": call["number"], "error": error, "errors": {}})
+    send({"number": call["number"], "error": error, "errors": {}, "next": None})
 """
 
 
