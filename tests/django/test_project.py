@@ -92,9 +92,8 @@ class Project:
 
     def close(self):
         for process in self._processes:
-            with suppress(ProcessLookupError):
+            with process, suppress(ProcessLookupError):  # closes its pipes, and waits
                 os.killpg(process.pid, signal.SIGKILL)  # with the child of the reloader
-            process.communicate()
         self.queues.close()
         self._raw.close()
 

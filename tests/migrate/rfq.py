@@ -107,5 +107,5 @@ class Rfq:
 
 def _kill(processes):
     for process in processes:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipes, and waits
+            process.kill()

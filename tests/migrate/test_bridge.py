@@ -452,8 +452,8 @@ def start(monkeypatch, server, ns):
 
     yield start
     for process in processes:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipes, and waits
+            process.kill()
 
 
 @pytest.mark.parametrize("way", ["in", "in from another server", "out", "out to another server"])

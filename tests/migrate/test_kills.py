@@ -46,8 +46,8 @@ def start(monkeypatch, server, ns):
 
     yield start
     for process in running:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipes, and waits
+            process.kill()
 
 
 def assert_succeeds(process):

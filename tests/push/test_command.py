@@ -35,9 +35,8 @@ def start(server, ns):
 
     yield run
     for process in processes:
-        if process.poll() is None:
+        with process:  # closes its pipes, and waits
             process.kill()
-            process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -68,9 +68,8 @@ def program(server, ns):
 
     yield start
     for process in processes:
-        if process.poll() is None:
+        with process:  # closes its pipes, and waits
             process.kill()
-        process.communicate()
 
 
 def test_a_worker_declares_schedules_and_fires_them(rsmq, raw, ns, worker):

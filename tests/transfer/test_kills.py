@@ -41,8 +41,8 @@ def start(monkeypatch, server, ns):
 
     yield start
     for process in running:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipes, and waits
+            process.kill()
 
 
 @pytest.mark.parametrize("seed", range(3))

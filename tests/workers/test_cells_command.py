@@ -82,9 +82,8 @@ class Program:
 
     def close(self):
         for process in self._processes:
-            if process.poll() is None:
+            with process:  # closes its pipes, and waits
                 process.kill()
-            process.communicate()
         self.cells.close()
 
 

@@ -86,9 +86,8 @@ class WorkerProgram:
 
     def close(self):
         for process in self._processes:
-            if process.poll() is None:
+            with process:  # closes its pipes, and waits
                 process.kill()
-            process.communicate()
 
 
 @pytest.fixture
