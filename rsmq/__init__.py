@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rsmq.errors import CellsMismatch as CellsMismatch
     from rsmq.errors import ClientClosed as ClientClosed
     from rsmq.errors import ExecutorEnded as ExecutorEnded
+    from rsmq.errors import ExecutorStalled as ExecutorStalled
     from rsmq.errors import InvalidCombination as InvalidCombination
     from rsmq.errors import InvalidFormat as InvalidFormat
     from rsmq.errors import InvalidValue as InvalidValue
@@ -83,6 +84,7 @@ else:
                 "CellsMismatch",
                 "ClientClosed",
                 "ExecutorEnded",
+                "ExecutorStalled",
                 "InvalidCombination",
                 "InvalidFormat",
                 "InvalidValue",

@@ -35,6 +35,7 @@ The exceptions of this library.
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
     ├── ExecutorEnded         executorEnded
+    ├── ExecutorStalled       executorStalled
     ├── NotEmptyInTime        notEmptyInTime
     ├── JobFailed             jobFailed
     ├── JobCancelled          jobCancelled
@@ -621,6 +622,24 @@ class ExecutorEnded(RSMQError):
             value=cause,
             hint=f"{cause}. A handler or a task must not call sys.exit() or loop.stop(); restart "
             "the worker.",
+        )
+
+
+class ExecutorStalled(RSMQError):
+    """
+    A worker could not call its handlers for too long.
+
+    An async handler has blocked the event loop of all async handlers, or the system allows no
+    thread. ``value`` is the cause. The worker stops, and a supervisor restarts the process.
+    """
+
+    code = "executorStalled"
+
+    def __init__(self, cause: str, seconds: float, remedy: str) -> None:
+        super().__init__(
+            "The handlers of the worker could not be called for too long",
+            value=cause,
+            hint=f"{cause}, for {seconds:.3g} s. {remedy}, and restart the worker.",
         )
 
 

@@ -302,7 +302,8 @@ class Configuration(Generic[B_co]):
                 does not warn at its start that nothing is set.
             max_runtime: the longest time a call may take, seconds, checked once a second. After
                 that the message counts as failed, and the worker no longer waits for the function:
-                a thread runs until it ends by itself, a task is cancelled.
+                a thread runs until it ends by itself, a task is cancelled. An async function that
+                blocks its event loop for so long, or for 60 s if this is not set, ends the worker.
             max_deferrals: how often a message may be deferred (``Defer``) before it fails: how many
                 of its receives count as not begun.
             max_deferred_seconds: for how long it may be deferred, seconds since its first receive,

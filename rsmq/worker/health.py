@@ -25,6 +25,8 @@ class Health:
         heartbeat_age_seconds: seconds since the last heartbeat that Redis has confirmed.
         turn_age_seconds: seconds since the last turn of its loop began.
         missing_queues: the queues that are missing, and are waited for.
+        is_stalled: whether its async handlers, or its plain ones, can't be called at the moment: a
+            handler blocks the event loop, or the system allows no thread.
         has_failed: whether an error ends the worker, or has ended it; also if the event loop or a
             thread of its handlers has ended.
     """
@@ -35,6 +37,7 @@ class Health:
     turn_age_seconds: float = 0.0
     missing_queues: tuple[str, ...] = ()
     has_failed: bool = False
+    is_stalled: bool = False
 
     @property
     def is_healthy(self) -> bool:
@@ -45,4 +48,6 @@ class Health:
     def is_ready(self) -> bool:
         """Return whether the worker receives messages from its queues, and Redis answers."""
         has_ended = self.is_stopping or self.has_failed or not self.is_running
-        return not has_ended and not self.missing_queues and self.heartbeat_age_seconds < TTL
+        if has_ended or self.is_stalled or self.missing_queues:
+            return False
+        return self.heartbeat_age_seconds < TTL

@@ -38,6 +38,8 @@ from rsmq.worker.routing import Route
 DEFAULT_MAX_RETRIES = 5
 #: The longest time a handler may run if the listener does not set max_runtime.
 DEFAULT_MAX_RUNTIME_SECONDS = 3600.0
+#: For how long an async handler may block its event loop if the listener does not set max_runtime.
+DEFAULT_MAX_BLOCKING_SECONDS = 60.0
 #: The shortest visibility timeout. It is extended after a third of it.
 MIN_VT_SECONDS = 0.1
 MAX_CONCURRENCY = 10_000
@@ -269,6 +271,8 @@ class Listener:
         priority: messages of queues with a higher number are handled first.
         policy: the rules for messages that fail.
         max_runtime: the longest time a call may take, seconds.
+        max_blocking: the longest time an async call may block the event loop, seconds: max_runtime
+            if the user has set it.
         create: whether missing queues are created.
         retry_forever: whether the user wants that messages are retried forever.
         gate: decides whether messages may be received; None lets all through.
@@ -303,6 +307,7 @@ class Listener:
     is_active: bool = True
     reserved: int = 0
     result_ttl: float | None = None
+    max_blocking: float = DEFAULT_MAX_BLOCKING_SECONDS
 
     @property
     def declared_queue(self) -> str:
@@ -427,6 +432,7 @@ def make_listener(
         is_active=_check_active(options.get("active", True)),
         reserved=reserved,
         result_ttl=_check_tracking(options, handlers, size),
+        max_blocking=options.get("max_runtime", DEFAULT_MAX_BLOCKING_SECONDS),
     )
 
 

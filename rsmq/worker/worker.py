@@ -278,6 +278,7 @@ class Worker(Configuration[B_co]):
             heartbeat_age_seconds=now - state.heartbeat_at,
             turn_age_seconds=now - state.turn_at,
             missing_queues=state.missing_queues,
+            is_stalled=state.is_stalled,
         )
 
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:

@@ -237,6 +237,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.ExecutorStalled("A task blocks the event loop", 61.23, "Use asyncio.to_thread"),
+        (
+            "The handlers of the worker could not be called for too long. A task blocks the event "
+            "loop, for 61.2 s. Use asyncio.to_thread, and restart the worker"
+        ),
+    ),
+    (
         errors.TooManyHungCalls(4),
         (
             "Too many handler calls hang. 4 ran for longer than max_runtime and did not end. "

@@ -123,6 +123,11 @@ EXAMPLES = [
         "executorEnded",
         "The handlers of the worker can't be called any more",
     ),
+    (
+        errors.ExecutorStalled("A callback blocks", 60, "Await"),
+        "executorStalled",
+        "The handlers of the worker could not be called for too long",
+    ),
     (errors.TooManyHungCalls(4), "tooManyHungCalls", "Too many handler calls hang"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker took over this worker's name"),
 ]

@@ -38,6 +38,7 @@ OWNERS = {
     "calls": {"run/run_queue.py"},
     "last_turn": {"run/run_queue.py"},
     "is_active": {"loop/worker_loop.py"},
+    "is_stalled": {"loop/stalls.py"},
     "urgent_count": {"run/run_queue.py"},
     "mean_seconds": set(),
     "slow_seconds": set(),

@@ -16,7 +16,11 @@ def test_a_call_that_has_ended_belongs_to_the_loop_also_before_its_slot_is_free(
         return SimpleNamespace(leases=[lease], ended_at=ended_at, task=None)
 
     ended, running = make_job(1.0), make_job(None)
-    run_queue = SimpleNamespace(lock=threading.Lock(), running_calls=lambda _: [ended, running])
+    run_queue = SimpleNamespace(
+        lock=threading.Lock(),
+        running_calls=lambda _: [ended, running],
+        async_lanes=list,
+    )
 
     async def close_client():
         pass

@@ -11,6 +11,7 @@ from rsmq import RSMQ
 from rsmq.transport import memory
 from rsmq.worker import Middleware, Worker
 from rsmq.worker.loop import worker_loop as loop
+from tests.scale import WAIT_SECONDS
 from tests.workers.polling import loop_of, state_of, wait_until
 
 _numbers = itertools.count()
@@ -172,7 +173,7 @@ class Gate:
         with self._lock:
             self.inside += 1
             self.max_inside = max(self.max_inside, self.inside)
-        self._open.wait(20)
+        self._open.wait(WAIT_SECONDS)
         with self._lock:
             self.inside -= 1
             self.passed += 1

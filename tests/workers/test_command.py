@@ -19,6 +19,7 @@ from rsmq import RSMQ
 from rsmq.worker import list_workers
 from rsmq.worker.operations import Identity, register_worker
 from tests.ports import free_port
+from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -281,6 +282,33 @@ def test_end_of_the_event_loop_has_an_exit_code_of_its_own(env, rsmq, program):
         "rsmq-worker: The handlers of the worker can't be called any more. Its event loop" in errors
     )
     assert rsmq.get_queue_attributes("q").visible_messages == 3
+
+
+BLOCKS = """
+import time
+from rsmq import RSMQ
+from rsmq.worker import Worker
+
+worker = Worker(RSMQ.from_url({url!r}, ns={ns!r}), name={name!r}, grace=5)
+
+@worker.listener("q", vt=3, max_runtime=1.5, retry_forever=True, backoff=900)
+async def block_the_loop(body):
+    time.sleep(3600)
+"""
+
+
+def test_blocked_event_loop_has_an_exit_code_of_its_own(env, rsmq, program):
+    env.create_queues("q")
+    id = rsmq.send_message("q", "x")
+    program.write_app(BLOCKS)
+    code, _, errors = program.run(f"{program.module}:worker", seconds=WAIT_SECONDS)
+
+    assert code == 9
+    assert f"The handler of q with message {id} blocks the event loop" in errors
+    assert f"{program.module}.py:10, block_the_loop" in errors
+    assert "    time.sleep(3600)" in errors, "the stack"
+    assert "rsmq-worker: The handlers of the worker could not be called for too long." in errors
+    assert env.due_in("q", id) > 600
 
 
 def test_command_line_options_override_module(env, rsmq, program):

@@ -14,6 +14,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import (
     CellFailed,
     ExecutorEnded,
+    ExecutorStalled,
     PartlyDone,
     QueueExists,
     QueueNotFound,
@@ -130,6 +131,7 @@ _EXITS: dict[type[Exception], Exit] = {
     WorkerExists: Exit.NAME_TAKEN,
     TooManyHungCalls: Exit.UNHEALTHY,
     ExecutorEnded: Exit.EXECUTOR_ENDED,
+    ExecutorStalled: Exit.EXECUTOR_STALLED,
 }
 
 

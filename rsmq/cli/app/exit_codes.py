@@ -19,6 +19,7 @@ class Exit(IntEnum):
     UNHEALTHY = 6
     NAME_TAKEN = 7
     EXECUTOR_ENDED = 8
+    EXECUTOR_STALLED = 9
     INTERRUPTED = 130
 
 
@@ -35,5 +36,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.NAME_TAKEN: "another worker with the name of this one is running",
     Exit.EXECUTOR_ENDED: "the worker has stopped: the event loop or a thread of its handlers has "
     "ended",
+    Exit.EXECUTOR_STALLED: "the worker has stopped: a handler has blocked the event loop, or the "
+    "system allows no thread",
     Exit.INTERRUPTED: "ended by Ctrl-C",
 }

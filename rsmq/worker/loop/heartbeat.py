@@ -191,6 +191,8 @@ class Heartbeat:
             TooManyHungCalls: so many are abandoned already.
         """
         for lane in self._lanes:
+            if lane.is_stalled:  # its event loop can't cancel them
+                continue
             max_runtime, end_seconds = lane.listener.max_runtime, 0.0
             if lane.listener.process:  # its thread ends the child process, and so the call
                 end_seconds = _MAX_CHILD_END_SECONDS
@@ -205,10 +207,16 @@ class Heartbeat:
                 if now - job.started_at > max_runtime + end_seconds:
                     if sum(each.hung_count for each in executors.values()) >= limit:
                         raise TooManyHungCalls(limit)
-                    self._abandon(lane, job, executors[lane.is_async])
+                    reason = f"its handler ran for more than {max_runtime:g} s"
+                    self._abandon(lane, job, executors[lane.is_async], HandlerTimedOut(reason))
 
-    def _abandon(self, lane: Lane, job: Job, executor: Executor) -> None:
-        error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
+    def fail_blocking_call(self, job: Job, executor: Executor) -> None:
+        """Settle the messages of a call as failed that has blocked the event loop for too long."""
+        seconds = job.lane.listener.max_blocking
+        reason = f"its handler blocked the event loop of all async handlers for {seconds:g} s"
+        self._abandon(job.lane, job, executor, HandlerTimedOut(reason))
+
+    def _abandon(self, lane: Lane, job: Job, executor: Executor, error: HandlerTimedOut) -> None:
         with self._run_queue.lock:
             # A call that has ended is reported to the loop before its slot is freed.
             if job.ended_at is not None or not change_call(job, ABANDON_CALL):

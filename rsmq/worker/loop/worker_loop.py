@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from rsmq.errors import (
     ClientClosed,
     ExecutorEnded,
+    ExecutorStalled,
     RSMQError,
     TooManyHungCalls,
     WorkerReplaced,
@@ -31,6 +32,7 @@ from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.worker.loop.group_sweeps import GroupSweeps
 from rsmq.worker.loop.heartbeat import Heartbeat
+from rsmq.worker.loop.stalls import Stalls
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import send_heartbeat, unregister_worker
 from rsmq.worker.places.cell_access import CellAccess
@@ -136,6 +138,7 @@ class WorkerLoop:
         self._heartbeat = Heartbeat(access, lanes, self._settler, self.run_queue, hooks)
         self._gates = Gates(access, lanes, hooks, self._heartbeat)
         self._quarantine = Quarantine(access, self.run_queue, self._settler)
+        self._stalls = Stalls(access.name, lanes, self._heartbeat, self._quarantine)
         self._dead_workers = DeadWorkers(access.home.client)
         self._queue_refresh = QueueRefresh(access, lanes)
         self._executors: Mapping[bool, Executor] = {}
@@ -178,6 +181,7 @@ class WorkerLoop:
             self._heartbeat_at,
             self._turn_at,
             self._access.has_failed,
+            any(each.stall is not None for each in self._executors.values()),
             {lane.name: lane.state(now) for lane in self._lanes},
         )
 
@@ -294,7 +298,7 @@ class WorkerLoop:
     def _run_once(self) -> None:
         now = self._turn_at = time.monotonic()
         self._collect_finished_jobs()
-        self._check_executors()
+        self._check_executors(now)
         if self._has_switches:
             self._apply_switches()
         self._access_redis(now)
@@ -342,23 +346,33 @@ class WorkerLoop:
                 _log.critical("worker %s stops: %s", self._name, error)
                 self.stop(self._grace)
 
-    def _check_executors(self) -> None:
-        """Stop if an executor has ended, and release the messages of its calls."""
+    def _check_executors(self, now: float) -> None:
+        """
+        Stop if an executor has ended or is stalled for too long; release the messages of its calls.
+        """
         for executor in self._executors.values():
-            executor.check()
+            executor.check(now)
+        self._stalls.sync(self._executors)
+        for executor in self._executors.values():
             end = executor.end
             if end is None:
                 continue
             with self.run_queue.lock:
                 jobs, end.jobs = end.jobs, []
+            blocker = None if end.stall is None else end.stall.job
+            if blocker is not None:
+                self._heartbeat.fail_blocking_call(blocker, executor)
             # One of the calls may have ended the executor, and would do so in each run: so they
             # count, unless the worker was to stop anyway.
-            are_attempts = self.failure is not None or not self.is_stopping
+            are_attempts = blocker is None and (self.failure is not None or not self.is_stopping)
             self._heartbeat.release_calls(
                 jobs, "its handler can't end any more", are_attempts=are_attempts
             )
             if not self.is_stopping:
-                self.failure = ExecutorEnded(end.cause)
+                if end.stall is None:
+                    self.failure = ExecutorEnded(end.cause)
+                else:
+                    self.failure = ExecutorStalled(end.cause, end.stall.seconds, end.stall.remedy)
                 _log.critical("worker %s stops: %s", self._name, self.failure)
                 self.stop(self._grace)
 

@@ -223,6 +223,10 @@ class RunQueue:
             for lane in with_ready
         )
 
+    def async_lanes(self) -> list[Lane]:
+        """Return the lanes whose handlers run as tasks; the lock need not be held."""
+        return [lane for lane in self._lanes if lane.is_async]
+
     def running_calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
         """Return the running calls."""
         return [

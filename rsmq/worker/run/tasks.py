@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Any
 
 from rsmq.transport.watched_loops import unwatch_loop, watch_loop
-from rsmq.worker.run.executor import ExecutorEnd
+from rsmq.worker.run.blocked_loop import LoopBeat
+from rsmq.worker.run.executor import ExecutorEnd, Stall
 from rsmq.worker.run.invoke import Invoker, is_cancelled_by_program
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.state.error_reader import read_error
@@ -43,7 +44,7 @@ class EventLoopTasks:
 
     Attributes:
         hung_count: number of tasks that still run abandoned calls.
-        end: see ``Executor``.
+        end, stall: see ``Executor``.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class EventLoopTasks:
         self._wake_count = 0
         self.hung_count = 0
         self.end: ExecutorEnd | None = None
+        self.stall: Stall | None = None
+        self._beat = LoopBeat(run_queue.async_lanes)
         self._is_stopped = False
         self._ran_at = 0.0  # monotonic seconds at which the caller's loop was seen to run
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,7 +88,8 @@ class EventLoopTasks:
         self._call_on_loop(self._watch)
 
     def _watch(self) -> None:
-        """Cancel calls whose visibility timeouts have ended; this works without Redis."""
+        """Beat, and cancel calls whose visibility timeouts have ended; this works without Redis."""
+        self._beat.beat()
         now = time.monotonic()
         with self._run_queue.lock:
             calls = self._run_queue.running_calls(True)
@@ -131,13 +135,26 @@ class EventLoopTasks:
             self.end = ExecutorEnd(cause, self._run_queue.abandon(calls))
         self._report_idle()
 
-    def check(self) -> None:
-        """Find out whether the caller's event loop has ended."""
-        if self._loop is None or self._thread is not None or self._is_stopped:
+    def _note_stall(self, stall: Stall) -> None:
+        """Abandon the calls but the one that blocks the event loop, which fails."""
+        self._is_stopped = True
+        with self._run_queue.lock:
+            calls = [job for job in self._run_queue.running_calls(True) if job is not stall.job]
+            abandoned = self._run_queue.abandon(calls)
+            self.hung_count += len(abandoned)
+            self.end = ExecutorEnd(stall.cause, abandoned, stall)
+
+    def check(self, now: float) -> None:
+        """Find out whether the event loop is blocked, or is the caller's and has ended."""
+        if self._loop is None or self._is_stopped:
             return
-        now = time.monotonic()
         if self._loop.is_running():
             self._ran_at = now
+            self.stall = self._beat.check(now)
+            if self.stall is not None and self.stall.is_over:
+                self._note_stall(self.stall)
+        elif self._thread is not None:
+            return
         elif self._loop.is_closed():
             self._note_end("Its event loop was closed")
         elif now - self._ran_at > _MAX_PAUSE_SECONDS:

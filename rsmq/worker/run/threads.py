@@ -5,10 +5,11 @@ Threads that call plain handlers: as many as are needed, at most one for each sl
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from rsmq.guarded_log import get_logger
-from rsmq.worker.run.executor import ExecutorEnd
+from rsmq.worker.run.executor import ExecutorEnd, Stall
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.state.error_reader import read_error
@@ -18,6 +19,14 @@ from rsmq.worker.state.message_state import CALL_ABANDONED
 
 _log = get_logger("rsmq.worker")
 
+#: The pause after the system has refused a thread.
+_RETRY_SECONDS = 1.0
+#: For how long there may be no thread before the worker ends.
+_MAX_STALL_SECONDS = 60.0
+#: At most so many seconds count between two checks: the process may have been suspended.
+_MAX_STEP_SECONDS = 2.0
+_REMEDY = "Raise the limit of its processes or threads (pids.max, ulimit -u), or use fewer slots"
+
 
 class Threads:
     """
@@ -25,7 +34,7 @@ class Threads:
 
     Attributes:
         hung_count: number of threads that still run abandoned calls.
-        end: see ``Executor``.
+        end, stall: see ``Executor``.
     """
 
     def __init__(
@@ -51,6 +60,10 @@ class Threads:
         self._alive_count = 0
         self.hung_count = 0
         self.end: ExecutorEnd | None = None
+        self.stall: Stall | None = None
+        self._refusal = ""  # why the system has refused the last thread; '' if it has not
+        self._retry_at = 0.0
+        self._stalled_seconds = self._checked_at = 0.0
         self._number = 0
         self._is_stopped = False
 
@@ -62,19 +75,30 @@ class Threads:
         if asleep:
             self._work.notify(asleep)
         for _ in range(min(wanted - asleep, self._max_threads - self._alive_count)):
-            self._alive_count += 1
-            self._number += 1
-            thread = threading.Thread(
-                target=self._run, name=f"rsmq-handler-{self._number}", daemon=True
-            )
-            try:
-                thread.start()
-            except (
-                RuntimeError
-            ) as error:  # the system allows no more threads: the existing ones continue
-                self._alive_count -= 1
-                _log.error("no thread more than %d: %s", self._alive_count, error)
+            if not self._start_thread():
                 return
+
+    def _start_thread(self) -> bool:
+        """Start a thread. Return whether the system allows it; the run queue's lock is held."""
+        now = time.monotonic()
+        if now < self._retry_at:
+            return False
+        self._alive_count += 1
+        self._number += 1
+        thread = threading.Thread(
+            target=self._run, name=f"rsmq-handler-{self._number}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # the existing ones continue
+            self._alive_count -= 1
+            self._retry_at = now + _RETRY_SECONDS
+            if not self._refusal:
+                _log.error("no thread for handlers more than %d: %s", self._alive_count, error)
+            self._refusal = str(error)
+            return False
+        self._refusal = ""
+        return True
 
     def replace_hung(self) -> None:
         """Count the thread of an abandoned call as hung; the run queue's lock is held."""
@@ -87,8 +111,27 @@ class Threads:
             self._is_stopped = True
             self._work.notify_all()
 
-    def check(self) -> None:
-        """See ``Executor``: its threads notice their end."""
+    def check(self, now: float) -> None:
+        """See ``Executor``. Its threads notice their end."""
+        step, self._checked_at = min(now - self._checked_at, _MAX_STEP_SECONDS), now
+        if not self._refusal:
+            self.stall = None
+            return
+        with self._run_queue.lock:
+            if self._is_stopped:
+                return
+            if self._alive_count or self._start_thread():
+                self.stall, self._stalled_seconds = None, 0.0
+                return
+            self._stalled_seconds += step
+            self.stall = Stall(
+                f"The system allows no thread for handlers ({self._refusal})",
+                _REMEDY,
+                self._stalled_seconds,
+                _MAX_STALL_SECONDS,
+            )
+            if self.stall.is_over:
+                self.end = self.end or ExecutorEnd(self.stall.cause, stall=self.stall)
 
     def _run(self) -> None:
         run_queue = self._run_queue

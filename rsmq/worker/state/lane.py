@@ -244,6 +244,7 @@ class Lane:
             ``CellQueue.add`` and ``plan_renewal``, read by ``Heartbeat``, all in the loop's thread.
         ready: calls that wait for a slot. Written by ``RunQueue``.
         is_active: whether messages are received for its listener. Written by ``WorkerLoop``.
+        is_stalled: whether its handlers can't be called at the moment. Written by ``Stalls``.
         calls: running calls of its listener, in the order in which they started: lanes of the
             levels of one listener have one record, because its concurrency limits them together.
             Written by ``RunQueue``.
@@ -272,6 +273,7 @@ class Lane:
     queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
     renew_at: float = math.inf
     is_active: bool = True
+    is_stalled: bool = False
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
     last_turn: int = 0
@@ -324,8 +326,10 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing is received from any of its queues, or its listener is stopped."""
-        return not self.is_active or all(queue.closed_reason for queue in self.queues)
+        """Return whether nothing is received from its queues, or its listener is stopped."""
+        if self.is_stalled or not self.is_active:
+            return True
+        return all(queue.closed_reason for queue in self.queues)
 
     def state(self, now: float) -> QueueState:
         """

@@ -51,6 +51,7 @@ class LoopState:
         heartbeat_at: monotonic seconds of the last heartbeat that Redis has confirmed.
         turn_at: monotonic seconds at which the last turn began.
         has_failing_server: whether calls to a server fail.
+        is_stalled: whether its async handlers, or its plain ones, can't be called at the moment.
         queues: its queues, by name.
     """
 
@@ -60,6 +61,7 @@ class LoopState:
     heartbeat_at: float
     turn_at: float
     has_failing_server: bool
+    is_stalled: bool
     queues: Mapping[str, QueueState]
 
     @property

@@ -48,8 +48,12 @@ _MAX_NAME_CHARACTERS = 150
 _DEFAULT_GRACE_SECONDS = 30.0
 #: If a signal has ended a process, the exit code is the sum of this and its number, as in shells.
 _SIGNAL_EXIT_CODE = 128
-#: With this code rsmq-worker ends if too many handler calls hang.
-_UNHEALTHY_EXIT_CODE = 6
+#: The codes with which rsmq-worker ends if its handlers can't be called any more.
+_UNHEALTHY_EXIT_CODES = {
+    6: " (too many handler calls hang)",
+    8: " (the event loop or a thread of its handlers has ended)",
+    9: " (a handler has blocked the event loop, or the system allows no thread)",
+}
 
 
 class Process:
@@ -399,10 +403,7 @@ def default_name(app: str) -> str:
 def _describe_end(code: int, *, is_futile: bool) -> str:
     if is_futile:
         return "reached a limit before it handled a message"
-    meaning = {
-        0: " (nothing had asked it to)",
-        _UNHEALTHY_EXIT_CODE: " (too many handler calls hang)",
-    }.get(code, "")
+    meaning = {0: " (nothing had asked it to)", **_UNHEALTHY_EXIT_CODES}.get(code, "")
     return f"{describe_exit_code(code)}{meaning}"
 
 

@@ -1,0 +1,69 @@
+"""
+What the worker does while it can't call its async handlers, or its plain ones: it receives nothing
+for them and releases what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from rsmq.guarded_log import get_logger
+from rsmq.worker.loop.heartbeat import Heartbeat
+from rsmq.worker.run.executor import Executor, Stall
+from rsmq.worker.run.quarantine import Quarantine
+from rsmq.worker.state.lane import Lane
+
+_log = get_logger("rsmq.worker")
+
+
+class Stalls:
+    """The stalls of the executors of a worker; see ``Stall``. The worker's loop calls it."""
+
+    def __init__(
+        self, name: str, lanes: Sequence[Lane], heartbeat: Heartbeat, quarantine: Quarantine
+    ) -> None:
+        self._name = name
+        self._lanes = {
+            is_async: [lane for lane in lanes if lane.is_async == is_async]
+            for is_async in (False, True)
+        }
+        self._heartbeat = heartbeat
+        self._quarantine = quarantine
+        self._stalled: dict[bool, Stall | None] = {False: None, True: None}
+
+    def sync(self, executors: Mapping[bool, Executor]) -> None:
+        """Close the lanes of an executor that has stalled, and open those of one that runs."""
+        for is_async, executor in executors.items():
+            stall, before = executor.stall, self._stalled[is_async]
+            self._stalled[is_async] = stall
+            if stall is not None and before is None:
+                self._begin(self._lanes[is_async], stall)
+            elif stall is None and before is not None:
+                self._end(self._lanes[is_async], before)
+
+    def _begin(self, lanes: Sequence[Lane], stall: Stall) -> None:
+        _log.error(
+            "worker %s now receives nothing for %s: %s, for %.3g s so far; it stops after %g s. "
+            "%s",
+            self._name, ", ".join(lane.name for lane in lanes), stall.cause, stall.seconds,
+            stall.max_seconds, stall.remedy,
+            exc_info=None if stall.trace is None else as_error(stall),
+        )  # fmt: skip
+        for lane in lanes:
+            lane.is_stalled = True
+            self._quarantine.release_of(lane)
+        self._heartbeat.release_waiting(list(chain.from_iterable(lane.ready for lane in lanes)))
+
+    def _end(self, lanes: Sequence[Lane], stall: Stall) -> None:
+        _log.warning(
+            "worker %s can call handlers again, after %.3g s, and receives from %s",
+            self._name, stall.seconds, ", ".join(lane.name for lane in lanes),
+        )  # fmt: skip
+        for lane in lanes:
+            lane.is_stalled = False
+
+
+def as_error(stall: Stall) -> BaseException:
+    """Return an exception whose traceback shows where the event loop is blocked."""
+    return TimeoutError("the event loop is blocked here").with_traceback(stall.trace)
