@@ -39,10 +39,11 @@ def pydantic_codec(model: type[Model]) -> Codec[Model, Model]:
     """
     Return a codec of a pydantic model: JSON, validated in both directions.
 
-    It encodes objects of exactly this class, by alias and without computed fields. If an object is
-    not valid, as after ``model_construct``, the send raises MessageNotString. It decodes a
-    body with ``model_validate_json``. If the body is not valid, ``Message.body`` raises
-    BodyNotDecodable; the text of its cause names fields, and never contains a value.
+    It encodes objects of exactly this class, by alias and without computed fields. The send raises
+    MessageNotString if an object is not valid, as after ``model_construct``, or if its JSON does
+    not restore it, as with a SecretStr, a private attribute or an object of a subclass in a field.
+    It decodes a body with ``model_validate_json``. If the body is not valid, ``Message.body``
+    raises BodyNotDecodable; the text of its cause names fields, and never contains a value.
 
     The codec can be pickled if the class can be.
 

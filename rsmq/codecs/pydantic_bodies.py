@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from rsmq.codecs.interface import CannotDecode, CannotEncode
+from rsmq.codecs.value_changes import find_change
 from rsmq.errors import InvalidFormat, MissingExtra, show
 
 try:
@@ -40,8 +41,11 @@ class PydanticCodec(Generic[Model]):
             raise CannotEncode(self, body, f"Pass an object of {self._model.__name__}.")
         with suppress(PydanticSerializationError, ValidationError):
             encoded = body.model_dump_json(by_alias=True, round_trip=True, warnings="error")
-            self._model.model_validate_json(encoded)
-            return encoded
+            change = find_change(body, self._model.model_validate_json(encoded))
+            if change is None:
+                return encoded
+            hint = f"It would arrive {change}: its JSON, or a validator that reads it, changes it."
+            raise CannotEncode(self, body, hint)
         raise CannotEncode(self, body, self._invalid_hint(body))
 
     def _invalid_hint(self, body: Model) -> str:

@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
 from rsmq.codecs.dataclass_bodies import WrongType, make_converter
+from rsmq.codecs.value_changes import find_change
 from rsmq.errors import InvalidFormat, Shown
 
 
@@ -50,9 +51,9 @@ def _find_fault(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         return next(filter(None, map(_find_fault, value)), None)
     if isinstance(value, dict):
-        key = next((each for each in value if not isinstance(each, str)), None)
-        if key is not None:
-            return f"has a dict with a key of type {type(key).__name__}: in JSON all are str"
+        for key in value:
+            if not isinstance(key, str):
+                return f"has a dict with a key of type {type(key).__name__}: in JSON all are str"
         return next(filter(None, map(_find_fault, value.values())), None)
     if isinstance(value, float) and not math.isfinite(value):
         return "has a float that is not finite, which JSON does not have"
@@ -62,6 +63,26 @@ def _find_fault(value: Any) -> str | None:
         f"is or has a value of type {type(value).__name__}, which JSON does not have. Pass a str, "
         "int, float, bool, None, list or dict, or annotate it with its type"
     )
+
+
+def check_arrival(name: str, sent: Any, arrived: Any) -> None:
+    """
+    Check that a value arrives as it is sent.
+
+    Args:
+        name: the name of the parameter.
+        sent: its value.
+        arrived: the value that its JSON restores.
+
+    Raises:
+        WrongArgument: it does not.
+    """
+    change = find_change(sent, arrived)
+    if change is not None:
+        raise WrongArgument(
+            f"{name} would arrive {change}: its JSON, or a validator that reads it, changes the "
+            "value. Pass one whose JSON restores it, such as an id or its parts"
+        )
 
 
 def is_any_json(kind: Any) -> bool:
@@ -125,6 +146,7 @@ class PlainArgument:
         """See ``ArgumentConverter``."""
         encoded = _convert(self._converter.to_json, value)
         check_json(self._name, encoded)
+        check_arrival(self._name, value, self.from_json(encoded))
         return encoded
 
     def from_json(self, value: Any) -> Any:

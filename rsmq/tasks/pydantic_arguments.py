@@ -11,10 +11,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast, get_args
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
-from rsmq.tasks.converters import WrongArgument, check_json, is_any_json
+from rsmq.tasks.converters import WrongArgument, check_arrival, check_json, is_any_json
 
 try:
-    from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError
     from pydantic_core import PydanticKnownError, PydanticSerializationError, to_json
     from pydantic_core.core_schema import ErrorType
 except ImportError as error:
@@ -39,11 +39,6 @@ def _explain(fault: Mapping[str, Any]) -> str:
     except (TypeError, ValueError):  # it is that of a validator, which has used this type
         return kind
     return f"{kind} ({text})"
-
-
-def _is_object(value: Any) -> bool:
-    """Return whether a value is an object of a model or a dataclass."""
-    return isinstance(value, BaseModel) or is_dataclass(value)
 
 
 class PydanticArgument:
@@ -71,7 +66,12 @@ class PydanticArgument:
             ) from error
 
     def to_json(self, value: Any) -> Any:
-        """See ``ArgumentConverter``. A value must also be valid when it is read from its JSON."""
+        """
+        See ``ArgumentConverter``.
+
+        The worker validates again, because other programs may have sent the value. So the value
+        must be valid when it is read from its JSON, and must not change then.
+        """
         try:
             valid = self._adapter.validate_python(value)
             if self._is_any_json:
@@ -87,22 +87,34 @@ class PydanticArgument:
                 f"{type(value).__name__}. Annotate it with a type that pydantic stores"
             )
         else:
-            if b"NaN" in to_json(encoded) or b"Infinity" in to_json(encoded):
+            raw = to_json(encoded)
+            if b"NaN" in raw or b"Infinity" in raw:
                 check_json(self._name, encoded)
-            restored = self.from_json(encoded)
-            if type(restored) is type(valid) or not _is_object(valid):
-                return encoded
-            rule = f"{self._name} would arrive as {type(restored).__name__}"  # a base class
+            check_arrival(self._name, valid, self._restore(raw))
+            return encoded
         # Outside of the except clause: the text of pydantic's error contains the value.
         raise WrongArgument(rule)
 
     def from_json(self, value: Any) -> Any:
         """See ``ArgumentConverter``."""
+        return self._validate(to_json(value))
+
+    def _validate(self, raw: bytes) -> Any:
         try:
-            return self._adapter.validate_json(to_json(value))
+            return self._adapter.validate_json(raw)
         except ValidationError as error:
             rule = self._describe(error)
         raise WrongArgument(rule)
+
+    def _restore(self, raw: bytes) -> Any:
+        """Return a value from its JSON, as the worker will."""
+        try:
+            return self._validate(raw)
+        except WrongArgument:
+            raise
+        except Exception as error:  # noqa: BLE001 - a validator may raise any
+            kind = type(error).__name__
+        raise WrongArgument(f"{self._name} can't be read from its JSON: a validator raises {kind}")
 
     def _describe(self, error: ValidationError) -> str:
         """Return the faults without values: pydantic's type of each, with the field of a class."""

@@ -250,10 +250,12 @@ def test_a_note_or_a_tuple_around_any_changes_no_value(tasks, annotation):
     assert tasks.client.list_queues() == []
 
 
-def test_a_serializer_around_any_may_store_what_json_does_not_have(tasks, raw):
+def test_a_serializer_and_a_validator_around_any_may_store_what_json_does_not_have(tasks, raw):
     def task(a) -> None: ...
 
-    task.__annotations__ = {"a": Annotated[Any, pydantic.PlainSerializer(list)]}
+    task.__annotations__ = {
+        "a": Annotated[Any, pydantic.PlainSerializer(list), pydantic.AfterValidator(set)]
+    }
     tasks.task(queue="q", name="app.t")(task).send({1})
     assert raw("q") == ['{"task":"app.t","args":{"a":[1]}}']
 

@@ -10,7 +10,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
 
 from rsmq import RSMQ, BodyNotDecodable, InvalidFormat, Message, MessageNotString
 from rsmq.codecs import CannotEncode, check_codec, pydantic_codec
@@ -74,6 +83,40 @@ def test_the_body_is_json_with_aliases_and_without_computed_fields():
         '{"number":7,"sent":"2026-11-20T12:00:00Z",'
         '"lines":[{"article":"é","price":"1.50"}],"tags":{"x":1}}'
     )
+
+
+class SpecialLine(Line):
+    note: str
+
+
+class Account(BaseModel):
+    password: SecretStr = SecretStr("")
+    lines: list[Line] = []
+    hidden: int = Field(0, exclude=True)
+    _private: int = PrivateAttr(default=0)
+
+
+def make_private():
+    account = Account()
+    account._private = 5
+    return account
+
+
+@pytest.mark.parametrize(
+    ("account", "change"),
+    [
+        (Account(password="hush"), "with Account.password changed"),
+        (Account(lines=[SpecialLine(article="a", price=1, note="hush")]), "with an item as Line"),
+        (Account(hidden=5), "with Account.hidden changed"),
+        (make_private(), "with Account._private changed"),
+    ],
+)
+def test_an_object_that_its_json_does_not_restore_is_refused(account, change):
+    with pytest.raises(CannotEncode) as failed:
+        pydantic_codec(Account).encode(account)
+
+    assert f"It would arrive {change}: " in failed.value.hint
+    assert "hush" not in failed.value.hint
 
 
 @pytest.mark.parametrize(
