@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from rsmq.errors import InvalidFormat, Shown
+from rsmq.errors import InvalidFormat, Shown, show_type
 from rsmq.tasks.body import RESULT, make_body, make_next
 from rsmq.type_variables import R_co
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
@@ -144,3 +144,38 @@ class Signature(Generic[R_co]):
             The errors of ``Task.send``.
         """
         return await self.sender.asend(self)
+
+
+def check_call(argument: str, signature: object, sender: TaskSender) -> Signature[Any]:
+    """
+    Return a call, if it is one of a task of these declarations.
+
+    Args:
+        argument: the name of the argument.
+        signature: its value.
+        sender: the declarations.
+
+    Raises:
+        InvalidFormat: it is not one.
+    """
+    if not isinstance(signature, Signature):
+        hint = "Pass a call, as in welcome.signature(17)."
+        raise InvalidFormat(argument, value=show_type(signature), hint=hint)
+    check_sender(argument, signature.task, signature.sender, sender)
+    return signature
+
+
+def check_sender(argument: str, task: str, declared_by: TaskSender, sender: TaskSender) -> None:
+    """
+    Check that declarations contain a task: others may be for another server or namespace.
+
+    Raises:
+        InvalidFormat: they do not.
+    """
+    if declared_by is not sender:
+        raise InvalidFormat(
+            argument,
+            value=Shown(f"{task} is declared by another Tasks object"),
+            hint="Its worker may look elsewhere. Declare both tasks with one Tasks object, or send "
+            "the call by itself, with send() of its signature.",
+        )

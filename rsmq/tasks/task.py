@@ -10,14 +10,21 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
+from rsmq.errors import InvalidFormat, MissingParameter, show
 from rsmq.misuse import NamesElsewhere, explain_options
 from rsmq.tasks.arguments import TaskArguments
 from rsmq.tasks.body import NextTask, headers_of_task, read_next
 from rsmq.tasks.converters import WrongArgument
 from rsmq.tasks.follow import Follow
 from rsmq.tasks.other_names import OF_SEND_OPTIONS, OF_TASKS
-from rsmq.tasks.signature import NO_OPTIONS, Signature, TaskSender, TaskSendOptions
+from rsmq.tasks.signature import (
+    NO_OPTIONS,
+    Signature,
+    TaskSender,
+    TaskSendOptions,
+    check_call,
+    check_sender,
+)
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 from rsmq.worker.children.import_name import find_name_of_main
@@ -50,6 +57,15 @@ class BoundTask(NamesElsewhere, Generic[P, T]):
     def __init__(self, task: DeclaredTask[P, T, Any], options: TaskSendOptions) -> None:
         self._task = task
         self._options = options
+
+    def check_is_of(self, sender: TaskSender) -> None:
+        """
+        Check that declarations contain the task.
+
+        Raises:
+            InvalidFormat: they do not.
+        """
+        check_sender("task", self._task.name, self._task.sender, sender)
 
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[T]:
         """
@@ -196,11 +212,12 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
                 options are ``level`` and ``then`` only.
 
         Raises:
-            InvalidFormat: the task has no such level, or then is not such a call.
+            InvalidFormat: the task has no such level, or then is not such a call of the same Tasks
+                object.
         """
         self.queue_of(level)
         if then is not None:
-            check_next(then)
+            check_next(then, self.sender)
         return BoundTask(
             self,
             TaskSendOptions(
@@ -327,17 +344,19 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         return f"Task({self.name!r}, queue={self.queue!r})"
 
 
-def check_next(signature: object) -> Signature[Any]:
+def check_next(then: object, sender: TaskSender) -> Signature[Any]:
     """
     Return the call that follows a task, if it is one.
 
+    Args:
+        then: the call.
+        sender: the declarations of the task.
+
     Raises:
-        InvalidFormat: it is not a signature, or has options of a send other than level and then.
+        InvalidFormat: it is not a signature, is one of other declarations, or has options of a send
+            other than level and then.
     """
-    if not isinstance(signature, Signature):
-        raise InvalidFormat(
-            "then", value=show_type(signature), hint="Pass a call, as in report.signature(17)."
-        )
+    signature = check_call("then", then, sender)
     options = signature.options
     if options != TaskSendOptions(level=options.level, then=options.then):
         raise InvalidFormat(

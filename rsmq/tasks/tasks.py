@@ -39,7 +39,8 @@ from rsmq.tasks.follow import EncodeResult, FollowInWorker
 from rsmq.tasks.immediate import Immediate, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
-from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions
+from rsmq.tasks.shared_queues import SharedQueues
+from rsmq.tasks.signature import NOT_OF_SENDS, Signature, TaskSendOptions, check_call
 from rsmq.tasks.task import BoundTask, DeclaredTask, check_name, check_next, default_name
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
@@ -155,6 +156,7 @@ class Tasks(NamesElsewhere):
         self._queues: dict[str, _DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
         self._schedules: dict[str, tuple[Signature[Any], _ScheduleOptions]] = {}
+        self._shared_queues = SharedQueues(client.cells)
         self._async_client: AsyncClient[Any] | None = None
         self._lock = threading.Lock()
         self._is_immediate = False
@@ -285,6 +287,7 @@ class Tasks(NamesElsewhere):
         checked.add_to(Worker(self.client), queue, self._encode_result)
         declared.options, declared.tasks = shared, checked.tasks
         self._queues[queue], self._by_name[name] = declared, task
+        self._shared_queues.add(queue, name)
         for each in declared.tasks.values():
             each.levels, each.is_tracked = levels, is_tracked
         return task
@@ -305,10 +308,10 @@ class Tasks(NamesElsewhere):
                 as for ``Worker.schedule``.
 
         Raises:
-            InvalidFormat: it is not a signature, has options other than ``level`` and ``then``, or
-                the name is declared already.
+            InvalidFormat: it is not a signature of a task that is declared here, has options other
+                than ``level`` and ``then``, or the name is declared already.
         """
-        _check_signature(signature)
+        check_call("signature", signature, self)
         signature.check_has_arguments()
         options_of_call = signature.options
         if options_of_call != TaskSendOptions(
@@ -364,6 +367,7 @@ class Tasks(NamesElsewhere):
                 hint="There is no task: decorate a function with @tasks.task(queue='mail'), and "
                 "import its module.",
             )
+        self._shared_queues.warn()
         worker = Worker(
             self.client,
             name=name,
@@ -388,11 +392,13 @@ class Tasks(NamesElsewhere):
         Send a call. ``Task.send`` and ``Signature.send`` do the same.
 
         Args:
-            signature: the call.
+            signature: the call of a task that is declared here.
 
         Raises:
+            InvalidFormat: it is not such a call.
             The errors of ``Task.send``.
         """
+        check_call("signature", signature, self)
         if self._is_immediate:
             id = self._make_immediate_id()
             return self._make_job(signature, id, self._immediate.run(signature, id))
@@ -411,11 +417,13 @@ class Tasks(NamesElsewhere):
         Send a call from asyncio. ``Task.asend`` and ``Signature.asend`` do the same.
 
         Args:
-            signature: the call.
+            signature: the call of a task that is declared here.
 
         Raises:
+            InvalidFormat: it is not such a call.
             The errors of ``Task.send``.
         """
+        check_call("signature", signature, self)
         if self._is_immediate:
             id = self._make_immediate_id()
             ended = await self._immediate.arun(signature, id)
@@ -432,7 +440,7 @@ class Tasks(NamesElsewhere):
 
     def send_many(self, signatures: Iterable[Signature[T]]) -> list[JobHandle[T]]:
         """
-        Send calls of any tasks, in order.
+        Send calls of any tasks that are declared here, in order.
 
         Calls of one queue with the same options are one ``send_messages``: one atomic step for up
         to 10,000. ``dedup_id``, ``unique_key``, ``group`` and ``limit_key`` may differ. If this
@@ -447,10 +455,16 @@ class Tasks(NamesElsewhere):
         Raises:
             The errors of ``Task.send``.
         """
-        checked = _check_signatures(signatures)
+        checked = self._check_calls(signatures)
         if self._is_immediate:
             return [self.send(each) for each in checked]
         return self._send_groups(checked, _groups(checked))
+
+    def _check_calls(self, signatures: Iterable[Signature[T]]) -> list[Signature[T]]:
+        checked: list[Signature[T]] = [check_call("signature", each, self) for each in signatures]
+        for each in checked:
+            each.check_has_arguments()
+        return checked
 
     def _send_groups(
         self, signatures: list[Signature[T]], groups: Iterable[_Group]
@@ -477,7 +491,7 @@ class Tasks(NamesElsewhere):
         Raises:
             The errors of ``Task.send``.
         """
-        checked = _check_signatures(signatures)
+        checked = self._check_calls(signatures)
         if self._is_immediate:
             return [await self.asend(each) for each in checked]
         return await self._asend_groups(checked, _groups(checked))
@@ -605,7 +619,8 @@ class Tasks(NamesElsewhere):
         if not isinstance(task, BoundTask):
             hint = "Pass a task, as in tasks.map(resize, paths, then=report.signature())."
             raise InvalidFormat("task", value=show(task), hint=hint)
-        check_next(then).check_has_arguments()
+        task.check_is_of(self)
+        check_next(then, self).check_has_arguments()
         signatures = [task.signature(item) for item in items]
         check_whole_number("number of items", len(signatures), 0, MAX_BATCH)
         for each in signatures[:1]:
@@ -726,23 +741,6 @@ def _listener_options(queue: str, options: ListenerOptions) -> ListenerOptions:
     if not (chosen.get("dead_letter_queue") or chosen.get("drop") or chosen.get("retry_forever")):
         chosen["dead_letter_queue"] = f"{queue}-dead"
     return chosen
-
-
-def _check_signature(signature: object) -> Signature[Any]:
-    if not isinstance(signature, Signature):
-        raise InvalidFormat(
-            "signature",
-            value=show_type(signature),
-            hint="Pass a call, as in welcome.signature(17).",
-        )
-    return signature
-
-
-def _check_signatures(signatures: Iterable[Signature[T]]) -> list[Signature[T]]:
-    checked: list[Signature[T]] = [_check_signature(each) for each in signatures]
-    for each in checked:
-        each.check_has_arguments()
-    return checked
 
 
 def _groups(signatures: list[Signature[Any]]) -> Iterator[_Group]:

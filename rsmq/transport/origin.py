@@ -23,3 +23,14 @@ class Origin:
     servers: ServerPool | ServerGroup = field(repr=False)
     retry_deadline: float
     url: str | None = field(repr=False, default=None)
+
+    @property
+    def place(self) -> object:
+        """The address of the servers, which clients of the same servers usually have in common."""
+        if isinstance(self.servers, ServerGroup):
+            return self.servers.seeds, self.servers.service
+        options = self.servers.connection_kwargs
+        embedded = options.get("server")  # that of memory://
+        if embedded is not None:
+            return id(embedded)
+        return tuple(options.get(name) for name in ("host", "port", "path", "db"))
