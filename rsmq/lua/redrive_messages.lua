@@ -58,7 +58,8 @@ end
 if not queue(hash) then
   return queue_not_found(hash)
 end
-if not queue(to_hash) then
+local stored = queue(to_hash, 'x:groups')
+if not stored then
   return queue_not_found(to_hash)
 end
 allow_removal(zset, hash)
@@ -80,7 +81,7 @@ end
 if due.number > 0 then
   require_local_groups_of(to_zset, ids)
   add_to(to_hash, 'totalsent', due.number)
-  store_groups(to_zset, to_hash, groups, members, now)
+  store_groups(to_zset, to_hash, groups, members, now, stored[4])
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
   remove_messages(zset, hash, ids)

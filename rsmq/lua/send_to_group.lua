@@ -51,7 +51,8 @@ end
 
 local id = base36(us) .. suffix
 if not stored[5] then
-  redis.call('HSET', hash, 'x:groups', '1')
+  -- @include groups.lua
+  begin_groups(zset, hash)
 end
 -- The first change: it fails if memory is full. A record without a message counts for nothing.
 redis.call('HSET', records, id, due .. ':' .. group)

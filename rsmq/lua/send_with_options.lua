@@ -45,7 +45,7 @@ local messages = ARGV
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
-local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited')
+local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited', 'x:groups')
 local refusal = not stored and wait or refusal_of_expiry(wait, expires)
 if refusal then
   return refusal
@@ -88,7 +88,7 @@ forget(records, named, #earlier_ids, now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
 store_turns(rates, times, us, #earlier_ids)
 change_limits(limits, hash, zset, drops_limits, stored[5], #earlier_ids, fields, limits_record(retries, expires, now))
-store_groups(zset, hash, groups, members, now)
+store_groups(zset, hash, groups, members, now, stored[6])
 store_messages(hash, zset, fields, members, number)
 remember(records, named, stored[4], now, window)
 hold_keys(unique, keyed)

@@ -1,8 +1,9 @@
 """
 Changed scripts of groups: the machine of ``test_machine.py`` must find each change.
 
-Not here is what the machine does not reach, and ``tests/contract/test_groups.py`` has: limits on
-work, such as the 250 records of ``first_of_group``, which need more messages; a sweep after a crash
+Not here is what the machine does not reach, and ``tests/contract/test_groups.py`` has: records of
+many messages that are gone, limits on the work of a sweep, a new queue with old records; a sweep
+after a crash
 in the middle of an admission; and a release, by its id, of a message that another client has shown.
 """
 

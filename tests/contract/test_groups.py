@@ -232,6 +232,107 @@ def test_records_of_groups_that_are_used_once_remain_few(env, queue):
     assert len(records_of(env, queue)[2]) < 250
 
 
+def delete_queue_as_node(env, queue):
+    env.raw.delete(env.hash(queue), env.zset(queue))
+
+
+def create_queue_as_node(env, queue):
+    now, _ = env.raw.time()
+    env.raw.hset(
+        env.hash(queue),
+        mapping={"vt": 30, "delay": 0, "maxsize": 65536, "created": now, "modified": now},
+    )
+
+
+KINDS_OF_SENDS = {
+    "single": {"group": "a"},
+    "options": {"group": "a", "max_retries": 3},
+    "limit key": {"limit_key": "a", "max_running": 1},
+    "limit key of many": {"limit_key": "a", "max_running": 1000},
+}
+
+
+@pytest.mark.parametrize("options", KINDS_OF_SENDS.values(), ids=KINDS_OF_SENDS)
+def test_a_queue_that_node_deleted_and_created_again_has_clean_records(env, queue, options):
+    of_all = {f"{name}s": ["a"] * 600 for name in ("group", "limit_key") if name in options}
+    rest = {name: value for name, value in options.items() if f"{name}s" not in of_all}
+    env.rsmq.send_messages(queue, ["old"] * 600, **of_all, **rest)
+    delete_queue_as_node(env, queue)
+    create_queue_as_node(env, queue)
+
+    new = env.rsmq.send_message(queue, "new", **options)
+    assert held_back(env, queue) == []
+    assert env.rsmq.receive_message(queue).id == new
+    admitted, held, groups = records_of(env, queue)
+    assert (len(admitted), held, groups.keys()) == (1, [], {new})
+
+
+def test_a_batch_to_such_a_queue_begins_with_clean_records_too(env, queue):
+    send_batch(env, queue, ["a"] * 600)
+    delete_queue_as_node(env, queue)
+    create_queue_as_node(env, queue)
+
+    a1, a2 = send_batch(env, queue, ["a", "a"])
+    assert held_back(env, queue) == [a2]
+    assert records_of(env, queue)[:2] == ([f"a\0{a1}"], [f"a\0{a2}"])
+
+
+def test_messages_that_come_to_such_a_queue_begin_with_clean_records_too(env, queue):
+    send_batch(env, queue, ["a"] * 600)
+    delete_queue_as_node(env, queue)
+    create_queue_as_node(env, queue)
+    env.rsmq.create_queue("other")
+    a1 = env.rsmq.send_message("other", "m", group="a")
+
+    assert env.rsmq.move_messages("other", queue, [a1]) == [a1]
+    assert env.rsmq.receive_message(queue).id == a1
+    assert records_of(env, queue)[:2] == ([f"a\0{a1}"], [])
+
+
+def test_dead_letters_keep_their_groups_at_the_first_send_with_a_group_to_their_queue(env, queue):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 1)
+    [a1] = send(env, queue, "a")
+    env.rsmq.change_message_visibility(env.rsmq.receive_message(queue), 0)
+    assert env.rsmq.receive_message(queue) is None
+
+    [b1] = send(env, "dead", "b")
+    assert records_of(env, "dead")[2].keys() == {a1, b1}
+
+
+@pytest.mark.parametrize("options", KINDS_OF_SENDS.values(), ids=KINDS_OF_SENDS)
+@pytest.mark.parametrize("by", ["send", "delete", "sweep"])
+def test_a_group_whose_messages_node_has_deleted_admits_at_once(env, queue, options, by):
+    """Another message keeps the sorted set of the queue."""
+    of_all = {f"{name}s": ["a"] * 3000 for name in ("group", "limit_key") if name in options}
+    rest = {name: value for name, value in options.items() if f"{name}s" not in of_all}
+    env.rsmq.send_message(queue, "other", group="other", delay=600)
+    old = env.rsmq.send_messages(queue, ["old"] * 3000, **of_all, **rest)
+    if by == "send":
+        delete_as_node(env, queue, *old)
+        last = env.rsmq.send_message(queue, "last", **options)
+        scores, now = env.scores(queue), env.now_ms()
+        assert [id for id in scores if scores[id] <= now] == [last]
+    else:
+        last = env.rsmq.send_message(queue, "last", **options)
+        delete_as_node(env, queue, *old[1:])
+        if by == "delete":
+            assert env.rsmq.delete_message(queue, old[0])
+        else:
+            delete_as_node(env, queue, old[0])
+            assert env.rsmq.sweep_groups(queue) == 1
+    assert env.rsmq.receive_message(queue).id == last
+    assert records_of(env, queue)[1] == []
+
+
+def test_a_send_with_options_keeps_the_place_of_the_sweep(env, queue):
+    send(env, queue, "a", "a")
+    env.raw.hset(env.hash(queue), "x:groups", "1700000000000 a")
+
+    env.rsmq.send_message(queue, "m", group="a", max_retries=3)
+    assert env.fields(queue)["x:groups"] == "1700000000000 a"
+
+
 def test_a_message_that_is_replaced_stays_held_back(env, queue):
     send(env, queue, "a")
     a2 = env.rsmq.send_message(queue, "m", group="a", unique_key="k")

@@ -43,29 +43,29 @@ end
 -- back: it replaces their scores in `members`, pairs of score and id. `groups` has the group of each of these ids that has one.
 -- `is_grouped` is the field x:groups as stored.
 local function store_groups(zset, hash, groups, members, now, is_grouped)
+  if not next(groups) then
+    return
+  elseif not is_grouped then
+    begin_groups(zset, hash)
+  end
   local rooms, records, lists = {}, {}, {admitted = {}, held_back = {}}
+  local is_empty = redis.call('ZCARD', zset .. ':x:admitted') + redis.call('ZCARD', zset .. ':x:held_back') == 0
+  local later = digits(now + 86400000)
   for at = 2, #members, 2 do
     local id = members[at]
     local group = groups[id]
     if group then
-      if rooms[group] == nil then
-        rooms[group] = admit(zset, hash, group)
-      end
+      local room = rooms[group] or is_empty and most_of(group) or admit(zset, hash, group)
       records[#records + 1], records[#records + 2] = id, members[at - 1] .. ':' .. group
-      local list = rooms[group] > 0 and lists.admitted or lists.held_back
+      local list = room > 0 and lists.admitted or lists.held_back
       list[#list + 1], list[#list + 2] = '0', group .. '\0' .. id
-      if rooms[group] == 0 then
-        members[at - 1] = digits(now + 86400000)
+      if room == 0 then
+        members[at - 1] = later
       end
-      rooms[group] = math.max(rooms[group] - 1, 0)
+      rooms[group] = math.max(room - 1, 0)
     end
   end
-  if #records > 0 then
-    if not is_grouped then
-      redis.call('HSET', hash, 'x:groups', '1')
-    end
-    variadic('HSET', zset .. ':x:group_of', records)
-    variadic('ZADD', zset .. ':x:admitted', lists.admitted)
-    variadic('ZADD', zset .. ':x:held_back', lists.held_back)
-  end
+  variadic('HSET', zset .. ':x:group_of', records)
+  variadic('ZADD', zset .. ':x:admitted', lists.admitted)
+  variadic('ZADD', zset .. ':x:held_back', lists.held_back)
 end

@@ -31,6 +31,26 @@ local function forget_group(zset, group, id)
   redis.call('HDEL', zset .. ':x:group_of', id)
 end
 
+-- Removes the records of messages that are gone, if there are some: the first ones of `members` of one of the lists. A call
+-- has at most 1,000.
+local function forget_members(zset, list, members, ids)
+  if ids then
+    redis.call('ZREM', list, unpack(members, 1, #ids))
+    redis.call('HDEL', zset .. ':x:group_of', unpack(ids))
+  end
+end
+
+-- Removes the records of an earlier queue with this name, which another client has deleted: its hash had x:groups, and this
+-- one does not have it yet. A dead-letter queue has records of groups without x:groups. Without the right to UNLINK, an
+-- admission removes the records of its group.
+local function begin_groups(zset, hash)
+  redis.call('HSET', hash, 'x:groups', '1')
+  redis.pcall('UNLINK', zset .. ':x:admitted', zset .. ':x:held_back')
+  if redis.call('ZCARD', zset) == 0 then
+    redis.pcall('UNLINK', zset .. ':x:group_of')
+  end
+end
+
 -- Returns whether another client has shown a message that is held back: it was received, and its score is a lease.
 local function was_shown(hash, id)
   return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
@@ -56,65 +76,66 @@ local function members_of(list, group, most)
 end
 
 -- Returns the first message of a group in one of the lists that is in the queue; or nothing. Removes the records of those
--- before it, at most 250; with more, it returns ''.
+-- before it, however many, and returns their number too.
 local function first_of_group(zset, list, group)
-  local removed, page = 0, '1'
-  while removed < 250 do
-    local members = members_of(list, group, page)
-    if #members == 0 then
-      return
-    end
-    for _, member in ipairs(members) do
+  local page, removed, first = '1', 0, nil
+  repeat
+    local members, gone = members_of(list, group, page), nil
+    for at, member in ipairs(members) do
       local id = string.sub(member, #group + 2)
       if not is_gone(zset, id) then
-        return id
+        first = id
+        break
       end
-      forget_group(zset, group, id)
+      gone = gone or {}
+      gone[at] = id
     end
-    removed, page = removed + #members, '50'
-  end
-  return ''
+    forget_members(zset, list, members, gone)
+    removed, page = removed + (gone and #gone or 0), math.min(50 * page, 1000)
+  until first or #members == 0
+  return first, removed
 end
 
--- Returns how many more messages of a group may be admitted. Removes the records of messages that are gone, at most some
--- 250; with more, it returns 0.
+-- Returns how many more messages of a group may be admitted. Removes the records of messages that are gone, however many.
 local function room_of(zset, group)
-  local room, removed, from = most_of(group), 0, '[' .. group .. '\0'
-  while room > 0 and removed < 250 do
-    local members = redis.call('ZRANGEBYLEX', zset .. ':x:admitted', from, '(' .. group .. '\1', 'LIMIT', '0',
-      removed > 0 and '50' or room)
+  local list, room, from = zset .. ':x:admitted', most_of(group), '[' .. group .. '\0'
+  local page = room == 1 and '1' or room
+  while room > 0 do
+    local members = redis.call('ZRANGEBYLEX', list, from, '(' .. group .. '\1', 'LIMIT', '0', page)
     if #members == 0 then
       return room
     end
+    local gone, ids
     for _, member in ipairs(members) do
       local id = string.sub(member, #group + 2)
       if is_gone(zset, id) then
-        forget_group(zset, group, id)
-        removed = removed + 1
+        gone, ids = gone or {}, ids or {}
+        gone[#gone + 1], ids[#ids + 1] = member, id
       else
         room = room - 1
       end
     end
-    from = '(' .. members[#members]
+    forget_members(zset, list, gone, ids)
+    from, page = '(' .. members[#members], math.min(50 * page, 1000)
   end
   return math.max(room, 0)
 end
 
 -- Admits messages of a group while there is room. Returns how much room is left: then no message of it is held back. Also
--- returns how many it has admitted. `earliest` is as above.
+-- returns how many it has admitted, and of how many that are gone it has removed the records from x:held_back. `earliest` is
+-- as above.
 local function admit(zset, hash, group, earliest)
-  local room, number = room_of(zset, group), 0
+  local room, number, removed = room_of(zset, group), 0, 0
   while room > number do
-    local id = first_of_group(zset, zset .. ':x:held_back', group)
+    local id, gone = first_of_group(zset, zset .. ':x:held_back', group)
+    removed = removed + gone
     if not id then
-      return room - number, number
-    elseif id == '' then
-      break
+      return room - number, number, removed
     end
     admit_message(zset, hash, group, id, earliest)
     number = number + 1
   end
-  return 0, number
+  return 0, number, removed
 end
 
 -- Returns false while the slot of the keys is moved, if one of them may be on the other node: there it is missing here, and

@@ -5,6 +5,9 @@
 
 local function store_groups_again(zset, hash, messages, now)
   local changed = {}
+  if not redis.call('HGET', hash, 'x:groups') then
+    begin_groups(zset, hash)
+  end
   for at = 1, #messages, 2 do
     local id, group = messages[at], messages[at + 1]
     local member, due = group .. '\0' .. id, tonumber(redis.call('ZSCORE', zset, id))
@@ -20,7 +23,6 @@ local function store_groups_again(zset, hash, messages, now)
     changed[#changed + 1] = not changed[group] and group or nil
     changed[group] = true
   end
-  redis.call('HSETNX', hash, 'x:groups', '1')
   for _, group in ipairs(changed) do
     admit(zset, hash, group, 0) -- they keep their times
   end

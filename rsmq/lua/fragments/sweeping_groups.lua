@@ -75,7 +75,7 @@ local function examine(zset, hash, group, id, score, is_admitted, now)
 end
 
 -- Admits messages of groups that have room, for messages that are held back behind the position `from`; and examines each
--- of these messages if `is_full`. It stops after 100 changes. Returns the position of the next step, or false at the end;
+-- of these messages if `is_full`. It stops after 100 changes, or 1,000 records of messages that are gone. Returns the position of the next step, or false at the end;
 -- and the number of messages that were admitted.
 local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
   local members, groups, size = held_back_page(admitted, held_back, from)
@@ -98,8 +98,8 @@ local function sweep_step(zset, hash, admitted, held_back, from, now, is_full)
       changes = changes + examine(zset, hash, group, ids[at], scores[at], is_admitted[members[at]], now)
     end
     if rooms[group] > 0 and (at == size or groups[at + 1] ~= group or changes >= 100) then
-      local _, admissions = admit(zset, hash, group)
-      changes, number = changes + math.max(admissions, 1), number + admissions
+      local _, admissions, removed = admit(zset, hash, group)
+      changes, number = changes + math.max(admissions, 1, removed / 10), number + admissions
     end
     if changes >= 100 then
       return members[at], number
