@@ -23,11 +23,13 @@ class Story:
     def _write(self, record, **fields):
         self.lines.append(json.dumps({"record": record, **fields}))
 
-    def call(self, kind, at, result, outcome="ok", seconds=_CALL_SECONDS, **arguments):
+    def call(
+        self, kind, at, result, outcome="ok", seconds=_CALL_SECONDS, client="c", **arguments
+    ):  # fmt: skip
         """Add a call; a result of None is a client that was killed."""
         self._numbers += 1
         op = f"c/{self._numbers}"
-        self._write("begin", op=op, call=kind, client="c", at=at, **arguments)
+        self._write("begin", op=op, call=kind, client=client, at=at, **arguments)
         if result is not None:
             self._write("end", op=op, at=at + seconds, outcome=outcome, **result)
 
@@ -35,16 +37,28 @@ class Story:
         result = {"id": id} if outcome == "ok" else {}
         self.call("send", at, result, outcome, body=body or f"body of {id}", **arguments)
 
-    def receive(self, at, id, count=1, *, vt=10, body=None):
+    def receive(self, at, id, count=1, *, vt=10, body=None, **arguments):
         body = body or f"body of {id}"
-        self.call("receive", at, {"id": id, "body": body, "count": count}, vt=vt)
+        self.call("receive", at, {"id": id, "body": body, "count": count}, vt=vt, **arguments)
 
     def receive_nothing(self, at):
         self.call("receive", at, {"id": None}, vt=10)
 
-    def handle(self, at, id, count=1, *, returns=True):
-        result = {} if returns else None
-        self.call("handle", at, result, id=id, body=f"body of {id}", count=count)
+    def handle(self, at, id, count=1, *, returns=True, body=None, result=None, **more):
+        end = {"result": result} if returns else None
+        self.call("handle", at, end, id=id, body=body or f"body of {id}", count=count, **more)
+
+    def handle_and_raise(self, at, id, count=1):
+        self.call("handle", at, {}, "unknown", id=id, body=f"body of {id}", count=count)
+
+    def job(self, at, id, state, result=None, **arguments):
+        self.call("job", at, {"state": state, "result": result}, id=id, **arguments)
+
+    def follow(self, body, *after):
+        self._write("follow", body=body, after=after)
+
+    def schedule(self, name, every, first, last):
+        self._write("schedule", name=name, every=every, first=first, last=last)
 
     def delete(self, at, id, count=1, *, done=True, outcome="ok"):
         self.call("delete", at, {"done": done}, outcome, id=id, count=count)

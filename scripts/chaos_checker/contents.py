@@ -13,10 +13,10 @@ from .violation import Violation, violation
 def check_contents(messages: Messages, windows: Windows) -> Iterator[Violation]:
     """Yield the violations."""
     for found in messages.by_id.values():
-        yield from _check_sends(found, windows)
+        yield from _check_sends(found, messages, windows)
         for seen in found.sightings:
             yield from _check_sighting(found, seen, messages)
-    for body, ids in _ids_by_body(messages).items():
+    for body, ids in messages.ids_by_body().items():
         sends = messages.sends_by_body.get(body, [])
         if len(sends) == 1 and len(ids) > 1:
             shown_by = [*sends, *(messages.of(id).sightings[0] for id in ids)]
@@ -33,19 +33,38 @@ def _excuse_copy(send: Call, windows: Windows) -> str | None:
     return windows.excuse_between(send.begin, send.end) if send.is_repeatable else None
 
 
-def _check_sends(found: MessageCalls, windows: Windows) -> Iterator[Violation]:
-    if len(found.sends) > 1:
+def _check_sends(found: MessageCalls, messages: Messages, windows: Windows) -> Iterator[Violation]:
+    keys = {each.unique_key for each in found.sends}
+    if len(found.sends) > 1 and (len(keys) > 1 or None in keys):
         yield violation("one id twice", found.id, found.sends)
-    elif found.sends and not found.left and not _may_be_removed(found):
-        allowed_by = windows.excuse(found.sends)
-        yield violation("lost", found.id, [*found.sends, *found.deliveries], allowed_by)
+        return
+    stored_by = _stored_by(found, messages)
+    expires_at = min((each.begin + each.expires for each in stored_by), default=0)
+    if expires_at > messages.end and not found.left and not found.removers():
+        shown_by = [*stored_by, *found.deliveries, *found.deletes]
+        yield violation("lost", found.id, shown_by, windows.excuse(stored_by))
 
 
-def _may_be_removed(found: MessageCalls) -> bool:
-    """Return whether a consumer may have removed it: a worker does so when its handler returns."""
-    return any(each.is_done or not each.is_ok for each in found.deletes) or any(
-        each.kind == "handle" and each.is_ok for each in found.deliveries
-    )
+def _stored_by(found: MessageCalls, messages: Messages) -> list[Call]:
+    """Return the sends that have stored it, or else its deliveries if the server has sent it."""
+    if found.sends:
+        return found.sends
+    seen = [each for each in found.deliveries if each.body is not None]
+    sends = [
+        send
+        for each in seen
+        for send in messages.sends_by_body.get(each.body or "", [])
+        if send.is_possible and send.begin <= each.end
+    ]
+    return sends or [each for each in seen if messages.is_of_server(each.body or "")]
+
+
+def _may_have_body(found: MessageCalls, body: str, messages: Messages) -> bool:
+    """Return whether a send of the id has this body, or another one of its unique key."""
+    if found.unique_key is None:
+        return found.sends[0].body == body
+    sends = messages.sends_by_body.get(body, [])
+    return any(each.unique_key == found.unique_key for each in sends)
 
 
 def _check_sighting(
@@ -56,7 +75,9 @@ def _check_sighting(
         if not found.sends and not messages.has_unknown_sends:
             yield violation("phantom", found.id, [seen])
         return
-    if found.sends and found.sends[0].body != body:
+    if messages.is_of_server(body):
+        return
+    if found.sends and not _may_have_body(found, body, messages):
         yield violation("changed body", found.id, [found.sends[0], seen])
         return
     sends = messages.sends_by_body.get(body, [])
@@ -66,13 +87,3 @@ def _check_sighting(
         yield violation("phantom", found.id, [seen, *messages.sends_by_body.get(body, [])])
     elif not any(each.is_possible for each in sends):
         yield violation("refused", found.id, [*sends, seen])
-
-
-def _ids_by_body(messages: Messages) -> dict[str, set[str]]:
-    """Return the ids under which each body was seen, or acknowledged."""
-    ids: dict[str, set[str]] = {}
-    for found in messages.by_id.values():
-        for each in found.sightings:
-            if each.body is not None:
-                ids.setdefault(each.body, set()).add(found.id)
-    return ids

@@ -21,7 +21,7 @@ def check_leases(messages: Messages, windows: Windows, faults: list[Fault]) -> I
         yield from _check_overlaps(found, windows)
         yield from _check_stale(found, windows, faults)
         yield from _check_refusals(found, windows)
-        yield from _check_deleted(found, windows)
+        yield from _check_deleted(found, windows, faults)
 
 
 def _check_counts(found: MessageCalls, windows: Windows) -> Iterator[Violation]:
@@ -107,8 +107,7 @@ def _may_be_gone(found: MessageCalls, delete: Call, faults: list[Fault]) -> bool
     """
     is_disturbed = any(delete.begin <= fault.end and delete.end >= fault.begin for fault in faults)
     return is_disturbed and (
-        any(each is not delete and each.begin <= delete.end for each in found.deletes)
-        or any(each.kind == "handle" and each.is_ok for each in found.deliveries)
+        any(each is not delete and each.begin <= delete.end for each in found.removers())
     )
 
 
@@ -126,20 +125,30 @@ def _check_refusals(found: MessageCalls, windows: Windows) -> Iterator[Violation
             yield violation("refused delete", found.id, [call, *shown], allowed_by)
 
 
-def _check_deleted(found: MessageCalls, windows: Windows) -> Iterator[Violation]:
+def _check_deleted(
+    found: MessageCalls, windows: Windows, faults: list[Fault]
+) -> Iterator[Violation]:
     deletes = [each for each in found.deletes if each.is_ok and each.is_done]
     if not deletes:
         return
-    first = min(deletes, key=lambda each: each.end)
-    after = [each for each in found.deliveries if received_after(each) > first.end]
-    # Each delete before the message was seen again must have been undone: one would be enough.
-    sightings: list[Call | Left] = [*after, *found.left]
-    excuses = [
-        windows.excuse([delete])
-        for seen in sightings
+    seen_after: list[tuple[Call | Left, Call]] = [
+        (seen, delete)
+        for seen in found.sightings
         for delete in deletes
-        if isinstance(seen, Left) or delete.end < received_after(seen)
+        if isinstance(seen, Left)
+        or delete.end < received_after(seen)
+        or (_is_handled_after(seen, delete) and not _may_be_gone(found, delete, faults))
     ]
-    if excuses:
+    if seen_after:
+        # Each delete before the message was seen again must have been undone: one would be enough.
+        excuses = [windows.excuse([delete]) for _seen, delete in seen_after]
+        first = min(deletes, key=lambda each: each.end)
+        shown_by = [first, *(seen for seen, _delete in seen_after)]
         allowed_by = excuses[0] if all(excuses) else None
-        yield violation("undeleted", found.id, [first, *sightings], allowed_by)
+        yield violation("undeleted", found.id, shown_by, allowed_by)
+
+
+def _is_handled_after(handle: Call, delete: Call) -> bool:
+    """Return whether a worker has received the message after a delete, as the counts say."""
+    has_counts = handle.kind == "handle" and delete.count is not None
+    return has_counts and handle.begin > delete.end and _count(handle) > _count(delete)

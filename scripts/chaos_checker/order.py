@@ -20,9 +20,11 @@ _ROUNDING_SECONDS = 0.002
 def check_order(messages: Messages, windows: Windows) -> Iterator[Violation]:
     """Yield the violations."""
     sent = [each for each in messages.by_id.values() if len(each.sends) == 1]
+    sent = [each for each in sent if each.unique_key is None]  # another send may have added it
+    plain = [each for each in sent if each.is_ordered]
     yield from _check_early(sent)
-    yield from _check_reordered(sent, windows)
-    yield from _check_missed(sent, messages.empty_receives, windows)
+    yield from _check_reordered(plain, sent, windows)
+    yield from _check_missed(plain, messages.empty_receives, windows)
 
 
 def _due_after(found: MessageCalls) -> float:
@@ -46,9 +48,11 @@ def _check_early(sent: list[MessageCalls]) -> Iterator[Violation]:
                 yield violation("early", found.id, [found.sends[0], each])
 
 
-def _check_reordered(sent: list[MessageCalls], windows: Windows) -> Iterator[Violation]:
+def _check_reordered(
+    plain: list[MessageCalls], sent: list[MessageCalls], windows: Windows
+) -> Iterator[Violation]:
     """
-    Yield a violation for each message that was passed by one that was due after it.
+    Yield a violation for each plain message that was passed by one that was due after it.
 
     It was certainly not received before the receive that returned it with a count of 1. So it was
     visible when the other message was received.
@@ -61,7 +65,7 @@ def _check_reordered(sent: list[MessageCalls], windows: Windows) -> Iterator[Vio
         accumulate(reversed(range(len(others))), _lower_of(lambda index: received[index]))
     )
     first_behind.reverse()
-    for found in sent:
+    for found in plain:
         start = bisect_right(due, _due_before(found))
         if start < len(others) and received[first_behind[start]] < _waits_until(found):
             other = others[first_behind[start]]
@@ -96,9 +100,9 @@ def _check_missed(
 
 
 def _waits_until(found: MessageCalls) -> float:
-    """Return a time before which no consumer had certainly received the message."""
+    """Return a time before which no consumer had certainly received it, nor had it expired."""
     if found.is_untouched:
-        return math.inf
+        return found.expires_at
     first = found.deliveries[0] if found.deliveries else None
     is_first = first is not None and first.kind == "receive" and first.count == 1
-    return first.begin if first is not None and is_first else -math.inf
+    return min(first.begin, found.expires_at) if first is not None and is_first else -math.inf

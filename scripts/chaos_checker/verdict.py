@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .constraints import check_constraints
 from .contents import check_contents
+from .disturbances import Disturbances
+from .flows import check_flows
+from .handled import check_handled
 from .history import BadHistory, History
+from .jobs import check_jobs
 from .leases import check_leases
 from .losses import Windows
 from .messages import Messages, group
 from .order import check_order
+from .ticks import check_ticks
 from .violation import Violation
 
 _SHOWN_OF_A_KIND = 5
@@ -59,10 +65,16 @@ def check(history: History) -> Verdict:
     if not any(each.kind == "send" and each.is_ok for each in history.calls):
         raise BadHistory("No send was acknowledged: there is nothing to judge.")
     messages, windows = group(history), Windows(history)
+    disturbances = Disturbances(history.faults)
     found = [
         *check_contents(messages, windows),
         *check_leases(messages, windows, history.faults),
         *check_order(messages, windows),
+        *check_handled(messages, windows, disturbances),
+        *check_constraints(messages, windows, disturbances),
+        *check_flows(messages, windows, history.follows),
+        *check_ticks(messages, windows, history),
+        *check_jobs(messages, windows),
     ]
     return Verdict(
         _count(history, messages),

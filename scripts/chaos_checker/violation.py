@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .history import Call, Left
+from .history import Call, Follow, Left, Schedule
 
 #: The kinds of violations, and what each of them means.
 KINDS = {
@@ -25,7 +25,29 @@ KINDS = {
     "reordered": "a message was received before one that was due before it",
     "early": "a message was received before its delay was over",
     "missed": "a receive found no message, though one was visible",
+    "stuck": "a message is left, though consumers found nothing to do long after its last change",
+    "handled twice": "a handled message was delivered again, though no fault disturbed its worker",
+    "not deleted": "a handled message is left, though no fault disturbed its worker",
+    "group order": "a message was received before an earlier one of its group was gone",
+    "over limit": "more messages of a limit key ran at a time than may",
+    "unique twice": "two messages with the same unique key were in the queue at a time",
+    "unique gone": "a send returned the id of a message with its unique key that was gone",
+    "expired": "a message was received after its expiry",
+    "follower lost": "a message that follows others was not sent when they were handled",
+    "follower twice": "a message that follows others was sent twice",
+    "follower early": "a message that follows others was received before they were handled",
+    "tick lost": "a tick of a schedule sent no message",
+    "tick twice": "a tick of a schedule sent two messages",
+    "tick early": "a message of a schedule was received before its tick",
+    "job false": "a job had ended in a way in which no handler call has ended",
+    "job result": "the result of a job is not what its handler returned",
+    "job undone": "a job that had ended had another state later",
+    "job open": "a job whose message was handled had not succeeded at the end",
 }
+
+
+#: What shows a violation.
+Record = Call | Left | Follow | Schedule
 
 
 @dataclass(frozen=True)
@@ -51,7 +73,7 @@ class Violation:
 
 
 def violation(
-    kind: str, message: str, shown_by: Iterable[Call | Left], allowed_by: str | None = None
+    kind: str, message: str, shown_by: Iterable[Record], allowed_by: str | None = None
 ) -> Violation:
     """Return a violation with the lines of the calls that show it."""
     lines = {

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.chaos_checker.history import BadHistory, read_history
-from scripts.chaos_checker.violation import KINDS
 from tests.chaos_histories import Model, Story
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +37,7 @@ def good_story():
     story.delete(25, "a", 3)
     story.delete(25.5, "a", 1, done=False)
     story.handle(26, "b", 3)
-    story.receive(40, "d", 1)
+    story.receive(40, "d", 1, vt=120)
     story.send(200, "e")
     story.left("d", 1)
     story.left("e", 0)
@@ -78,7 +77,8 @@ BREAKS = {
     "one send is received under two ids":
         ("stored twice", "x, y", lambda s: (
             s.send(70, None, body="twice", outcome="unknown"),
-            s.receive(71, "x", body="twice"), s.receive(72, "y", body="twice"))),
+            s.receive(71, "x", body="twice"), s.delete(71.2, "x"),
+            s.receive(72, "y", body="twice"), s.delete(72.2, "y"))),
     "one acknowledged send is received, and is left under another id":
         ("stored twice", "x, y", lambda s: (
             s.send(70, "x", body="twice"), s.receive(71, "x", body="twice"),
@@ -164,10 +164,6 @@ def test_each_broken_history_is_found_with_its_message_and_lines(broken):
     assert found.lines[-1] > before
     assert all(1 < line <= len(story.lines) for line in found.lines)
     assert found.allowed_by is None
-
-
-def test_every_kind_of_violation_is_found():
-    assert {kind for kind, _message, _change in BREAKS.values()} == KINDS.keys()
 
 
 @settings(max_examples=60, deadline=None)
