@@ -35,6 +35,11 @@ VT_SECONDS = 3
 _CALLERS = 2
 _LATE_SHARE, _EXTENDED_SHARE, _ABANDONED_SHARE = 0.01, 0.05, 0.01
 _DELAYED_SHARE, _DEDUPLICATED_SHARE, _CONFIRMED_SHARE = 0.05, 0.1, 0.25
+#: Each of these options has a tenth of the sends; others have none of them.
+_OPTION_SHARE = 0.1
+_GROUPS, _LIMIT_KEYS, _UNIQUE_KEYS, _MAX_RUNNING = 10, 10, 5, 2
+#: Some messages expire while they wait, and others never within a run.
+_EXPIRY_SECONDS = (2, 3600)
 _PAUSE_AFTER_ERROR_SECONDS = 0.05
 
 
@@ -45,15 +50,10 @@ def outcome_of(error: Exception) -> str:
 
 
 class Caller:
-    """
-    Calls that are recorded.
+    """Calls that are recorded, until ``stops`` is set."""
 
-    Attributes:
-        stops: whether it ends.
-    """
-
-    def __init__(self, recorder: Recorder, name: str, seed: str) -> None:
-        self.stops = False
+    def __init__(self, recorder: Recorder, name: str, seed: str, stops: threading.Event) -> None:
+        self._stops = stops
         self._recorder = recorder
         self._name = name
         self._chance = random.Random(seed)  # noqa: S311
@@ -61,7 +61,7 @@ class Caller:
     async def produce(self, client: AwaitedClient, part: int, rate: float, replicas: int) -> None:
         """Send messages."""
         for number in itertools.count():
-            if self.stops:
+            if self._stops.is_set():
                 return
             begin = time.monotonic()
             await self._send(client, f"{self._name}-{part}-{number}", replicas)
@@ -69,15 +69,17 @@ class Caller:
 
     async def _send(self, client: AwaitedClient, body: str, replicas: int) -> None:
         delay = 1 if self._chance.random() < _DELAYED_SHARE else 0
-        options: dict[str, Any] = {"delay": delay} if delay else {}
+        feature = self._choose_feature()
+        options: dict[str, Any] = {"delay": delay, **feature} if delay else {**feature}
         if self._chance.random() < _DEDUPLICATED_SHARE:
             options["dedup_id"] = body
         confirmed = bool(replicas) and self._chance.random() < _CONFIRMED_SHARE
         if confirmed:
             options["confirm"] = Confirm(replicas=replicas)
         op = self._recorder.begin(
-            "send", body=body, delay=delay, confirmed=confirmed, repeatable="dedup_id" in options
-        )
+            "send", body=body, delay=delay, confirmed=confirmed, repeatable="dedup_id" in options,
+            **feature,
+        )  # fmt: skip
         try:
             id = await client.send_message(QUEUE, body, **options)
         except NotReplicated as error:  # it is stored
@@ -87,13 +89,25 @@ class Caller:
         else:
             self._recorder.end(op, id=id)
 
+    def _choose_feature(self) -> dict[str, Any]:
+        """Return an option of ``send_message``, or none, as the history has it."""
+        number = self._chance.randrange
+        features: list[dict[str, Any]] = [
+            {"group": f"group-{number(_GROUPS)}"},
+            {"limit_key": f"limit-{number(_LIMIT_KEYS)}", "max_running": _MAX_RUNNING},
+            {"unique_key": f"unique-{number(_UNIQUE_KEYS)}"},
+            {"expires": self._chance.choice(_EXPIRY_SECONDS)},
+        ]
+        turn = int(self._chance.random() / _OPTION_SHARE)
+        return features[turn] if turn < len(features) else {}
+
     async def _fail(self, client: AwaitedClient, op: str, error: Exception) -> None:
         self._recorder.end(op, outcome_of(error), error=f"{type(error).__name__}: {error}")
         await client.sleep(_PAUSE_AFTER_ERROR_SECONDS)
 
     async def consume(self, client: AwaitedClient) -> None:
         """Receive and delete messages."""
-        while not self.stops:
+        while not self._stops.is_set():
             op = self._recorder.begin("receive", vt=VT_SECONDS)
             try:
                 message = await client.receive_message(QUEUE, vt=VT_SECONDS, wait=1)
@@ -159,8 +173,9 @@ def _run_threads(work: Work, url: str, ns: str) -> None:
 def main(*arguments: str) -> None:
     """Run until SIGTERM."""
     role, kind, url, ns, path, seed, rate, replicas = arguments
-    caller = Caller(Recorder(Path(path)), Path(path).stem, seed)
-    signal.signal(signal.SIGTERM, lambda *_: setattr(caller, "stops", True))
+    stops = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stops.set())  # before the file says that it is ready
+    caller = Caller(Recorder(Path(path)), Path(path).stem, seed, stops)
 
     def work(client: AwaitedClient, part: int) -> Coroutine[Any, Any, None]:
         if role == "consumer":

@@ -18,7 +18,7 @@ Cause = Callable[[Topology, Fleet, random.Random], Facts]
 
 
 def _kill(_topology: Topology, fleet: Fleet, chance: random.Random) -> Facts:
-    return {"target": fleet.kill(chance)}
+    return {**fleet.kill(chance)}
 
 
 def _freeze(topology: Topology, fleet: Fleet, chance: random.Random) -> Facts:
@@ -27,8 +27,7 @@ def _freeze(topology: Topology, fleet: Fleet, chance: random.Random) -> Facts:
         return {"target": "redis", **topology.freeze(chance)}
     member = fleet.freeze(chance)
     time.sleep(VT_SECONDS + 0.5)
-    fleet.thaw(member)
-    return {"target": member.name}
+    return {**fleet.thaw(member)}
 
 
 #: The function of each fault.

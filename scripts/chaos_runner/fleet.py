@@ -73,17 +73,24 @@ class Fleet:
         self.consumers = consumers
 
     def start(self) -> None:
-        """Start all processes, and wait until each has imported its modules."""
+        """Start all processes, and wait until each of them heeds SIGTERM."""
         for member in (*self.consumers, *self.producers):
             self._start(member)
         for member in (*self.consumers, *self.producers):
-            while not self._file_of(member).exists():
-                if member.process.poll() is not None:
-                    raise SystemExit(f"{member.name} does not start:\n{self._log_of(member)}")
-                time.sleep(0.02)
+            if not self._wait_until_ready(member):
+                raise SystemExit(f"{member.name} does not start:\n{self._log_of(member)}")
+
+    def _wait_until_ready(self, member: Member) -> bool:
+        """Wait until a process heeds SIGTERM, or has ended; return whether it is ready."""
+        while not self._file_of(member).exists():
+            if member.process.poll() is not None:
+                return False
+            time.sleep(0.02)
+        return True
 
     def _file_of(self, member: Member) -> Path:
-        return self._folder / f"{member.name}-{member.starts}.jsonl"
+        """Return the file that a process makes when it heeds SIGTERM."""
+        return self._folder / f"{_client(member)}.jsonl"
 
     def _log_of(self, member: Member) -> str:
         return (self._folder / f"{member.name}.log").read_text()[-2000:]
@@ -103,12 +110,13 @@ class Fleet:
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )  # fmt: skip
 
-    def kill(self, chance: random.Random) -> str:
-        """Kill a consumer, start another one in its place, and return its name."""
+    def kill(self, chance: random.Random) -> dict[str, str]:
+        """Kill a consumer, start another one in its place, and return its name and its client."""
         member = chance.choice(self.consumers)
+        facts = {"target": member.name, "client": _client(member)}
         _kill(member)
         self._start(member)
-        return member.name
+        return facts
 
     def revive(self) -> None:
         """Start consumers again that have ended, as a supervisor does, if there is one."""
@@ -122,14 +130,17 @@ class Fleet:
         os.kill(member.process.pid, signal.SIGSTOP)
         return member
 
-    def thaw(self, member: Member) -> None:
-        """Continue a suspended process."""
+    def thaw(self, member: Member) -> dict[str, str]:
+        """Continue a suspended process, and return its name and its client."""
         os.kill(member.process.pid, signal.SIGCONT)
+        return {"target": member.name, "client": _client(member)}
 
     def stop(self, members: Sequence[Member]) -> list[str]:
         """End processes, and return why some of them have not ended well."""
         problems = []
         for member in members:
+            if not self._is_supervised:  # else an end at its start is none of its faults
+                self._wait_until_ready(member)
             member.process.terminate()
         for member in members:
             try:
@@ -145,6 +156,11 @@ class Fleet:
         for member in (*self.producers, *self.consumers):
             if member.starts:
                 _kill(member)
+
+
+def _client(member: Member) -> str:
+    """Return the name in the history of the process that a member has now."""
+    return f"{member.name}-{member.starts}"
 
 
 def _kill(member: Member) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,15 +28,10 @@ _PAUSE_SECONDS = 0.05
 
 
 class NodeCaller:
-    """
-    Calls of Node's client that are recorded.
+    """Calls of Node's client that are recorded, until ``stops`` is set."""
 
-    Attributes:
-        stops: whether it ends.
-    """
-
-    def __init__(self, peer: Node, recorder: Recorder) -> None:
-        self.stops = False
+    def __init__(self, peer: Node, recorder: Recorder, stops: threading.Event) -> None:
+        self._stops = stops
         self._peer = peer
         self._recorder = recorder
 
@@ -56,7 +52,7 @@ class NodeCaller:
     def produce(self, name: str, rate: float) -> None:
         """Send messages."""
         for number in itertools.count():
-            if self.stops:
+            if self._stops.is_set():
                 return
             begin, body = time.monotonic(), f"{name}-{number}"
             op = self._recorder.begin("send", body=body)
@@ -65,8 +61,8 @@ class NodeCaller:
 
     def consume(self) -> None:
         """Receive and delete messages."""
-        while not self.stops:
-            op = self._recorder.begin("receive", vt=VT_SECONDS)
+        while not self._stops.is_set():
+            op = self._recorder.begin("receive", vt=VT_SECONDS, ignores_expiry=True)
             message = self._call(
                 op, partial(self._peer.receive_message, QUEUE, vt=VT_SECONDS), _received
             )
@@ -90,8 +86,9 @@ def _received(message: dict[str, Any] | None) -> dict[str, Any]:
 def main(role: str, port: str, ns: str, path: str, rate: str) -> None:
     """Run until SIGTERM."""
     peer = Node(SimpleNamespace(port=int(port)), ns)
-    caller = NodeCaller(peer, Recorder(Path(path)))
-    signal.signal(signal.SIGTERM, lambda *_: setattr(caller, "stops", True))
+    stops = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stops.set())  # before the file says that it is ready
+    caller = NodeCaller(peer, Recorder(Path(path)), stops)
     if role == "consumer":
         caller.consume()
     else:

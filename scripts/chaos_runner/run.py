@@ -19,7 +19,10 @@ from .fleet import CLIENTS, our_fleet
 from .recorder import Recorder, write_history
 from .topologies import TOPOLOGIES, Topology, version_of
 
+#: Longer than the checker waits for a message that is stuck.
 _DRAIN_SECONDS = 120
+#: How long all clients work after the last fault: there, the checker excuses nothing by a fault.
+CALM_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Plan:
     appendfsync: str
     clients: tuple[str, ...] = CLIENTS
     pauses: tuple[float, float] = PAUSES_SECONDS
+    calm: float = CALM_SECONDS
 
 
 def run(plan: Plan, history: Path) -> list[str]:
@@ -70,10 +74,15 @@ def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
         recorder = Recorder(folder / "faults.jsonl")
         saboteur = Saboteur(topology, fleet, plan.faults, recorder, plan.seed, pauses=plan.pauses)
         saboteur.run(plan.seconds)
+        time.sleep(plan.calm)
         saboteur.check_primary()
         problems = fleet.stop(fleet.producers)
+        # Workers find the messages that wait for one which Node has deleted, within a minute. More
+        # deletes by Node would let them wait again.
+        consumers = [each for each in fleet.consumers if not each.name.startswith("node")]
+        problems += fleet.stop([each for each in fleet.consumers if each not in consumers])
         _drain(topology)
-        return problems + fleet.stop(fleet.consumers)
+        return problems + fleet.stop(consumers)
     finally:
         fleet.kill_all()
 

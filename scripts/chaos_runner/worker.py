@@ -10,6 +10,7 @@ message must not be gone.
 from __future__ import annotations
 
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _CONCURRENCY = 4
 
 def main(url: str, ns: str, path: str, name: str, seed: str) -> None:
     """Run until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until the worker runs
     recorder = Recorder(Path(path))
     chance = random.Random(seed)  # noqa: S311
     worker = Worker(RSMQ.from_url(url, ns=ns), name=name, concurrency=_CONCURRENCY)

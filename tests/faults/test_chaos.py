@@ -17,7 +17,7 @@ FAULTS = ["kill", "restart", "cut", "flush"]
 
 def test_a_short_run_breaks_no_promise(tmp_path):
     plan = Plan(
-        "plain", FAULTS, seconds=0, rate=40, seed=1, appendfsync="always",
+        "plain", FAULTS, seconds=0, rate=40, seed=1, appendfsync="always", calm=0,
         clients=("threads",), pauses=(0.1, 0.3),
     )  # fmt: skip
     problems = run(plan, tmp_path / "history.jsonl")
