@@ -341,4 +341,4 @@ def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> Inc
     message = RestoredMessage(
         id, item.body, score, item.receive_count, item.first_received_ms, item.group
     )
-    return IncomingMessage(digest, message, item.unique_key)
+    return IncomingMessage(digest, message, item.unique_key, item.limits)

@@ -106,7 +106,7 @@ def move(
             report.left = mover.skipped + source.number_in_flight(queue)
             report.found["in_flight"] += report.left
         target_queue.finish(target, to, found)
-        is_complete = report.missing == 0 and report.has_all_schedules
+        is_complete = report.missing == 0 and report.has_all_schedules and not report.lost_settings
         report.verified = is_complete and not mover.has_messages_aside()
     report.seconds = time.monotonic() - began
     return report

@@ -43,8 +43,8 @@ MOVED, ALREADY_COPIED, CONFLICT = b"1"[0], b"2"[0], b"3"[0]
 #: The outcome of all messages of ``move_from_...`` if another run has changed the watermark.
 CHANGED = b"4"[0]
 
-#: Marks a group in the place of a unique key.
-_GROUP_PREFIX = b"\0"
+#: Marks a group in the place of a unique key, and limits behind the group.
+_MARK = b"\0"
 
 _NO_MESSAGE = (b"", b"", b"", b"", b"")
 
@@ -59,18 +59,23 @@ class IncomingMessage:
             does.
         message: the message as the queue stores it; None if nothing is stored, and the element is
             only removed from the source.
-        unique_key: the unique key that the message gets, if it is free; empty for none.
+        unique_key: the unique key that the message gets, if it is free; empty for none. A message
+            with a group or limits gets none.
+        limits: the limits that the message gets, as in ``limits.lua``; empty for none.
     """
 
     digest: bytes
     message: RestoredMessage | None
     unique_key: bytes = b""
+    limits: bytes = b""
 
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
         message = _NO_MESSAGE if self.message is None else self.message.row()
-        group = self.message and self.message.group
-        label = _GROUP_PREFIX + encode_name(group) if group else self.unique_key
+        group = encode_name((self.message and self.message.group) or "")
+        label = _MARK + group if group or self.limits else self.unique_key
+        if self.limits:
+            label += _MARK + self.limits
         return self.digest, *message, label
 
 
@@ -403,7 +408,8 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     score, count, first, digest_and_key, body = value.split(b" ", 4)
     digest, _, quoted = digest_and_key.partition(b":")
     label = unquote_to_bytes(quoted)
-    group = label.removeprefix(_GROUP_PREFIX) if label.startswith(_GROUP_PREFIX) else b""
+    unique_key, _, rest = label.partition(_MARK) if label.startswith(_MARK) else (label, b"", b"")
+    group, _, limits = rest.partition(_MARK)
     return IncomingMessage(
         digest,
         RestoredMessage(
@@ -414,7 +420,8 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
             int(first) if first else None,
             decode_name(group) or None,
         ),
-        b"" if group else label,
+        unique_key,
+        limits,
     )
 
 

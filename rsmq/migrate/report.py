@@ -59,10 +59,13 @@ class MigrationReport:
         left_out: the number of messages that are not added; the notes say why.
         missing: the number of messages whose id has another body in the target.
         aside: of a verification, the number of messages that are set aside at the source.
+        without_limits: the number of messages in the queue whose ``expires`` and ``max_retries``
+            are not those of the source.
+        lost_settings: whether the source has a ``keep`` or ``expired`` that the queue has not.
         checksum: the sum of the hashes of bodies, in any order: of a copy, of all messages of the
             source that can be copied; of a move, of those that this run moved.
         created: whether the target queue was created.
-        verified: whether every message was found where it must be.
+        verified: whether every message was found where it must be, and expires when it must.
         seconds: the duration of the run.
         notes: the facts to report, by their text.
         schedules: the seconds between two times of each periodic message that is taken over, and
@@ -81,6 +84,8 @@ class MigrationReport:
     left_out: int = 0
     missing: int = 0
     aside: int = 0
+    without_limits: int = 0
+    lost_settings: bool = False
     checksum: int = 0
     created: bool = False
     verified: bool = False
@@ -183,7 +188,9 @@ def _lines(report: MigrationReport) -> Iterable[str]:
     yield from _schedule_lines(report)
     yield from _note_lines(report)
     if not report.dry_run:
-        verdict = "verified" if report.verified else "NOT VERIFIED: run it again"
+        has_lost = report.lost_settings or report.without_limits
+        remedy = "see the notes" if has_lost else "run it again"
+        verdict = "verified" if report.verified else f"NOT VERIFIED: {remedy}"
         yield (
             f"  {verdict}, checksum {report.checksum:032x}"
             if any(report.found.values())

@@ -23,6 +23,7 @@ from rsmq.migrate.report import MigrationReport
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
+from rsmq.model import QueueAttributes
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
 from rsmq.wire.keys import QueueKeys
@@ -106,14 +107,33 @@ def prepare(
                 )
         pause_like_source(target, queue, found, report)
         _copy_policy(source, target, queue, found, report)
+        note_expired(found, target.rsmq.get_queue_attributes(queue), report)
         return
     pause_like_source(target, queue, found, report)
+    note_differences(found, stored, report)
+
+
+def note_differences(found: Found, stored: QueueAttributes, report: MigrationReport) -> None:
+    """Note each setting of the source that an existing queue has not."""
     for name, value in found.attributes.items():
-        if (own_value := getattr(stored, name)) != value:
+        if (own_value := getattr(stored, name) or 0) != value:
             report.note(f"its {name} of {value}: the queue has {own_value:g}")
+            report.lost_settings |= name == "keep" and value > 0
+    for name in ("max_running", "rate"):
+        limit, own_limit = getattr(found.stored, name, None), getattr(stored, name)
+        if limit not in {None, own_limit}:
+            report.note(f"its {name} of {limit}: the queue has {own_limit or 'none'}")
     policy = _policy_of(found)
     if policy and policy != (stored.dead_letter_queue, stored.max_receives):
         report.note(f"{_describe(policy)}: the queue keeps its own, or none")
+    note_expired(found, stored, report)
+
+
+def note_expired(found: Found, stored: QueueAttributes, report: MigrationReport) -> None:
+    """Note that the queue drops expired messages, if its source moves them to dead letters."""
+    if found.stored is not None and found.stored.expired != "drop" == stored.expired:
+        report.note(f"its expired of {found.stored.expired}: the queue has {stored.expired}")
+        report.lost_settings = True
 
 
 def pause_like_source(
@@ -169,6 +189,8 @@ def _copy_policy(
         )
     try:
         target.rsmq.set_dead_letter_policy(queue, dead_letter_queue, max_receives)
+        if found.stored is not None and found.stored.expired != "drop":
+            target.rsmq.set_queue_attributes(queue, expired=found.stored.expired)
     except QueueNotFound:
         report.note(f"{_describe(policy)}: there is no queue {dead_letter_queue}")
     except RSMQError as error:
@@ -245,6 +267,26 @@ def compare_bodies(
         elif body is not None:
             wrong.append(id)
     return present, wrong
+
+
+def find_without_limits(
+    target: Server, keys: QueueKeys, messages: Sequence[IncomingMessage]
+) -> list[str]:
+    """Return the ids of messages in the queue that have not the limits of their source."""
+    limited = {
+        each.message.id: each.limits
+        for each in messages
+        if each.limits and each.message is not None
+    }
+    if not limited:
+        return []
+    present = target.call("HMGET", keys.hash, *limited)
+    stored = target.call("HMGET", keys.limits, *limited)
+    return [
+        id
+        for (id, limits), body, record in zip(limited.items(), present, stored, strict=True)
+        if body is not None and record != limits
+    ]
 
 
 def list_field(queue: str) -> bytes:

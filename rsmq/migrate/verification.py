@@ -27,10 +27,13 @@ def verify(
     """
     Compare the messages that a source has with those of a queue, after a copy or a move.
 
-    After a copy, each message of the source must be in the queue with the same body, or have been
-    consumed since. After a move the source must have no message left, also none that is set aside.
-    Elements of a list have no ids, so they can be compared only while the copy of that list is
-    open; without it they count as not in the queue.
+    After a copy, each message of the source must be in the queue with the same body and the same
+    ``expires`` and ``max_retries``, or have been consumed since. The queue must have the ``keep``
+    and ``expired`` of the source; the report notes other settings that differ.
+
+    After a move the source must have no message left, also none that is set aside. Elements of a
+    list have no ids, so they can be compared only while the copy of that list is open; without it
+    they count as not in the queue.
 
     Args:
         source: the source.
@@ -58,6 +61,7 @@ def verify(
         report.note("the source has no message")
     else:
         copier = Copier(source, queue, target, report, tell)
+        target_queue.note_differences(found, attributes, report)
         copier.maxsize = attributes.maxsize
         copier.total = found.total
         keys = copier.keys
@@ -65,7 +69,11 @@ def verify(
             report.note("elements of a list have no ids: without an open copy none is recognized")
         copier.preview()
     report.verified = report.has_all_schedules and not (
-        report.arrived or report.missing or report.aside
+        report.arrived
+        or report.missing
+        or report.aside
+        or report.without_limits
+        or report.lost_settings
     )
     report.seconds = time.monotonic() - began
     return report

@@ -4,7 +4,7 @@ Operations that put messages back into a queue as they were, and the totals of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.lua.load import load
@@ -85,6 +85,25 @@ def restore_messages(
         RetryClass.ALWAYS,
         (keys.name,),
         large_body=large_body_size(max((len(each.raw) for each in messages), default=0)),
+    )
+
+
+def restore_limits(keys: QueueKeys, records: Mapping[bytes, bytes]) -> Operation[int]:
+    """
+    Give messages their limits again, unless they have some.
+
+    The result is how many of the messages in the queue have other limits.
+
+    Args:
+        records: the limits by id, as in ``limits.lua``.
+    """
+    return Operation(
+        load("restore_limits"),
+        (keys.hash, keys.zset, keys.limits),
+        tuple(text for record in records.items() for text in record),
+        int,
+        RetryClass.ALWAYS,
+        (keys.name,),
     )
 
 

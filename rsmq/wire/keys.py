@@ -25,6 +25,9 @@ _EXTENSION = ":x:"
 
 #: The ends of the keys of groups, behind the key of the ids.
 GROUP_OF, HELD_BACK = b":x:group_of", b":x:held_back"
+
+#: The end of the key of the limits of messages, behind that of their sorted set.
+LIMITS = b":x:limits"
 _ASIDE_PREFIX = "x:aside:"
 _JOB_INFIX = b":x:job:"
 _LOCK_SUFFIX = ":held"

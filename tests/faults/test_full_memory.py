@@ -134,6 +134,7 @@ UNCHANGING = {
     "repair_scores": ([Z], [NO_ID, 1, 2]),
     "replace_ids": ([H, Z], []),
     "replace_lock": (["rsmq:x:lock"], ["other", "run", 99_000]),
+    "restore_limits": ([H, Z, "rsmq:q:x:limits"], [NO_ID, "1:"]),
     "restore_messages": ([H, Z], [1, "", 0, *ROW]),
     "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
     "restore_totals": ([H], [0, 0, ""]),

@@ -8,7 +8,7 @@ import pytest
 
 from compat import recordings
 from rsmq import RSMQ
-from rsmq.migrate import NotPossible, Queues, SourceNotFound, copy, move
+from rsmq.migrate import NotPossible, Queues, SourceNotFound, copy, move, verify
 from tests.expect import refused
 from tests.migrate.keyed_server import Server
 from tests.migrate.stored import (
@@ -235,6 +235,67 @@ def test_limits_are_carried_over_to_a_new_queue(other_namespace, local, raw, ns)
     move(Queues(other_namespace.server), "q", local, "q")
 
     assert raw.hget(f"{ns}:q:Q", "x:throttle") == b"5:100/m"
+
+
+def test_expiry_is_carried_over_to_a_new_queue(other_namespace, local, raw, ns):
+    other_namespace.rsmq.create_queue("q", keep=3600)
+    other_namespace.rsmq.create_queue("dead")
+    other_namespace.rsmq.set_dead_letter_policy("q", "dead", 4)
+    other_namespace.rsmq.set_queue_attributes("q", expired="dead-letter")
+    report = move(Queues(other_namespace.server), "q", local, "q")
+
+    assert (report.verified, report.notes) == (True, {})
+    assert raw.hmget(f"{ns}:q:Q", "x:keep", "x:expired") == [b"3600", b"dead-letter"]
+
+
+@pytest.mark.parametrize("way", [copy, move, verify])
+def test_a_queue_that_lacks_the_expiry_is_not_verified(other_namespace, local, way):
+    other_namespace.rsmq.create_queue("q", keep=3600)
+    other_namespace.rsmq.create_queue("dead")
+    other_namespace.rsmq.set_dead_letter_policy("q", "dead", 4)
+    other_namespace.rsmq.set_queue_attributes("q", expired="dead-letter")
+    local.rsmq.create_queue("q")
+    report = way(Queues(other_namespace.server), "q", local, "q")
+
+    assert not report.verified
+    assert "its keep of 3600: the queue has 0" in report.notes
+    assert "its expired of dead-letter: the queue has drop" in report.notes
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+@pytest.mark.parametrize("way", [copy, move])
+def test_messages_keep_their_limits(request, old, kind, way):
+    target = request.getfixturevalue(kind)
+    old.rsmq.create_queue("q")
+    old.rsmq.send_message("q", "plain")
+    ids = [
+        old.rsmq.send_message("q", "both", expires=900, max_retries=0),
+        old.rsmq.send_message("q", "retries", max_retries=7),
+        old.rsmq.send_message("q", "grouped", expires=900, group="a"),
+    ]
+    records = old.raw.hmget(f"{old.ns}:q:x:limits", ids)
+    report = way(Queues(old.server), "q", target, "q")
+
+    assert (report.arrived, report.verified, report.notes) == (4, True, {})
+    name = target.rsmq.namespace.name
+    stored = target.call("HGETALL", f"{name}:q:x:limits")
+    assert dict(zip(stored[::2], stored[1::2], strict=True)) == dict(
+        zip([id.encode() for id in ids], records, strict=True)
+    )
+    assert target.call("HGET", f"{name}:q:Q", "x:limited") == b"1"
+
+
+def test_a_copy_without_the_limits_of_its_messages_is_not_verified(other_namespace, local, raw, ns):
+    other_namespace.rsmq.create_queue("q")
+    id = other_namespace.rsmq.send_message("q", "m", max_retries=7)
+    copy(Queues(other_namespace.server), "q", local, "q")
+    raw.unlink(f"{ns}:q:x:limits")
+    for way in (copy, verify):
+        report = way(Queues(other_namespace.server), "q", local, "q")
+        assert not report.verified
+        (note,) = report.notes.values()
+        assert note.text == "its expires and max_retries are not those of the source"
+        assert note.examples == [id]
 
 
 @pytest.mark.parametrize("in_flight", [False, True])

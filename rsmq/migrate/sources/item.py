@@ -92,6 +92,7 @@ class Item:
         notes: its properties that a queue of RSMQ can't store, in a few words each.
         unique_key: the unique key that it gets; empty for none.
         group: the group that it gets, if it keeps its id; None for none.
+        limits: its own expiry and number of retries, as RSMQ stores them; empty for none.
         periodic: the schedule that continues it; None if it is not taken over.
     """
 
@@ -109,6 +110,7 @@ class Item:
     notes: tuple[str, ...] = ()
     unique_key: bytes = b""
     group: str | None = None
+    limits: bytes = b""
     periodic: PeriodicMessage | None = None
 
 
@@ -120,7 +122,8 @@ class Found:
     Attributes:
         name: its name at the source.
         counts: the number of its messages, by state.
-        attributes: the settings that a queue of RSMQ has too: vt and delay in seconds, maxsize.
+        attributes: the settings that a queue of RSMQ has too: vt, delay and keep in seconds,
+            maxsize.
         notes: its properties that a queue of RSMQ can't store.
         stored: all attributes, if it is an RSMQ queue.
         is_paused: whether its workers do not receive.

@@ -17,6 +17,9 @@ from rsmq.operations.plain import parse_scores
 from rsmq.wire.fields import (
     ATTRIBUTE_FIELDS,
     DEAD_LETTER_QUEUE,
+    EXPIRED,
+    KEEP,
+    LIMITED,
     MAX_RECEIVES,
     MESSAGE_SUFFIXES,
     PAUSED,
@@ -25,7 +28,7 @@ from rsmq.wire.fields import (
     TOTAL_SENT,
 )
 from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
-from rsmq.wire.keys import GROUP_OF, HELD_BACK, PrefixKeys
+from rsmq.wire.keys import GROUP_OF, HELD_BACK, LIMITS, PrefixKeys
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
@@ -33,6 +36,9 @@ from rsmq.wire.throttle import parse_throttle
 
 # The ids that Node can delete; messages with other ids get new ones.
 _NODE_ID = re.compile(r"[a-zA-Z0-9:]{32}")
+
+# A number of retries and the Unix ms of an expiry.
+_LIMITS = re.compile(rb"\d{1,7}:\d{0,15}|:\d{1,15}")
 
 # Some clients store an id first and its body after it. An id without a body may belong to such a
 # send if it became visible less than so long ago, or is hidden.
@@ -104,13 +110,17 @@ class RsmqQueues(KeyedSource):
                 value=queue,
                 hint="`rsmq migrate --from rsmq --dry-run`, with the same options, lists all.",
             )
-        vt, delay = (min(math.ceil(each), MAX_SECONDS) for each in (stored.vt, stored.delay))
+        vt, delay, keep = (
+            min(math.ceil(each), MAX_SECONDS)
+            for each in (stored.vt, stored.delay, stored.keep or 0)
+        )
         maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)
         notes = []
         attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
         for name, new_value in attributes.items():
             if (value := getattr(stored, name)) != new_value:
                 notes.append(f"its {name} of {value:g} is not a value of RSMQ: {new_value}")
+        attributes["keep"] = keep
         if not self._milliseconds and vt >= _IMPLAUSIBLE_VT_SECONDS and vt % 1000 == 0:
             notes.append(
                 f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
@@ -148,6 +158,8 @@ class RsmqQueues(KeyedSource):
             dead_letter_queue=dead_letter_queue and decode_name(dead_letter_queue),
             max_receives=parse_integer(stored[MAX_RECEIVES]),
             paused=stored[PAUSED] is not None,
+            keep=(stored[KEEP] and parse_seconds(stored[KEEP])) or None,
+            expired="dead-letter" if stored[EXPIRED] == b"dead-letter" else "drop",
             max_running=limits.max_running,
             rate=limits.rate,
         )
@@ -201,12 +213,17 @@ class RsmqQueues(KeyedSource):
             for each in elements
             for field in (each.raw, *(each.raw + suffix for suffix in MESSAGE_SUFFIXES))
         ]
-        stored = self.server.call("HMGET", place.hash, *fields) if fields else []
+        limited, *stored = (
+            self.server.call("HMGET", place.hash, LIMITED, *fields) if fields else [None]
+        )
         self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
         groups = self._groups(place, elements)
+        limits = self._limits(place, elements) if limited else {}
         now_ms = self.server.now_us() // 1000
         return [
-            self._item(each, stored[at : at + 4], now_ms, groups.get(each.raw))
+            self._item(
+                each, stored[at : at + 4], now_ms, groups.get(each.raw), limits.get(each.raw, b"")
+            )
             for each, at in zip(elements, range(0, len(stored), 4), strict=True)
         ]
 
@@ -228,12 +245,23 @@ class RsmqQueues(KeyedSource):
             for (id, (due, group)), score in zip(found.items(), held_back, strict=True)
         }
 
+    def _limits(self, place: Place, elements: list[Element]) -> dict[bytes, bytes]:
+        """Return by id the limits of each message that has some."""
+        ids = [each.raw for each in elements]
+        records = self.server.call("HMGET", place.key + LIMITS, *ids)
+        return {
+            id: record
+            for id, record in zip(ids, records, strict=True)
+            if record and _LIMITS.fullmatch(record)
+        }
+
     def _item(
         self,
         element: Element,
         stored: list[bytes | None],
         now_ms: int,
         grouped: tuple[str, int | None] | None,
+        limits: bytes,
     ) -> Item:
         body, count, first, meta = stored
         if is_reserved_id(element.raw):
@@ -266,6 +294,7 @@ class RsmqQueues(KeyedSource):
             receive_count=max(received, 0),
             first_received_ms=_parse_first_received(first) if received > 0 else None,
             group=group,
+            limits=limits,
             notes=notes if keeps_id else (*notes, "an id that Node can't delete: it got a new one"),
         )
 

@@ -13,12 +13,18 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
-from rsmq.operations.restore import restore_totals
+from rsmq.operations.restore import restore_limits, restore_totals
 from rsmq.printable import format_count
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
+from rsmq.wire.fields import LIMITED
 
+_COMPARED_ATTRIBUTES = (
+    "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "keep", "expired",
+    "max_running", "rate", "paused",
+)  # fmt: skip
+_LIMITS_AT_ONCE = 1000
 _COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
 
 
@@ -73,6 +79,8 @@ def migrate(
     A set of cells is copied to one with the same number of cells, each cell to the one of the same
     number.
 
+    The queues and messages also keep their limits, their expiry and their pause.
+
     The source is not changed. Queues and messages that are at the target already stay there, so an
     interrupted migration can be run again. For an exact copy, no client may use the queues
     meanwhile; the result reports changes, and no message is lost by them.
@@ -125,6 +133,9 @@ def migrate(
         for (_, server), attributes in zip(pairs, all_attributes, strict=True):
             for name in names:
                 server.run(restore_totals(server.namespace.queue(name), attributes[name]))
+        with_other_limits = {
+            name: sum(_copy_limits(*pair, name) for pair in pairs) for name in names
+        }
         tell(JobProgress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(**target.options(**reading))
         copied = reader.load().select("queue", *_COMPARED_COLUMNS)
@@ -137,9 +148,13 @@ def migrate(
     for name in names:
         messages, checksum = before.get(name, (0, 0))
         found, target_checksum = after.get(name, (0, 0))
-        same = (messages, checksum) == (found, target_checksum) and all(
-            _has_same_attributes(attributes[name], _read_attributes(server, name))
-            for (_, server), attributes in zip(pairs, all_attributes, strict=True)
+        same = (
+            (messages, checksum) == (found, target_checksum)
+            and not with_other_limits[name]
+            and all(
+                _has_same_attributes(attributes[name], _read_attributes(server, name))
+                for (_, server), attributes in zip(pairs, all_attributes, strict=True)
+            )
         )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
@@ -165,13 +180,24 @@ def _copy_queues(
                 maxsize=min(max(attributes.maxsize, 1024), 65536)
                 if attributes.maxsize != -1
                 else -1,
+                keep=math.ceil(attributes.keep or 0),
                 exist_ok=True,
             )
+            stored = target.rsmq.get_queue_attributes(name)
+            if stored.total_sent or stored.messages:
+                continue  # a queue that is in use keeps its limits and its state
+            if attributes.max_running is not None or attributes.rate is not None:
+                target.rsmq.set_queue_limits(
+                    name, max_running=attributes.max_running, rate=attributes.rate
+                )
+            if attributes.paused:
+                target.rsmq.pause_queue(name)
         for name, policy in all_attributes.items():
             if policy.dead_letter_queue in names and policy.max_receives:
                 target.rsmq.set_dead_letter_policy(
                     name, policy.dead_letter_queue, policy.max_receives
                 )
+                target.rsmq.set_queue_attributes(name, expired=policy.expired)
     return all_attributes
 
 
@@ -181,8 +207,27 @@ def _read_attributes(server: SparkServer, name: str) -> QueueAttributes:
 
 
 def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:
-    names = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives")
-    return all(getattr(source, name) == getattr(target, name) for name in names)
+    return all(getattr(source, name) == getattr(target, name) for name in _COMPARED_ATTRIBUTES)
+
+
+def _copy_limits(source: SparkServer, target: SparkServer, name: str) -> int:
+    """
+    Copy the expiry and the number of retries of the messages of a queue.
+
+    Returns:
+        How many messages have others at the target.
+    """
+    keys, target_keys = source.namespace.queue(name), target.namespace.queue(name)
+    if not source.call("HEXISTS", keys.hash, LIMITED):
+        return 0
+    others, cursor = 0, b"0"
+    while True:
+        cursor, fields = source.call("HSCAN", keys.limits, cursor, "COUNT", _LIMITS_AT_ONCE)
+        records = dict(zip(fields[::2], fields[1::2], strict=True))
+        if records:
+            others += target.run(restore_limits(target_keys, records))
+        if int(cursor) == 0:
+            return others
 
 
 def _compute_checksums(frame: DataFrame) -> dict[str, tuple[int, int]]:

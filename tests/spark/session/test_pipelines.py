@@ -180,6 +180,39 @@ def test_migration_copies_a_namespace_completely(spark, server, rsmq, raw, ns, q
             other.delete_queue(name)
 
 
+def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns, queues):
+    """Of the queue and of each message; a target that has others is not the same."""
+    rsmq.create_queue("q", keep=86_400)
+    rsmq.create_queue("dead")
+    rsmq.set_dead_letter_policy("q", "dead", 5)
+    rsmq.set_queue_attributes("q", expired="dead-letter")
+    rsmq.set_queue_limits("q", max_running=3, rate="9/m")
+    rsmq.pause_queue("q")
+    rsmq.send_message("q", "plain")
+    rsmq.send_message("q", "limited", expires=9000, max_retries=2)
+    rsmq.send_message("q", "retries", max_retries=0)
+    target = pipelines.Queues(server.url, f"{ns}-other")
+    fields = ("x:keep", "x:expired", "x:throttle", "x:limited")
+
+    for _ in range(2):
+        assert pipelines.migrate(spark, queues, target).verified
+        assert raw.hmget(f"{ns}-other:q:Q", fields) == raw.hmget(f"{ns}:q:Q", fields)
+        assert raw.hexists(f"{ns}-other:q:Q", "x:paused")
+        assert raw.hgetall(f"{ns}-other:q:x:limits") == raw.hgetall(f"{ns}:q:x:limits")
+
+    changes = (
+        (f"{ns}-other:q:Q", "x:keep", b"60"),
+        (f"{ns}-other:q:x:limits", raw.hkeys(f"{ns}:q:x:limits")[0], b"9:"),
+        (f"{ns}-other:q:Q", "x:paused", b""),
+    )
+    for key, field, value in changes:
+        before = raw.hget(key, field)
+        raw.hset(key, field, value) if value else raw.hdel(key, field)
+        assert not pipelines.migrate(spark, queues, target).verified
+        raw.hset(key, field, before)
+    assert pipelines.migrate(spark, queues, target).verified
+
+
 def test_session_registers_the_format_once(spark, monkeypatch):
     """Spark warns about a data source that replaces another one."""
     registered = []
