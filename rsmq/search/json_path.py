@@ -121,27 +121,64 @@ def _refuse(name: str) -> Any:
     raise ValueError(name)
 
 
-def find_values(value: Any, path: JsonPath) -> Iterator[Any]:
-    """Yield the values at a path; of a list at its end, its elements too."""
-    if not path:
-        yield value
+class PathSteps:
+    """
+    A path as an automaton, for one walk through a value: it visits each value within once.
+
+    Where a walk is in the path is a number, its *places*: bit i is set if the first i parts have
+    been passed. A list both stays at a place and passes its next part, so there may be several.
+    """
+
+    __slots__ = ("_any", "_end", "_named")
+
+    def __init__(self, path: JsonPath) -> None:
+        self._end = 1 << len(path)
+        self._any = sum(1 << at for at, part in enumerate(path) if part is ANY)
+        self._named: dict[object, int] = {}
+        for at, part in enumerate(path):
+            self._named[part] = self._named.get(part, 0) | 1 << at
+
+    def is_end(self, places: int) -> bool:
+        """Return whether a value is at the path."""
+        return bool(places & self._end)
+
+    def of_element(self, places: int, at: int) -> int:
+        """Return the places of an element of a list; 0 is none."""
+        return places | self._passed(places, str(at))
+
+    def of_member(self, places: int, name: str) -> int:
+        """Return the places of a member of an object; 0 is none."""
+        return self._passed(places, name)
+
+    def _passed(self, places: int, name: str) -> int:
+        return (places & (self._any | self._named.get(name, 0))) << 1
+
+
+#: The places of the value that a walk begins with.
+BEGIN = 1
+
+
+def find_values(value: Any, path: JsonPath, *, elements: bool = True) -> Iterator[Any]:
+    """
+    Yield the values at a path, each once, in the order of the text.
+
+    The time is that of a walk through the value, however many ways lead to a value within.
+
+    Args:
+        elements: whether those of a list at the end of the path follow it. Else no value within
+            one that was yielded is.
+    """
+    steps = PathSteps(path)
+    left: list[tuple[Any, int]] = [(value, BEGIN)]
+    while left:
+        value, places = left.pop()
+        if steps.is_end(places):
+            yield value
+            if not elements:
+                continue
+        inner: list[tuple[Any, int]] = []
         if isinstance(value, list):
-            for each in value:
-                yield from find_values(each, ())
-        return
-    part, rest = path[0], path[1:]
-    if isinstance(value, list):
-        for at, each in enumerate(value):
-            if part is ANY or part == str(at):
-                yield from find_values(each, rest)
-            yield from find_values(each, path)
-    elif isinstance(value, dict):
-        for each in members_at(value, part):
-            yield from find_values(value[each], rest)
-
-
-def members_at(value: dict[str, Any], part: object) -> list[str]:
-    """Return the names of the members of an object that a part of a path names."""
-    if part is ANY:
-        return list(value)
-    return [part] if isinstance(part, str) and part in value else []
+            inner = [(each, steps.of_element(places, at)) for at, each in enumerate(value)]
+        elif isinstance(value, dict):
+            inner = [(each, steps.of_member(places, name)) for name, each in value.items()]
+        left.extend(each for each in reversed(inner) if each[1])

@@ -14,7 +14,7 @@ from typing import Any
 
 from rsmq.headers import ENVELOPE_FIELDS, TRACE_LINE, split_trace_line
 from rsmq.model import DeadLetterReason
-from rsmq.search.json_path import ANY, JsonPath, members_at
+from rsmq.search.json_path import BEGIN, JsonPath, PathSteps
 
 #: What is shown in place of a value.
 MARK = "[redacted]"
@@ -64,7 +64,7 @@ class Redaction:
             parse_float=_Number,
             parse_int=_Number,
         )
-        redacted = self._redact(value)
+        redacted = self.redacted(value)
         if redacted is MARK:
             raise ValueError("no names")
         return raw if redacted == value and not repeated else _write(redacted).encode()
@@ -75,11 +75,11 @@ class Redaction:
         if not self.paths or value is None:
             return value
         try:
-            return self._redact(value)
+            return self.redacted(value)
         except RecursionError:
             return MARK
 
-    def _redact(self, value: Any, envelopes: int = _MAX_ENVELOPES) -> Any:
+    def redacted(self, value: Any, envelopes: int = _MAX_ENVELOPES) -> Any:
         """Return a value with those at the paths replaced; itself too, if it has no names."""
         if not isinstance(value, dict | list):
             return MARK
@@ -89,10 +89,10 @@ class Redaction:
             and isinstance(value["headers"], dict)
         ):
             # First, because a path may replace what makes its body an envelope.
-            body = self._redact(value["body"], envelopes - 1) if envelopes else MARK
+            body = self.redacted(value["body"], envelopes - 1) if envelopes else MARK
             value = {**value, "body": body}
         for path in self.paths:
-            value = _redact(value, path)
+            value = _redact(value, PathSteps(path))
         return value
 
     def failure(self, text: str | None) -> str | None:
@@ -136,18 +136,15 @@ def _write(value: Any) -> str:
     return value if isinstance(value, _Number) else json.dumps(value)
 
 
-def _redact(value: Any, path: JsonPath) -> Any:
+def _redact(value: Any, steps: PathSteps, places: int = BEGIN) -> Any:
     """Return a value with those at a path replaced, as ``find_values`` finds them."""
-    if not path:
+    if steps.is_end(places):
         return MARK
-    part, rest = path[0], path[1:]
-    if isinstance(value, list):
-        redacted = []
-        for at, each in enumerate(value):
-            within = _redact(each, path)
-            is_named = part is ANY or part == str(at)
-            redacted.append(_redact(within, rest) if is_named else within)
-        return redacted
-    if isinstance(value, dict):
-        return {**value, **{name: _redact(value[name], rest) for name in members_at(value, part)}}
+    if isinstance(value, list) and places:
+        return [_redact(each, steps, steps.of_element(places, at)) for at, each in enumerate(value)]
+    if isinstance(value, dict) and places:
+        return {
+            name: _redact(each, steps, steps.of_member(places, name))
+            for name, each in value.items()
+        }
     return value

@@ -87,11 +87,10 @@ def enclose(parts: list[str], brackets: str, indent: str | None) -> str:
 def values_at(raw: bytes, path: JsonPath) -> str:
     """Return the values of a body at a path; '' without one."""
     try:
-        found = list(find_values(read_json(raw, dict), path))
+        # A list is shown whole, so its elements are not shown again.
+        shown = list(find_values(read_json(raw, dict), path, elements=False))
     except (NotThisForm, RecursionError):
         return ""
-    # Of a list at its end, the values are the list and then its elements.
-    shown = found[:1] if found and isinstance(found[0], list) else found
     return ", ".join(str(each) if isinstance(each, str) else write_json(each) for each in shown)
 
 

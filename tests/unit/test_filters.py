@@ -4,11 +4,14 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rsmq.errors import InvalidFormat
-from rsmq.search.json_path import parse_path
+from rsmq.search.json_path import ANY, find_values, parse_path
 from rsmq.search.message_filter import FilteredMessage, parse_filter
-from rsmq.search.redaction import Redaction
+from rsmq.search.redaction import MARK, Redaction
+from rsmq.web.json_text import values_at
 
 
 def _fits(text, body=b"", *, id="a" * 32, count=0, sent_us=None):
@@ -163,3 +166,104 @@ def test_of_exceptions_only_the_type_is_shown():
     assert redaction.failure("anna is refused: really") == "[redacted]"
     assert redaction.failure(None) is None
     assert Redaction().failure("ValueError: x") == "ValueError: x"
+
+
+class Counted(list):
+    """A list that counts how often its elements are visited."""
+
+    visits = 0
+
+    def __iter__(self):
+        type(self).visits += 1
+        return super().__iter__()
+
+
+def _nested(depth):
+    value = Counted()
+    for _ in range(depth):
+        value = Counted([value])
+    return value
+
+
+@pytest.mark.parametrize(
+    "walk",
+    [
+        lambda value, path: list(find_values(value, path)),
+        lambda value, path: list(find_values(value, path, elements=False)),
+        lambda value, path: Redaction((path,)).redacted(value),
+    ],
+    ids=["filter", "columns", "redaction"],
+)
+@pytest.mark.parametrize("part", [ANY, "0"])
+def test_a_walk_visits_each_list_once_however_many_ways_lead_to_it(walk, part):
+    Counted.visits = 0
+    walk(_nested(14), (part,) * 7 + ("x",))  # 6,435 ways
+    assert 0 < Counted.visits <= 15
+
+
+_VALUES = st.recursive(
+    st.integers(0, 9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab01"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+_PATHS = st.lists(st.sampled_from(["a", "b", "0", "1", ANY]), min_size=1, max_size=4).map(tuple)
+
+
+def _at(value, path):
+    """Yield the places at a path, by the description of paths alone."""
+
+    def walk(value, path, place):
+        if not path:
+            yield place
+        is_list = isinstance(value, list)
+        children = dict(enumerate(value)) if is_list else value if isinstance(value, dict) else {}
+        for name, each in children.items():
+            if path and (path[0] is ANY or path[0] == str(name)):
+                yield from walk(each, path[1:], (*place, name))
+            if is_list:
+                yield from walk(each, path, (*place, name))
+
+    return sorted(set(walk(value, path, ())), key=str)
+
+
+def _read(value, place):
+    for name in place:
+        value = value[name]
+    return value
+
+
+@given(_VALUES, _PATHS)
+def test_values_are_found_and_redacted_at_exactly_the_places_of_a_path(value, path):
+    places = _at(value, path)
+    found = list(find_values(value, path))
+    assert sorted(map(json.dumps, found)) == sorted(json.dumps(_read(value, at)) for at in places)
+
+    redacted = Redaction((path,)).redacted(value)
+    expected = value if isinstance(value, list | dict) else MARK
+    for place in sorted(places, key=len, reverse=True):
+        expected = _replaced(expected, place)
+    assert redacted == expected
+
+
+def _replaced(value, place):
+    if not place:
+        return MARK
+    copy = value.copy()
+    copy[place[0]] = _replaced(value[place[0]], place[1:])
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "shown"),
+    [
+        ('{"a": [1, [2, 3]]}', "a", "[1, [2, 3]]"),
+        ('{"a": 0, "b": [[1], 2]}', "*", "0, [[1], 2]"),
+        ('{"a": [{"b": 1}, {"b": "x"}]}', "a.b", "1, x"),
+        ('{"a": {"b": null}}', "a.b", "null"),
+        ('{"a": 1}', "b", ""),
+    ],
+)
+def test_a_column_shows_each_value_once(body, path, shown):
+    assert values_at(body.encode(), parse_path(path)) == shown

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from rsmq import RSMQ, AsyncCells, AsyncRSMQ
 from rsmq.operations.plain import plain_command
-from rsmq.web import OperationRunner, create_app
+from rsmq.web import OperationRunner, create_app, search
 from rsmq.web.access.secrets import hash_token
 from rsmq.web.bulk import steps
 from rsmq.web.bulk.operations import change_operation, read_operation
@@ -473,6 +474,75 @@ def test_a_step_that_ran_and_was_not_recorded_may_run_again(run):
         bodies = [each.body for each in await queues.peek_messages("q", count=1000)]
         assert sorted(bodies) == sorted(f"{each}" for each in range(300))
         assert (await queues.get_queue_attributes("dead")).messages == 0
+
+    run(test)
+
+
+def test_an_operation_whose_runner_has_ended_in_the_same_step_twice_is_set_aside(run):
+    async def test(http, queues):
+        await _dead_letters(queues, 300)
+        reply = await http("POST", "/queues/dead:redrive", {"destination": "q"}, headers=_ASYNC)
+        record = await read_operation(queues, reply.json["operation"])
+
+        async def tell(event, owner):
+            change = change_operation(queues.namespace, record, event, owner=owner, cursor=[0])
+            state, is_allowed = await queues.run(change)
+            return state.value, is_allowed
+
+        assert await tell("take", "first") == ("running", True)
+        assert await tell("take", "first") == ("running", True)  # it has met an error of Redis
+        assert await tell("take", "second") == ("running", True)
+        assert await tell("advance", "second") == ("running", True)
+        assert await tell("take", "third") == ("running", True)
+        assert await tell("take", "fourth") == ("failed", True)
+        async with OperationRunner(queues):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["error"]) == ("failed", "serverEnded")
+        assert (await queues.get_queue_attributes("dead")).messages == 300
+
+    run(test)
+
+
+def test_a_step_of_much_work_leaves_the_event_loop_free_and_changes_all_that_fit(run, monkeypatch):
+    async def test(http, queues):
+        await _dead_letters(queues, 0)
+        bodies = [f"[{'[0],' * 10_000}{each % 2}]" for each in range(20)]
+        await queues.send_messages("dead", bodies)
+        threads = set()
+
+        def fits(*arguments):
+            threads.add(threading.current_thread())
+            return one_fits(*arguments)
+
+        one_fits = search.fits
+        monkeypatch.setattr(search, "fits", fits)
+        listed = await http("GET", "/queues/dead/messages?filter=json.10000:1")
+        assert len(listed.json["messages"]) == 10
+        content = {"filter": "json.10000:1", "destination": "q"}
+        reply = await http("POST", "/queues/dead:redrive", content, headers=_ASYNC)
+        async with OperationRunner(queues):
+            shown = await _ended(http, reply.headers["location"])
+        assert (shown["state"], shown["done"], shown["scanned"]) == ("succeeded", 10, 20)
+        assert threading.main_thread() not in threads
+
+    run(test)
+
+
+def test_a_search_of_much_work_ends_early_and_goes_on_behind_what_it_has_looked_at(
+    run, monkeypatch
+):
+    async def test(http, queues):
+        await _dead_letters(queues, 0)
+        await queues.send_messages("dead", [f'{{"a": {each}}}' for each in range(5)])
+        monkeypatch.setattr(search, "MAX_SECONDS", -1.0)
+        path, found = "/queues/dead/messages?filter=json.a>=0", []
+        while path:
+            page = (await http("GET", path)).json
+            assert len(page["messages"]) <= 1
+            found += [each["body"] for each in page["messages"]]
+            cursor = page["cursor"]
+            path = cursor and f"/queues/dead/messages?filter=json.a>=0&cursor={cursor}"
+        assert found == [f'{{"a": {each}}}' for each in range(5)]
 
     run(test)
 

@@ -23,7 +23,7 @@ from rsmq.trash.operations import CLOSED, MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
 from rsmq.web.client import Client
-from rsmq.web.search import MessageQuery, fits, terms_of_cell, with_cell
+from rsmq.web.search import MessageQuery, find_fitting, terms_of_cell, with_cell
 from rsmq.web.selection.operations import delete_rows, move_rows
 from rsmq.wire.names import encode_name
 
@@ -148,16 +148,14 @@ async def _change_found(
             terms=terms,
         )
     )
-    chosen = [
-        each
-        for each in found.candidates
-        if fits(query, with_cell(queues, cell, each)) and _was_there(each, record.fence_ms)
-    ]
+    candidates = [each for each in found.candidates if _was_there(each, record.fence_ms)]
+    shown = [with_cell(queues, cell, each) for each in candidates]
+    fitting, looked = await find_fitting(query, shown, most)
+    chosen = [candidates[at] for at in fitting]
     scanned, behind = found.scanned, found.position
-    if len(chosen) > most:
-        chosen = chosen[:most]
-        behind = chosen[-1].position
-        scanned = found.candidates.index(chosen[-1]) + 1
+    if looked < len(candidates):
+        last = candidates[looked - 1]
+        scanned, behind = found.candidates.index(last) + 1, last.position
     done = left = 0
     if chosen and is_redrive:
         receipts = [(each.message.id, each.message.receive_count) for each in chosen]

@@ -39,8 +39,8 @@ local is_of_runner = {advance = true, succeed = true, fail = true}
 local is_ended = {succeeded = true, failed = true, cancelled = true}
 
 local now = server_time_ms()
-local values = redis.call('HMGET', operation, 'state', 'owner', 'lease', 'created', 'scanned')
-local state, until_ms = values[1], tonumber(values[3] or 0)
+local values = redis.call('HMGET', operation, 'state', 'owner', 'lease', 'created', 'scanned', 'ends')
+local state, until_ms, stored = values[1], tonumber(values[3] or 0), queue(hash, 'created')
 if not state then
   redis.call('ZREM', index, id)
   return {'', 0}
@@ -49,18 +49,20 @@ local is_other = values[2] ~= owner
 if (is_of_runner[event] and is_other) or (event == 'take' and is_other and state == 'running' and until_ms > now) then
   return {state, 0}
 end
-local stored = queue(hash, 'created')
-if (event == 'take' or event == 'advance') and (not stored or (stored[4] or '') ~= values[4]) and not is_ended[state] then
-  event, error = 'fail', 'queueNotFound'
+-- The runner before has ended in the midst of a step, which may end the next one too.
+local ends = state == 'running' and is_other and 1 + (values[6] or 0) or 0
+local is_gone = not stored or (stored[4] or '') ~= values[4]
+if (event == 'take' and ends > 1) or ((event == 'take' or event == 'advance') and is_gone and not is_ended[state]) then
+  event, error = 'fail', is_gone and 'queueNotFound' or 'serverEnded'
 end
 local after = transitions[event][state]
 if not after then
   return {state, 0}
 end
 if event == 'advance' then
-  redis.call('HSET', operation, 'cursor', cursor, 'done', done, 'scanned', scanned, 'left', left, 'advanced', digits(now))
+  redis.call('HSET', operation, 'cursor', cursor, 'done', done, 'scanned', scanned, 'left', left, 'advanced', digits(now), 'ends', '0')
 elseif event == 'take' then
-  redis.call('HSET', operation, 'taken', digits(now), 'taken_scanned', values[5] or '0')
+  redis.call('HSET', operation, 'taken', digits(now), 'taken_scanned', values[5] or '0', 'ends', digits(ends))
 elseif event == 'fail' then
   redis.call('HSET', operation, 'error', error)
 end
