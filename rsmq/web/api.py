@@ -128,7 +128,7 @@ class Api:
             raise Refused("unknownHeader", "This call does not take Idempotency-Key", status=400)
         # Not before the caller is known and may do it: a body takes memory.
         body = await read_bytes(receive, headers, MAX_BODY_BYTES)
-        values = read_values(route, scope, headers, body)
+        values = await read_values(route, scope, headers, body)
         raw = body if isinstance(route.body, RawBody) else b""
         call = ApiCall(
             await self._client_for(route, len(body)), names, values, raw, headers,

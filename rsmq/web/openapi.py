@@ -129,6 +129,7 @@ PROBLEMS = {
     421: "the server does not have this name",
     422: "a value is not valid, or a field is unknown",
     429: "too many attempts, or it runs already",
+    431: "the headers are too long",
     501: "an optional part is not installed",
     502: "Redis refuses the call",
     503: "Redis is away",

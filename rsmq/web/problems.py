@@ -74,7 +74,7 @@ _TITLES = {
     400: "Bad request", 401: "Unauthorized", 403: "Forbidden", 404: "Not found",
     405: "Method not allowed", 409: "Conflict", 413: "Too long", 415: "Unsupported media type",
     421: "Misdirected request", 422: "Invalid value", 429: "Too many requests",
-    500: "Internal error", 501: "Not installed", 502: "Refused by Redis",
+    431: "Head too long", 500: "Internal error", 501: "Not installed", 502: "Refused by Redis",
     503: "Service unavailable",
 }  # fmt: skip
 

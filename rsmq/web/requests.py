@@ -4,17 +4,17 @@ Reads requests: the path, the headers, the body within its limit, and the values
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import asyncio
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from rsmq.errors import show
 from rsmq.printable import format_count
+from rsmq.web import json_requests
 from rsmq.web.delivery import ClientLeft
-from rsmq.web.fields import Refused, read_object, read_query
+from rsmq.web.fields import Field, Refused, read_object, read_query
+from rsmq.web.request_limits import MAX_HEAD_BYTES, MAX_HEADERS, is_head_too_long
 from rsmq.web.table import RawBody, Route
 
 #: The longest body: 16 MiB of messages in base64, and the JSON around them.
@@ -42,8 +42,15 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
     Return the headers by names in lower case.
 
     Raises:
-        Refused: a header that decides something is there twice.
+        Refused: a header that decides something is there twice, or the head is too long.
     """
+    if is_head_too_long(scope["headers"]):
+        raise Refused(
+            "headTooLong",
+            f"There are more than {MAX_HEADERS} headers, or more than "
+            f"{format_count(MAX_HEAD_BYTES, 'byte')} of them",
+            status=431,
+        )
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
@@ -88,11 +95,11 @@ def _too_long(limit: int) -> Refused:
     )
 
 
-def read_values(
+async def read_values(
     route: Route, scope: Mapping[str, Any], headers: Mapping[str, str], body: bytes
 ) -> dict[str, Any]:
     """
-    Return the values of the query and of the JSON body.
+    Return the values of the query and of the JSON body; a large one is read in a thread.
 
     Raises:
         Refused: the query or the body is not valid.
@@ -101,9 +108,17 @@ def read_values(
     values = read_query(pairs, route.query)
     if isinstance(route.body, RawBody):
         return values
+    if len(body) <= json_requests.LARGE_BYTES:
+        return values | _read_content(body, headers, route.body)
+    return values | await asyncio.to_thread(_read_content, body, headers, route.body)
+
+
+def _read_content(
+    body: bytes, headers: Mapping[str, str], fields: tuple[Field, ...]
+) -> dict[str, Any]:
     content = _parse(body, headers) if body.strip() else {}
     # PHP writes an empty object as an empty list.
-    return values | read_object({} if content == [] else content, route.body)
+    return read_object({} if content == [] else content, fields)
 
 
 def _parse_query(query: bytes) -> list[tuple[str, str]]:
@@ -142,26 +157,7 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> Any:
             hint="Send Content-Type: application/json; with curl: --json.",
         )
     try:
-        return _DECODER.decode(body.decode())
+        return json_requests.decode(body.decode())
     except (ValueError, RecursionError):
         # The text of the error would contain a part of the body.
         raise Refused("invalidJson", "The body is not valid JSON", status=400) from None
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that is there twice: a proxy in front may have checked the other value."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise Refused(
-            "repeatedField", f"The field {show(name)} is there twice", status=400, value=name
-        )
-    return made
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-#: With these options, json.loads would make a decoder each time.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_make_object)

@@ -77,6 +77,17 @@ def test_json_that_others_may_read_otherwise_is_refused(run, content, status):
     run(test)
 
 
+@pytest.mark.parametrize("headers", [{f"x-{n}": "" for n in range(101)}, {"x": "a" * 65_536}])
+def test_a_head_that_is_too_long_is_refused_in_every_server(run, headers):
+    async def test(http, queues):
+        del queues
+        for prefix, path in [("/api/v1", "/queues"), ("", "/"), ("/rest-rsmq", "/queues")]:
+            http.prefix = prefix
+            assert (await http("GET", path, headers=headers)).status == 431
+
+    run(test)
+
+
 @pytest.mark.parametrize("origin", ["http://[", "http://evil", "null", "", "localhost", "http:///"])
 def test_an_origin_that_is_not_the_server_is_refused(run, origin):
     async def test(http, queues):

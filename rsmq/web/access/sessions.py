@@ -14,7 +14,6 @@ import hmac
 import json
 import time
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from rsmq.web.access.principals import Principal
@@ -86,13 +85,12 @@ def decode_payload(text: str, max_length: int) -> Any:
 
 def read_cookie(headers: Mapping[str, str], name: str) -> str | None:
     """Return the value of a cookie."""
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load(headers.get("cookie", ""))
-    except CookieError:
-        return None
-    found = cookies.get(name)
-    return None if found is None else found.value
+    # By hand: http.cookies takes a time that grows with the square of the length.
+    for each in reversed(headers.get("cookie", "").split(";")):
+        key, _, value = each.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return None
 
 
 def _sign(kind: str, name: str, secret: str) -> str:

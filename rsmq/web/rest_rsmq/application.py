@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Mapping
 
 from rsmq.errors import RSMQError
@@ -217,5 +216,5 @@ def _is_fresh(asked: Mapping[str, str], etag: str) -> bool:
     """Return whether the client has this answer; none here has a time of its last change."""
     if "no-cache" in asked.get("cache-control", "") or asked.get("if-modified-since"):
         return False
-    tags = re.split(" *, *", asked.get("if-none-match", ""))
+    tags = [each.strip(" ") for each in asked.get("if-none-match", "").split(",")]
     return not {"*", etag, f"W/{etag}"}.isdisjoint(tags)
