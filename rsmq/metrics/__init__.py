@@ -12,10 +12,11 @@ MissingExtra.
 from __future__ import annotations
 
 from rsmq.errors import MissingExtra
+from rsmq.http_thread import serve_in_thread
 from rsmq.wire.limits import check_whole_number
 
 try:
-    from prometheus_client import start_http_server as _start
+    from prometheus_client import make_wsgi_app
 except ImportError as error:
     raise MissingExtra("metrics", "rsmq.metrics") from error
 
@@ -32,11 +33,11 @@ def serve(port: int, host: str = "127.0.0.1") -> None:
 
     Args:
         port: from 1.
-        host: the address to listen on; by default only this machine can connect.
+        host: the address to listen on, of IPv4 or IPv6; by default only this machine can connect.
 
     Raises:
         InvalidValue: port is not a port number.
-        OSError: the port is in use.
+        OSError: the port is in use, or the host has no such address.
     """
     check_whole_number("port", port, 1, 65535)
-    _start(port, addr=host)
+    serve_in_thread(make_wsgi_app(), host, port, "rsmq-metrics")

@@ -51,7 +51,8 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
             metrics = QueueMetrics(rsmq, queues or ("*",), interval=interval)
             try:
                 serve(port, host)
-                call.out.note(f"http://{host}:{port}/metrics: Ctrl-C ends it")
+                name = f"[{host}]" if ":" in host else host
+                call.out.note(f"http://{name}:{port}/metrics: Ctrl-C ends it")
                 while not ended.wait(1):
                     pass
             except OSError as error:

@@ -4,14 +4,18 @@ An HTTP server for probes: ``/healthz`` and ``/readyz``.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rsmq.cli.app.errors import Failed
+from rsmq.http_thread import serve_in_thread
 from rsmq.wire.limits import check_whole_number
 
-_OK, _NOT_FOUND, _UNAVAILABLE = 200, 404, 503
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+_OK, _NOT_FOUND, _UNAVAILABLE = "200 OK", "404 Not Found", "503 Service Unavailable"
+_NOT_ALLOWED = "405 Method Not Allowed"
 
 
 def serve_health(
@@ -22,44 +26,37 @@ def serve_health(
 
     Args:
         port: from 1.
-        host: the address to listen on.
+        host: the address to listen on, of IPv4 or IPv6.
         is_healthy: returns whether ``/healthz`` answers 200; otherwise 503.
         is_ready: the same for ``/readyz``.
 
     Raises:
         InvalidValue: port is not a port number.
-        Failed: the port is in use.
+        Failed: the port is in use, or the host has no such address.
     """
     check_whole_number("health_port", port, 1, 65535)
-    probes: Mapping[str, Callable[[], bool]] = {"/healthz": is_healthy, "/readyz": is_ready}
+    probes: Mapping[str, tuple[Callable[[], bool], str]] = {
+        "/healthz": (is_healthy, "not healthy"),
+        "/readyz": (is_ready, "not ready"),
+    }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            probe = probes.get(self.path.partition("?")[0])
-            if probe is None:
-                self._answer(_NOT_FOUND, "not found: /healthz or /readyz")
-            elif probe():
-                self._answer(_OK, "ok")
-            else:
-                self._answer(_UNAVAILABLE, "not ready" if probe is is_ready else "not healthy")
-
-        do_HEAD = do_GET  # noqa: N815 - as above
-
-        def _answer(self, code: int, text: str) -> None:
-            body = f"{text}\n".encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, *_args: object) -> None:
-            """Log nothing: probes come every few seconds."""
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        probe, method = probes.get(environ["PATH_INFO"]), environ["REQUEST_METHOD"]
+        if method not in {"GET", "HEAD"}:
+            status, text = _NOT_ALLOWED, "GET or HEAD"
+        elif probe is None:
+            status, text = _NOT_FOUND, "not found: /healthz or /readyz"
+        else:
+            status, text = (_OK, "ok") if probe[0]() else (_UNAVAILABLE, probe[1])
+        body = f"{text}\n".encode()
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+        ]
+        start_response(status, headers)
+        return [b"" if method == "HEAD" else body]
 
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        serve_in_thread(answer, host, port, "rsmq-health")
     except OSError as error:
         raise Failed(f"port {port}: {error.strerror}") from None
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="rsmq-health", daemon=True).start()
