@@ -1,5 +1,5 @@
 """
-Loggers whose handlers can't end what logs.
+Loggers whose handlers can't end what logs, and that a configuration can't silence by accident.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     A logger that reports an exception of a logging handler, filter or formatter, and continues.
 
     An OSError of a full disk must not count as one of Redis, and none of them may end a thread.
+
+    ``logging.config.dictConfig`` and ``fileConfig`` disable all loggers that exist and that they do
+    not name, by default. Such a logger logs all the same: an application whose module configures
+    logging after its imports would learn nothing of dead letters. A level silences it.
     """
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a record, as ``logging.Logger.log`` does."""
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # without this method
+        self.logger.disabled = False
         try:
             self.logger.log(level, msg, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - see the class

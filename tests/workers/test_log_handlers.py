@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import logging.config
 import threading
 
 import pytest
@@ -34,6 +35,81 @@ def handler(request):
     yield handler
     for name in ("rsmq.worker", "rsmq.transport"):
         logging.getLogger(name).removeHandler(handler)
+
+
+FILE_CONFIG = """
+[loggers]
+keys=root
+[handlers]
+keys=
+[formatters]
+keys=
+[logger_root]
+handlers=
+"""
+
+
+def configure_by_dict(_folder):
+    logging.config.dictConfig({"version": 1, "loggers": {"shop": {"level": "INFO"}}})
+
+
+def configure_by_file(folder):
+    path = folder / "logging.ini"
+    path.write_text(FILE_CONFIG)
+    logging.config.fileConfig(path)
+
+
+@pytest.fixture
+def loggers():
+    """Put the states of the loggers back, which a configuration changes."""
+    names = [name for name, each in logging.root.manager.loggerDict.items() if each]
+    loggers = [each for each in map(logging.getLogger, names) if not each.disabled]
+    root_handlers = list(logging.root.handlers)
+    yield loggers
+    logging.root.handlers[:] = root_handlers
+    for each in loggers:
+        each.disabled = False
+
+
+@pytest.mark.parametrize("configure", [configure_by_dict, configure_by_file])
+def test_configuration_of_an_application_does_not_silence_the_worker(
+    env, rsmq, configure, loggers, tmp_path
+):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+
+    @worker.listener("q", max_retries=0, dead_letter_queue="dead")
+    def handle(body):
+        raise ValueError(body)
+
+    configure(tmp_path)
+    assert logging.getLogger("rsmq.worker").disabled
+    logging.root.addHandler(handler)
+    id = rsmq.send_message("q", "bad")
+    worker.start()
+    wait_until(lambda: worker.numbers.dead == 1)
+
+    lines = [each.getMessage() for each in records if each.name == "rsmq.worker"]
+    assert any(line.startswith(f"q {id}: to dead after attempt 1") for line in lines)
+
+
+def test_level_silences_the_worker(env, rsmq, caplog):
+    caplog.set_level(logging.CRITICAL, "rsmq.worker")
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+
+    @worker.listener("q", max_retries=0, dead_letter_queue="dead")
+    def handle(body):
+        raise ValueError(body)
+
+    rsmq.send_message("q", "bad")
+    worker.start()
+    wait_until(lambda: worker.numbers.dead == 1)
+
+    assert "to dead" not in caplog.text
 
 
 class FailingHooks(Middleware):

@@ -5,7 +5,6 @@ The streams of jobs: they read from queues until all due messages are processed,
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.spark.pipelines.delayed_signals import delayed_signals
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.stream.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.versions import HAS_START, make_newer_needed
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _POLL_SECONDS = 0.5
 

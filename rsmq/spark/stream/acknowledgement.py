@@ -9,7 +9,6 @@ the progress of a batch after it has written its commit log, so the driver can a
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -18,13 +17,14 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import find_placed_queue
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
 from rsmq.spark.stream.identity import check_version, describe_cells, is_of
 from rsmq.spark.stream.records import AcknowledgedCounts, acknowledge_parts
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: How long the listener waits for the next batch, whose request acknowledges the one before.
 ACKNOWLEDGE_DELAY_SECONDS = 2.0

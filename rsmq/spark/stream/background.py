@@ -4,7 +4,6 @@ The threads of a process of a stream: work in the background, and a timer.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +12,9 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.guarded_log import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class SuccessiveThreads:

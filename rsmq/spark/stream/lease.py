@@ -11,12 +11,12 @@ process lives; when it dies, other consumers can receive the messages after that
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from rsmq.errors import BatchLost, LeaseTakenOver
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connections import PlacedQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
 from rsmq.spark.stream import lease_holder
@@ -32,7 +32,7 @@ from rsmq.spark.stream.sigterm import SigtermHandler
 from rsmq.spark.stream.stream_queues import StreamQueues, read_backlog
 from rsmq.wire.refusals import make_batch_acknowledged
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class StreamLease:

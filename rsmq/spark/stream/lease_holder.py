@@ -7,18 +7,18 @@ queue and renewed, so a second live query of the name is refused.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
 from rsmq.spark.stream.identity import StreamIdentity
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: How long a named lease belongs to its holder after the last renewal.
 HOLDER_TIMEOUT_SECONDS = 15.0

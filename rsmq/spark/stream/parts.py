@@ -4,13 +4,13 @@ The parts of a stream's batches: received, extended, released and deleted, each 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import CellFailed, QueueNotFound, RSMQError
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connections import PlacedQueue, SparkServer
 from rsmq.spark.operations.batches import (
     MAX_PART_MESSAGES,
@@ -27,7 +27,7 @@ from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.records import AcknowledgedCounts, BatchRecords, acknowledge_parts
 from rsmq.spark.stream.stream_queues import StreamQueues
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

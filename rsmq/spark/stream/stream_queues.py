@@ -4,13 +4,13 @@ The queues of a stream, which a pattern may find while the stream runs, and thei
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.errors import QueueNotFound
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connections import (
     PlacedQueue,
     find_placed_queue,
@@ -19,7 +19,7 @@ from rsmq.spark.connections import (
 )
 from rsmq.spark.stream.identity import StreamIdentity
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 #: How long the list of a stream's queues is reused before they are listed again.
 _LIST_SECONDS = 10.0

@@ -10,7 +10,6 @@ its home cell, which depends on the name of the write.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
 from rsmq.errors import CellFailed, QueueNotFound
+from rsmq.guarded_log import get_logger
 from rsmq.spark.connections import find_placed_queue, get_home, make_label, require_queues
 from rsmq.spark.operations.staged_writes import Decision, finish_write
 from rsmq.spark.option_reader import make_new_table_refused
@@ -36,7 +36,7 @@ from rsmq.spark.write.write_decision import (
     read_last_batch,
 )
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def prepare_write(options: SinkOptions, schema: StructType) -> None:
