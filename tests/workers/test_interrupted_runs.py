@@ -94,7 +94,7 @@ def test_runs_are_not_interrupted_without_end(env, rsmq, gate, monkeypatch, reas
         assert runs < 20
 
     [letter] = rsmq.peek_messages("dead")
-    assert "its handler never ended" in letter.reason.text
+    assert "in each run its worker died, or could not extend" in letter.reason.text
     free = {"number": 3, "time": 1, "max_runtime": 0}[reason]
     attempts = 1 + 2  # max_retries + 2, and then in quarantine
     assert len(deployments.calls) == free + attempts + 3

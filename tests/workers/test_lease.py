@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 import time
 from contextlib import suppress
@@ -406,7 +407,8 @@ def test_message_quarantined_three_times_is_dead_lettered_without_a_call(env, rs
     assert got == []
     (letter,) = rsmq.peek_messages("dead")
     assert letter.reason.text == (
-        "received 6 times, and begun 3 times in quarantine; its handler never ended"
+        "received 6 times, and begun 3 times in quarantine; in each run its worker died, or could "
+        "not extend the visibility timeout, as while a handler keeps the GIL"
     )
     rsmq.send_message("q", "next")
     wait_until(lambda: got == ["next"])
@@ -430,8 +432,30 @@ def test_message_whose_lease_is_lost_in_every_call_is_dead_lettered(env, rsmq):
     wait_until(lambda: worker.numbers.dead == 1 or len(begun) > 6)
 
     assert begun == [1, 2, 3, 4, 5, 6], "max_retries + 5 is what docs/workers.md promises"
-    assert "its handler never ended" in rsmq.peek_messages("dead")[0].reason.text
+    assert (
+        "in each run its worker died, or could not extend"
+        in rsmq.peek_messages("dead")[0].reason.text
+    )
     assert not env.raw.exists(f"{env.ns}:q:x:alone")
+
+
+def test_worker_says_that_a_handler_kept_it_from_extending_its_lease(env, rsmq, caplog):
+    env.create_queues("q")
+    worker = env.create_worker()
+    keep_the_gil = ctypes.PyDLL(None).sleep  # a PyDLL does not release it, as a CDLL does
+
+    @worker.listener("q", vt=2, backoff=0)
+    def handle(body, message):
+        if message.attempt == 1:
+            keep_the_gil(3)
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: "could not run for" in caplog.text)
+    wait_until(lambda: worker.numbers.handled)
+
+    assert "a handler keeps the GIL, or the process was suspended" in caplog.text
+    assert f"Calls that had begun: q {id}" in caplog.text
 
 
 def test_message_that_fails_in_quarantine_is_dead_lettered(env, rsmq):

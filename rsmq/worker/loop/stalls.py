@@ -5,8 +5,10 @@ for them and releases what waits.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from rsmq.guarded_log import get_logger
 from rsmq.worker.loop.heartbeat import Heartbeat
@@ -15,6 +17,11 @@ from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.state.lane import Lane
 
 _log = get_logger("rsmq.worker")
+
+#: The shortest time of which ``note_late`` warns.
+MIN_LATE_SECONDS = 1.0
+#: How many of the running calls the warning names.
+_MAX_SHOWN_CALLS = 3
 
 
 class Stalls:
@@ -62,6 +69,31 @@ class Stalls:
         )  # fmt: skip
         for lane in lanes:
             lane.is_stalled = False
+
+    def note_late(self, seconds: float) -> None:
+        """
+        Warn if the worker's own thread could not run for so long that leases were in danger.
+
+        Args:
+            seconds: how much later it ran than it was to; at least MIN_LATE_SECONDS.
+        """
+        lanes = list(chain.from_iterable(self._lanes.values()))
+        shortest_vt = min(lane.vt for lane in lanes)
+        if seconds < shortest_vt / 3:
+            return
+        began_before = time.monotonic() - seconds
+        calls = dict.fromkeys(
+            f"{lane.name} {lease.shown_id}"
+            for lane in lanes
+            for queue in lane.queues
+            for lease in queue.in_flight
+            if (lease.job.started_at or math.inf) <= began_before
+        )
+        _log.warning(
+            "worker %s could not run for %.3g s, nor extend visibility timeouts: a handler keeps "
+            "the GIL, or the process was suspended or had no processor. Calls that had begun: %s",
+            self._name, seconds, ", ".join(islice(calls, _MAX_SHOWN_CALLS)) or "none",
+        )  # fmt: skip
 
 
 def as_error(stall: Stall) -> BaseException:

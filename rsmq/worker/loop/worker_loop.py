@@ -32,7 +32,7 @@ from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.worker.loop.group_sweeps import GroupSweeps
 from rsmq.worker.loop.heartbeat import Heartbeat
-from rsmq.worker.loop.stalls import Stalls
+from rsmq.worker.loop.stalls import MIN_LATE_SECONDS, Stalls
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import send_heartbeat, unregister_worker
 from rsmq.worker.places.cell_access import CellAccess
@@ -566,6 +566,9 @@ class WorkerLoop:
         pause, self._jobs_before_wake_up = self._plan_sleep(now)
         if len(self._finished_jobs) < self._jobs_before_wake_up and pause > 0:
             self._wake_up.wait(pause)
+            late = time.monotonic() - now - pause
+            if late > MIN_LATE_SECONDS:
+                self._stalls.note_late(late)
         self._is_asleep = False
         self._wake_up.clear()
 

@@ -39,6 +39,11 @@ EXCLUSIVE_SECONDS = 5.0
 #: How long a call waits for other calls to end. Then it starts if a slot is free.
 _MAX_WAIT_SECONDS = 2.0
 _LATE_POLL_SECONDS = 0.05
+#: What is known of runs that have no known outcome.
+_UNKNOWN_END = (
+    "in each run its worker died, or could not extend the visibility timeout, as while a handler "
+    "keeps the GIL"
+)
 
 
 class Quarantine:
@@ -126,7 +131,7 @@ class Quarantine:
             return True
         error = TookItsProcessDown(
             f"received {lease.count} times, and begun {format_count(earlier_runs, 'time')} in "
-            "quarantine; its handler never ended"
+            f"quarantine; {_UNKNOWN_END}"
         )
         failure = read_error(error, lane.policy)
         self._settler.decide_failure(job.cell_queue, lease, failure)
