@@ -5,6 +5,7 @@ A send that is checked now and made later, when a transaction of a database has 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from rsmq._sync.cells import Cells
@@ -53,6 +54,8 @@ def prepare_call(signature: Signature[Any], *, is_async: bool = False) -> Callab
     """
     Return a call that sends the call of a task, with the headers that are current now.
 
+    Within ``Tasks.immediate`` it calls the function of the task, also after the end of the block.
+
     Args:
         signature: the call of the task.
         is_async: whether an awaitable is returned.
@@ -64,14 +67,15 @@ def prepare_call(signature: Signature[Any], *, is_async: bool = False) -> Callab
     options = _complete(signature.send_options)
     namespace = Namespace("rsmq", strict_names=False)
     send_message(namespace, signature.queue, signature.body, codec=JSON, realtime=False, **options)
-    headers = current_headers()
+    headers, sender = current_headers(), signature.sender
+    mode = sender.immediate if sender.is_immediate else nullcontext
 
     def send() -> Any:
-        with use_headers(headers):
+        with use_headers(headers), mode():
             return signature.send()
 
     async def asend() -> Any:
-        with use_headers(headers):
+        with use_headers(headers), mode():
             return await signature.asend()
 
     return asend if is_async else send

@@ -787,8 +787,8 @@ class JobNotTracked(RSMQError):
 
     code = "jobNotTracked"
 
-    def __init__(self, queue: str, id: str) -> None:
-        text = "The task of the job is not tracked, so its result is not stored"
+    def __init__(self, queue: str, id: str, effect: str = "its result is not stored") -> None:
+        text = f"The task of the job is not tracked, so {effect}"
         super().__init__(
             text,
             value=id,

@@ -47,7 +47,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         place: where it is, for extensions.
         decode: converts the JSON of the result, as for ``JobStatus``.
         is_tracked: False if it is known that nobody keeps a record of it.
-        ended: its status if it has ended without a message, as in ``Tasks.immediate``; else None.
+        ended: its status if it was called without a message, as in ``Tasks.immediate``; else None.
     """
 
     def __init__(
@@ -163,12 +163,18 @@ class AsyncJobHandle(AwaitsResult[R_co]):
 
         Raises:
             JobNotFound: there is neither a message nor a record of this id.
+            JobNotTracked: it is of a task without ``track=True``, and a consumer has the message:
+                no worker would obey. Nothing is changed.
         """
         if self.ended is not None:
             return CancelResult.ENDED
         place = self.place
         client = await place.engine.client(place.cell)
-        result: CancelResult | None = await client.run(cancel_job(place.keys, place.id))
+        result: CancelResult | JobState | None = await client.run(
+            cancel_job(place.keys, place.id, is_tracked=self.is_tracked)
+        )
+        if isinstance(result, JobState):
+            raise JobNotTracked(self.queue, self.id, "no worker cancels it while it runs")
         if result is None and not self.is_tracked:
             return CancelResult.ENDED  # it was sent, and its message is gone
         if result is None:
@@ -299,7 +305,7 @@ async def wait_for_jobs(
         took = now() - started
         latest = dict(zip(pending, statuses, strict=True))
         for at, status in latest.items():
-            if status.is_ended:
+            if status.is_ended or handles[at].ended is not None:
                 ended[at] = status
             _note_ttl(shortest, handles[at], status)
         pending = [at for at in pending if at not in ended]

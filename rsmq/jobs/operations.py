@@ -166,20 +166,28 @@ def find_jobs(
     )
 
 
-def cancel_job(queue: QueueKeys, id: str) -> Operation[CancelResult | None]:
+def cancel_job(
+    queue: QueueKeys, id: str, *, is_tracked: bool = True
+) -> Operation[CancelResult | JobState | None]:
     """
     Cancel a job.
 
     Args:
         id: the id of the message as it is stored.
+        is_tracked: False if it is known that no consumer obeys.
 
     Returns:
-        What was done; None if there is neither a record nor a message.
+        What was done; RUNNING if a consumer has the message, and none obeys; None if there is
+        neither a record nor a message.
     """
     return Operation(
         load("cancel_job"),
         (queue.hash, queue.zset, queue.job(id)),
-        (digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)), encode_name(id)),
+        (
+            digits(round(DEFAULT_RESULT_TTL_SECONDS * 1000)),
+            encode_name(id),
+            b"1" if is_tracked else b"",
+        ),
         _parse_cancel,
         # The second run finds what the first has done.
         RetryClass.ALWAYS,
@@ -187,8 +195,10 @@ def cancel_job(queue: QueueKeys, id: str) -> Operation[CancelResult | None]:
     )
 
 
-def _parse_cancel(reply: bytes | None) -> CancelResult | None:
+def _parse_cancel(reply: bytes | None) -> CancelResult | JobState | None:
     if reply is None:
         return None
     state = decode_name(reply)
+    if state == JobState.RUNNING:
+        return JobState.RUNNING
     return CancelResult.ENDED if state in ENDS - {"cancelled"} else CancelResult(state)

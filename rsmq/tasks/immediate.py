@@ -22,12 +22,22 @@ from rsmq.tasks.body import TASK_CODEC, NextTask
 from rsmq.tasks.follow import EncodeResult, add_result
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import DeclaredTask
+from rsmq.wire.jobs import ENDS
 from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.outcome import Defer, Discard, Retry
 from rsmq.worker.run.invoke import message_of_call
 from rsmq.worker.run.results import encode_result
 from rsmq.worker.state.failure import HandlerFailure
 
 T = TypeVar("T")
+
+
+#: The state of a job after each exception that says what a worker does with the message.
+_STATES: dict[type[BaseException], JobState] = {
+    Retry: JobState.RETRYING,
+    Defer: JobState.WAITING,
+    Discard: JobState.FAILED,
+}
 
 
 class _ImmediateCall:
@@ -38,7 +48,9 @@ class _ImmediateCall:
 
     Attributes:
         stored: what the function returned, as JSON has it.
+        state: what has become of it.
         progress: the last one that the function has reported.
+        text: why it has not returned a result; None if it has.
         following: the queue and the body of the next task, if there is one.
     """
 
@@ -53,6 +65,8 @@ class _ImmediateCall:
         self.first_received_ms: int | None = int(self.begun_at.timestamp() * 1000)
         self.requested_at = time.monotonic()
         self.stored: Any = None
+        self.state = JobState.SUCCEEDED
+        self.text: str | None = None
         self.progress: ReportedProgress | None = None
         self.following: tuple[str, bytes] | None = None
         self._queue, self._is_tracked = queue, is_tracked
@@ -71,11 +85,18 @@ class _ImmediateCall:
 
     @contextmanager
     def as_current(self) -> Iterator[None]:
-        """Let ``current_message()`` return its message in the block."""
+        """
+        Let ``current_message()`` return its message in the block.
+
+        Exceptions that only say what a worker does with the message are its state.
+        """
         message = make_delivery(self, self._queue, TASK_CODEC, Delivery)
         token = message_of_call.set(message)
         try:
             yield
+        except tuple(_STATES) as error:
+            self.state = next(state for kind, state in _STATES.items() if isinstance(error, kind))
+            self.text = f"{type(error).__name__}: {error}".removesuffix(": ")
         finally:
             message_of_call.reset(token)
 
@@ -171,16 +192,17 @@ def make_immediate_id() -> str:
 
 def _make_status(signature: Signature[T], call: _ImmediateCall) -> JobStatus[T]:
     task = signature.declared
+    has_result = call.state is JobState.SUCCEEDED and task.is_tracked
     return JobStatus(
         signature.queue,
         call.id,
-        JobState.SUCCEEDED,
+        call.state,
         attempt=1,
         worker=None,
         begun_at=call.begun_at,
-        ended_at=datetime.now(UTC),
-        error=None,
-        raw_result=encode_result(call.stored) if task.is_tracked else None,
+        ended_at=datetime.now(UTC) if call.state in ENDS else None,
+        error=call.text,
+        raw_result=encode_result(call.stored) if has_result else None,
         decode=task.decode_result,
         progress=call.progress,
     )

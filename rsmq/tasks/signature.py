@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -61,6 +62,13 @@ class HasResult(Protocol[R_co]):
 
 class TaskSender(Protocol):
     """Sends calls; ``Tasks`` does."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether a send calls the function at once."""
+
+    def immediate(self) -> AbstractContextManager[None]:
+        """Return a context manager in which a send calls the function at once."""
 
     def send(self, signature: Signature[T]) -> JobHandle[T]:
         """Send a call."""

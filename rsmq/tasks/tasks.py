@@ -660,6 +660,11 @@ class Tasks(NamesElsewhere):
         """
         self.worker().run(until_empty=True, raise_errors=True, timeout=timeout)
 
+    @property
+    def is_immediate(self) -> bool:
+        """Whether ``immediate`` is in effect."""
+        return self._is_immediate
+
     @contextmanager
     def immediate(self) -> Iterator[None]:
         """
@@ -667,8 +672,10 @@ class Tasks(NamesElsewhere):
 
         Nothing is sent, and Redis is not used. The arguments go through their JSON, as they do in a
         message. Options of the send have no effect, ``current_message()`` is that of a first
-        attempt, and an exception of the function is raised by the send. It holds for all threads
-        until the block ends.
+        attempt, and an exception of the function is raised by the send. Retry, Defer and Discard
+        are not raised: there is no other attempt, and the job is retrying, waiting or failed. It
+        holds for all threads until the block ends, and for a later ``send_on_commit`` of a task
+        that is called in it.
         """
         before, self._is_immediate = self._is_immediate, True
         try:

@@ -19,6 +19,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.tasks import RESULT, Tasks
 from rsmq.tasks import converters as converters_module
 from rsmq.worker import Middleware, current_message
+from tests.scale import WAIT_SECONDS
 
 _numbers = itertools.count()
 
@@ -91,6 +92,36 @@ def test_the_result_of_an_untracked_task_is_an_error_at_once(tasks):
         job.status()
     assert job.cancel() == "ended"
     assert record(tasks, job)[0] == {}
+
+
+def test_the_cancel_of_an_untracked_task_that_runs_is_refused_and_changes_nothing(tasks):
+    running, go_on = threading.Event(), threading.Event()
+
+    @tasks.task(queue="q", name="t")
+    def untracked() -> None:
+        running.set()
+        go_on.wait(WAIT_SECONDS)
+
+    async def cancel():
+        handle = AsyncJobHandle(tasks.aio.engine, "q", job.id, is_tracked=False)
+        try:
+            await handle.cancel()
+        finally:
+            await tasks.close_asyncio()
+
+    job = untracked.send()
+    assert untracked.send().cancel() == "cancelled"  # it waits
+    worker = tasks.worker(concurrency=1)
+    worker.start()
+    assert running.wait(WAIT_SECONDS)
+    with pytest.raises(JobNotTracked, match="no worker cancels it while it runs"):
+        job.cancel()
+    with pytest.raises(JobNotTracked):
+        asyncio.run(cancel())
+    assert record(tasks, job)[0] == {}
+    go_on.set()
+    worker.stop()
+    assert job.cancel() == "ended"
 
 
 def test_a_task_is_tracked_if_another_one_of_its_queue_declares_it(tasks):

@@ -5,8 +5,10 @@
 -- KEYS[3] record    hash        the record of the message, as in fragments/jobs.lua; made if there is none
 -- ARGV[1] lifetime  integer     ms for which the record of a job that ends here lives
 -- ARGV[2] id        string      the id of the message
+-- ARGV[3] obeyed    string      '1' if a consumer that has the message may obey; '' = none does
 --
--- returns cancelled, requested, the state of a job that had ended before; nil if there is neither a record nor a message
+-- returns cancelled, requested, running if none obeys, the state of a job that had ended before; nil if there is neither
+--         a record nor a message
 -- errors  none
 -- source  none in Node; the message is removed as npm rsmq 0.12.4 deleteMessage does
 -- @include time_ms.lua
@@ -18,13 +20,15 @@
 -- @include leaving.lua
 
 local hash, zset, record = KEYS[1], KEYS[2], KEYS[3]
-local lifetime, id = ARGV[1], ARGV[2]
+local lifetime, id, obeyed = ARGV[1], ARGV[2], ARGV[3]
 
 allow_removal(zset, hash)
 local now = server_time_ms()
 local found = redis.call('HMGET', record, 'state', 'receives', 'cancel')
 local state, score, count = job_state(hash, zset, id, found[1], found[2], now)
 if not state or has_job_ended(found[1]) then
+  return state
+elseif state == 'running' and obeyed == '' then
   return state
 elseif state == 'running' and found[3] then
   return 'requested'
