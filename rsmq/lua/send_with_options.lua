@@ -45,7 +45,8 @@ local messages = ARGV
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
-local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited', 'x:groups')
+local stored, wait = sendable(hash, largest, delay, now, 'created', 'x:limited', 'x:groups', 'x:named',
+  'x:rated')
 local refusal = not stored and wait or refusal_of_expiry(wait, expires)
 if refusal then
   return refusal
@@ -59,7 +60,7 @@ local earlier_ids, number, is_repeated, times = {}, 0, false, {}
 for each = 1, (#messages - 11) / 4 do
   local at = 12 + (each - 1) * 4
   local body, name, key, group = messages[at], messages[at + 1], messages[at + 2], messages[at + 3]
-  local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], now))
+  local sent = name ~= '' and (named[name] or sent_before(records, name, stored[4], stored[7], now))
   local id = sent or key ~= '' and (keyed[key] or holder_of(unique, key, hash, zset))
   if id and not sent and replace == '1' then
     id = not was_received(hash, id) and id
@@ -71,7 +72,7 @@ for each = 1, (#messages - 11) / 4 do
   if not id then
     id, number = time .. string.sub(suffixes, 22 * each - 21, 22 * each), number + 1
     put(fields, id, body)
-    put(members, take_turn(rates, times, group, interval, score), id)
+    put(members, take_turn(rates, times, group, interval, score, stored[8]), id)
     groups[id] = admitted_group(group)
   end
   named[sent and '' or name], keyed[sent and '' or key] = id, id
@@ -84,9 +85,9 @@ end
 begin_storing(zset, channel, number, #fields == 0) -- in the order of send_message.lua
 require_job_rights(zset, track)
 remove_free_groups(zset, groups, #earlier_ids)
-forget(records, named, #earlier_ids, now, window)
+forget(records, named, #earlier_ids, hash, stored[7], now, window)
 remove_free_keys(unique, keyed, #earlier_ids, zset)
-store_turns(rates, times, us, #earlier_ids)
+store_turns(rates, times, hash, stored[8], us, #earlier_ids)
 change_limits(limits, hash, zset, drops_limits, stored[5], #earlier_ids, fields, limits_record(retries, expires, now))
 store_groups(zset, hash, groups, members, now, stored[6])
 store_messages(hash, zset, fields, members, number)

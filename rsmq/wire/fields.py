@@ -34,6 +34,11 @@ LIMITED = "x:limited"
 #: Their sweeps store the Unix ms of the next step, and behind a blank the position.
 GROUPED = "x:groups"
 
+#: Set by the first send with a dedup_id, and by the first one with a rate: without them, the
+#: records are those of an earlier queue with the name.
+NAMED = "x:named"
+RATED = "x:rated"
+
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
 DIVIDED = "x:divided"
 

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from rsmq import RSMQ, InvalidFormat, InvalidValue, MessageTooLong, QueueNotFound
+from tests.contract.test_groups import recreate_as_node
 from tests.expect import refused
 
 
@@ -81,6 +82,19 @@ def test_a_queue_that_node_recreated_has_no_dedup_ids(env, queue):
     env.raw.hincrby(env.hash(queue), "created", 1)
 
     assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
+
+
+def test_a_queue_that_node_recreated_within_a_second_has_no_dedup_ids(env, queue):
+    a, b = env.rsmq.send_messages(queue, ["old", "old"], dedup_ids=["a", "b"])
+    recreate_as_node(env, queue)
+
+    new = env.rsmq.send_message(queue, "new", dedup_id="a")
+    assert new != a
+    assert list(env.scores(queue)) == [new]
+    assert set(env.raw.hkeys(records(env, queue))) == {b"a", b""}
+    assert env.rsmq.send_message(queue, "new", dedup_id="b") != b
+    assert env.rsmq.send_message(queue, "new", dedup_id="a") == new
+    assert len(env.scores(queue)) == 2
 
 
 def test_dedup_ids_in_a_batch(env, queue):

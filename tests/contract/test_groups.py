@@ -232,16 +232,12 @@ def test_records_of_groups_that_are_used_once_remain_few(env, queue):
     assert len(records_of(env, queue)[2]) < 250
 
 
-def delete_queue_as_node(env, queue):
+def recreate_as_node(env, queue):
+    """Delete a queue and create it again as Node does, within the second of its creation."""
+    created = env.fields(queue)["created"]
     env.raw.delete(env.hash(queue), env.zset(queue))
-
-
-def create_queue_as_node(env, queue):
-    now, _ = env.raw.time()
-    env.raw.hset(
-        env.hash(queue),
-        mapping={"vt": 30, "delay": 0, "maxsize": 65536, "created": now, "modified": now},
-    )
+    attributes = {"vt": 30, "delay": 0, "maxsize": 65536, "created": created, "modified": created}
+    env.raw.hset(env.hash(queue), mapping=attributes)
 
 
 KINDS_OF_SENDS = {
@@ -257,8 +253,7 @@ def test_a_queue_that_node_deleted_and_created_again_has_clean_records(env, queu
     of_all = {f"{name}s": ["a"] * 600 for name in ("group", "limit_key") if name in options}
     rest = {name: value for name, value in options.items() if f"{name}s" not in of_all}
     env.rsmq.send_messages(queue, ["old"] * 600, **of_all, **rest)
-    delete_queue_as_node(env, queue)
-    create_queue_as_node(env, queue)
+    recreate_as_node(env, queue)
 
     new = env.rsmq.send_message(queue, "new", **options)
     assert held_back(env, queue) == []
@@ -269,8 +264,7 @@ def test_a_queue_that_node_deleted_and_created_again_has_clean_records(env, queu
 
 def test_a_batch_to_such_a_queue_begins_with_clean_records_too(env, queue):
     send_batch(env, queue, ["a"] * 600)
-    delete_queue_as_node(env, queue)
-    create_queue_as_node(env, queue)
+    recreate_as_node(env, queue)
 
     a1, a2 = send_batch(env, queue, ["a", "a"])
     assert held_back(env, queue) == [a2]
@@ -279,8 +273,7 @@ def test_a_batch_to_such_a_queue_begins_with_clean_records_too(env, queue):
 
 def test_messages_that_come_to_such_a_queue_begin_with_clean_records_too(env, queue):
     send_batch(env, queue, ["a"] * 600)
-    delete_queue_as_node(env, queue)
-    create_queue_as_node(env, queue)
+    recreate_as_node(env, queue)
     env.rsmq.create_queue("other")
     a1 = env.rsmq.send_message("other", "m", group="a")
 

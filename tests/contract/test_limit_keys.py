@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rsmq import InvalidCombination, InvalidFormat, InvalidValue
-from tests.contract.test_groups import delete_as_node, held_back, pass_a_millisecond, records_of
+from tests.contract.test_groups import (
+    delete_as_node,
+    held_back,
+    pass_a_millisecond,
+    records_of,
+    recreate_as_node,
+)
 from tests.expect import refused
 
 
@@ -206,6 +212,42 @@ def test_a_rate_that_leads_beyond_the_longest_delay_is_refused(env, queue):
     ):
         send_batch(env, queue, ["a"] * 100, rate="1/d")
     assert env.state() == state
+
+
+@pytest.mark.parametrize("options", [{"limit_key": "a"}, {"group": "a"}])
+def test_a_queue_that_node_deleted_and_created_again_has_no_turns(env, queue, options):
+    many = {f"{name}s": [value] * 500 for name, value in options.items()}
+    env.rsmq.send_messages(queue, ["old"] * 500, **many, rate="1/h")
+    send_batch(env, queue, [f"k{number}" for number in range(1200)], rate="1/h")
+    recreate_as_node(env, queue)
+
+    new = env.rsmq.send_message(queue, "new", **options, rate="1/h")
+    assert env.scores(queue)[new] <= env.now_ms()
+    [turn] = rates_of(env, queue).values()
+    assert turn == int(new[:10], 36) // 1000 + 3_600_000
+    env.rsmq.send_message(queue, "new", **options, rate="1/h")
+    assert [*rates_of(env, queue).values()] == [turn + 3_600_000]
+
+
+def test_a_turn_that_no_send_can_have_stored_counts_as_over(env, queue):
+    """The clock of the server was a year ahead for one send."""
+    send_batch(env, queue, ["a"], rate="1/h")
+    year_us = (env.now_ms() + 365 * 86_400_000) * 1000
+    env.raw.zadd(f"{env.ns}:{queue}:x:rates", {"\x01:a": year_us})
+
+    id = env.rsmq.send_message(queue, "m", limit_key="a", rate="1/h")
+    assert env.scores(queue)[id] <= env.now_ms()
+    assert rates_of(env, queue) == {"\x01:a": int(id[:10], 36) // 1000 + 3_600_000}
+
+
+def test_the_last_turn_that_a_send_can_store_is_kept(env, queue):
+    send_batch(env, queue, ["a"], rate="1/d")
+    last_us = (env.now_ms() + 9_999_999_000 + 86_300_000) * 1000
+    env.raw.zadd(f"{env.ns}:{queue}:x:rates", {"\x01:a": last_us})
+
+    with pytest.raises(InvalidValue):
+        send_batch(env, queue, ["a"], rate="1/d")
+    assert rates_of(env, queue) == {"\x01:a": last_us // 1000}
 
 
 def test_a_purge_removes_the_rates(env, queue):

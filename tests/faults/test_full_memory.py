@@ -247,6 +247,7 @@ def test_a_call_that_changes_nothing_passes_when_memory_is_full(raw, rsmq, name)
     if name == "claim_key":  # the message that it is repeated for
         created = raw.hget(H, "created").decode()
         raw.hset("rsmq:q:x:dedup", "key", f"{10**15}:{created}:{id}")
+        raw.hset(H, "x:named", 1)
     call(raw, name, *UNCHANGING[name], id)
     before = raw.execute_command("DEBUG", "DIGEST")
     fill(raw)

@@ -18,21 +18,21 @@
 local hash, dedup = KEYS[1], KEYS[2]
 local name, digest, window, dedup_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local stored = queue(hash, 'created')
+local stored = queue(hash, 'created', 'x:named')
 if not stored then
   return queue_not_found(hash)
 end
-local created = stored[4]
+local created, is_named = stored[4], stored[5]
 local now = server_time_ms()
-local before = sent_before(dedup, name, created, now)
+local before = sent_before(dedup, name, created, is_named, now)
 if before and before ~= digest then
   return 0
 end
-if before and sent_before(dedup, dedup_id, created, now + 60000) then -- the send stores nothing
+if before and sent_before(dedup, dedup_id, created, is_named, now + 60000) then -- the send stores nothing
   return 1
 end
 local records = {[name] = digest}
-forget(dedup, records, 1, now, window)
+forget(dedup, records, 1, hash, is_named, now, window)
 remember(dedup, records, created, now, window)
 prolong(dedup, window)
 return 1

@@ -16,13 +16,13 @@
 local hash, dedup = KEYS[1], KEYS[2]
 local name, digest, dedup_id = ARGV[1], ARGV[2], ARGV[3]
 
-local stored = queue(hash, 'created')
+local stored = queue(hash, 'created', 'x:named')
 if not stored then
   return queue_not_found(hash)
 end
-local created = stored[4]
+local created, is_named = stored[4], stored[5]
 local now = server_time_ms()
-if sent_before(dedup, dedup_id, created, now) or sent_before(dedup, name, created, now) ~= digest then
+if sent_before(dedup, dedup_id, created, is_named, now) or sent_before(dedup, name, created, is_named, now) ~= digest then
   return 0
 end
 return redis.call('HDEL', dedup, name)
