@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rsmq.operations.restore import RestoredMessage, restore_messages
 from rsmq.wire.ids import is_redriven
-from tests.contract.test_groups import held_back, records_of, send, send_batch
+from rsmq.wire.keys import Namespace
+from tests.contract.test_groups import delete_as_node, held_back, records_of, send, send_batch
 
 
 def members_of(env, queue):
@@ -56,6 +58,34 @@ def test_the_first_redriven_message_of_a_group_is_due_and_keeps_its_group(env, q
     assert members_of(env, queue) == [[("a", pairs[ids[0]]), ("b", pairs[ids[2]])], []]
     assert held_back(env, queue) == []
     assert env.fields(queue)["x:groups"] == "1"
+
+
+def test_records_of_moved_messages_that_node_has_deleted_remain_few(env, queue):
+    env.rsmq.create_queue("to")
+    for id in send_batch(env, queue, [f"g{number}" for number in range(150)]):
+        assert env.rsmq.move_messages(queue, "to", [id]) == [id]
+        delete_as_node(env, "to", id)
+
+    admitted, held, groups = records_of(env, "to")
+    assert {each.partition("\0")[2] for each in admitted} == groups.keys()
+    assert len(admitted) < 10
+    assert held == []
+
+
+def test_records_of_restored_messages_that_node_has_deleted_remain_few(env, queue):
+    """As an import or a migration restores them."""
+    keys = Namespace(env.ns).queue(queue)
+    env.rsmq.create_queue("other")
+    for number in range(150):
+        [id] = send(env, "other", f"g{number}")
+        message = RestoredMessage(id, b"m", None, 0, None, f"g{number}")
+        assert env.rsmq.run(restore_messages(keys, [message], largest=1, realtime=False)) == 1
+        delete_as_node(env, queue, id)
+
+    admitted, held, groups = records_of(env, queue)
+    assert {each.partition("\0")[2] for each in admitted} == groups.keys()
+    assert len(admitted) < 10
+    assert held == []
 
 
 def test_records_of_dead_letters_that_are_gone_are_removed_by_the_next_ones(env, queue, dead):

@@ -71,15 +71,18 @@ local function is_dead(zset, hash, id, receives, dead)
 end
 
 -- Stores the group of a message beside another queue, to which the message is moved: a redrive gives it back. A user may
--- lack the right; then the message has no group there. Also removes a record of a message that is gone.
+-- lack the right; then the message has no group there. Also removes the records of a message that is gone.
 local function move_group(zset, to, id)
   local record = string.sub(id, -2) == 'Gr' and redis.pcall('HGET', zset .. ':x:group_of', id)
   if type(record) == 'string' then
     local records = to.zset .. ':x:group_of'
     redis.pcall('HSET', records, id, record)
-    local found = redis.pcall('HRANDFIELD', records, 2)
-    for at = 1, found and #found or 0 do
+    local found = redis.pcall('HRANDFIELD', records, 2, 'WITHVALUES')
+    for at = 1, found and #found or 0, 2 do
       if found[at] ~= id and not redis.call('ZSCORE', to.zset, found[at]) then
+        local member = (string.match(found[at + 1], '^%d+:(.+)$') or '') .. '\0' .. found[at]
+        redis.pcall('ZREM', to.zset .. ':x:admitted', member) -- the user may lack the right
+        redis.pcall('ZREM', to.zset .. ':x:held_back', member)
         redis.call('HDEL', records, found[at])
       end
     end

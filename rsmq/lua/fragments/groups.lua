@@ -46,7 +46,7 @@ end
 local function begin_groups(zset, hash)
   redis.call('HSET', hash, 'x:groups', '1')
   redis.pcall('UNLINK', zset .. ':x:admitted', zset .. ':x:held_back')
-  if redis.call('ZCARD', zset) == 0 then
+  if redis.pcall('ZCARD', zset) == 0 then
     redis.pcall('UNLINK', zset .. ':x:group_of')
   end
 end

@@ -1,5 +1,6 @@
 -- Messages that come to a queue with their ids and their groups, as by an undo, a move or an import.
 -- @include digits.lua
+-- @include grouping.lua
 -- @include groups.lua
 -- @include was_received.lua
 
@@ -26,6 +27,7 @@ local function store_groups_again(zset, hash, messages, now)
   for _, group in ipairs(changed) do
     admit(zset, hash, group, 0) -- they keep their times
   end
+  remove_free_groups(zset, changed, #messages / 2)
 end
 
 -- Stores the groups of {id, group, id ...}, messages that are in the queue now. One that was received is admitted, as it
