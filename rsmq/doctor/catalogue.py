@@ -504,6 +504,15 @@ _MESSAGES = {
         "Makes the next message of each due, as rsmq sweep-groups {queue} does.",
         safe=True,
     ),
+    "far-turn": Fault(
+        "warning",
+        "turns of a rate that are later than any message explains: {number}",
+        "the server's clock was ahead when messages were sent; messages that were deleted before "
+        "their time",
+        "The next message of each of these groups and limit keys waits until its turn.",
+        "Puts each turn behind the last message of the queue, or now.",
+        safe=True,
+    ),
     "odd-field": Fault(
         "note",
         "fields that no known client writes: {number}",

@@ -29,6 +29,7 @@ from rsmq.doctor.operations import (
     examine_messages,
 )
 from rsmq.doctor.queue_faults import (
+    find_far_turns,
     find_queue_faults,
     find_waiting_groups,
     read_queue_facts,
@@ -79,10 +80,10 @@ def examine(
 
     Cost, in round trips: one for each 1,000 keys of the database and two for schedules (only
     without ``queues``), and for each queue one, one for each 100 ids, and one for each 100 fields
-    of its hash (for fewer fields if bodies are large), and at most one for each 100 messages that
-    are held back, if no worker sweeps its groups. The cells of a set are examined one after
-    another; each queue costs one more in a cell that lacks it or has faults. Other clients wait for
-    one step at most.
+    of its hash (for fewer fields if bodies are large), one if it has rates, and at most one for
+    each 100 messages that are held back, if no worker sweeps its groups. The cells of a set are
+    examined one after another; each queue costs one more in a cell that lacks it or has faults.
+    Other clients wait for one step at most.
 
     Args:
         rsmq: a client of the namespace, with or without strict_names, or of a set of cells.
@@ -433,6 +434,7 @@ class _CellExamination:
     def _examine_groups(self, result: _QueueResult) -> None:
         try:
             result.tallies["waiting-group"] = find_waiting_groups(self._rsmq, result.facts)
+            result.tallies["far-turn"] = find_far_turns(self._rsmq, result.facts)
         except ResponseError:  # this user may not read them
             subject = f"the groups of queue {result.facts.keys.name}"
             self.findings.append(make_unexamined(self._ns, subject))

@@ -206,6 +206,27 @@ def examine_groups(keys: QueueKeys, position: bytes) -> Operation[tuple[bytes | 
     )
 
 
+def examine_turns(keys: QueueKeys, most: int) -> Operation[tuple[int, list[bytes]]]:
+    """
+    Find turns of rates that are so far ahead that no message of the queue explains them.
+
+    Args:
+        most: how many keys are returned at most.
+
+    Returns:
+        The number of such groups and limit keys, and the names of the first ones. That of a limit
+        key begins with the byte 1 and a colon.
+    """
+    return Operation(
+        load("examine_turns"),
+        (keys.zset, keys.rates, keys.held_back),
+        (digits(most),),
+        tuple,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
 def examine_messages(
     keys: QueueKeys, position: EntryPosition
 ) -> Operation[tuple[EntryPosition | None, int, list[QueueEntry]]]:
@@ -452,6 +473,16 @@ def restore_orphan_bodies(
     """
     flat = [part for id, due in orphans for part in (id, b"" if due is None else digits(due))]
     return _repair("restore_orphan_bodies", (keys.hash, keys.zset), keys, flat)
+
+
+def repair_turns(keys: QueueKeys) -> Operation[int]:
+    """
+    Put turns that no message explains behind the last message of the queue, or now.
+
+    Returns:
+        How many were changed, at most 100: 0 if no such turn is left.
+    """
+    return _repair("repair_turns", (keys.zset, keys.rates, keys.held_back), keys, [])
 
 
 def replace_ids(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation[int]:

@@ -13,9 +13,15 @@ from rsmq.doctor.attribute_faults import (
     find_missing_attributes,
     make_attribute_findings,
 )
-from rsmq.doctor.finding import Finding, make_finding
+from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
 from rsmq.doctor.message_faults import FaultCount
-from rsmq.doctor.operations import QueueFacts, examine_groups, examine_keys, examine_queue
+from rsmq.doctor.operations import (
+    QueueFacts,
+    examine_groups,
+    examine_keys,
+    examine_queue,
+    examine_turns,
+)
 from rsmq.errors import RSMQError
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, GROUPED, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, classify_key
@@ -148,6 +154,15 @@ def find_waiting_groups(rsmq: RSMQ, facts: QueueFacts) -> FaultCount:
         position, ids = rsmq.run(examine_groups(facts.keys, position))
         for id in ids:
             found.add(id)
+    return found
+
+
+def find_far_turns(rsmq: RSMQ, facts: QueueFacts) -> FaultCount:
+    """Return the groups and limit keys whose turns of a rate no message of the queue explains."""
+    found = FaultCount()
+    if facts.keys.rates in facts.extensions:
+        found.number, names = rsmq.run(examine_turns(facts.keys, MAX_EXAMPLES))
+        found.ids = {name.removeprefix(b"\1:"): None for name in names}
     return found
 
 

@@ -49,6 +49,7 @@ from rsmq.doctor.operations import (
     repair_fields,
     repair_listing,
     repair_scores,
+    repair_turns,
     replace_ids,
     restore_orphan_bodies,
 )
@@ -80,7 +81,7 @@ _REPAIR_ORDER = (
     "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
     "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "waiting-group",
-    "left-over-extension", "listed-without-queue", *SET_REPAIRS,
+    "far-turn", "left-over-extension", "listed-without-queue", *SET_REPAIRS,
 )  # fmt: skip
 
 _IDS_PER_STEP = 100
@@ -242,8 +243,8 @@ class _Repairer:
         operation = self._make_queue_repair(finding, keys)
         if operation is not None:
             return self._rsmq.run(operation)
-        if finding.code == "waiting-group":
-            return self._rsmq.run_steps(sweep_groups(self._namespace, keys.name))
+        if finding.code in {"waiting-group", "far-turn"}:
+            return self._repair_records(finding, keys)
         if finding.code in {"orphan-body", "left-over-counter"}:
             return self._repair_orphan_fields(finding, keys)
         if finding.code in _ENTRY_REPAIRS:
@@ -264,6 +265,14 @@ class _Repairer:
             left_over = [key for key in keys.extensions if key != keys.staged]
             return remove_extensions(keys, left_over)
         return None
+
+    def _repair_records(self, finding: Finding, keys: QueueKeys) -> int:
+        """Repair the records of groups or of rates."""
+        if finding.code == "waiting-group":
+            return self._rsmq.run_steps(sweep_groups(self._namespace, keys.name))
+        while number := self._rsmq.run(repair_turns(keys)):
+            self._done += number
+        return self._done
 
     def _repair_attributes(self, finding: Finding, keys: QueueKeys) -> int:
         done = 0

@@ -132,6 +132,7 @@ UNCHANGING = {
     "repair_fields": ([H, Z], ["vt", "=1", "=2"]),
     "repair_listing": ([H, Z, INDEX], ["q", 0, 30, 0, 65_536]),
     "repair_scores": ([Z], [NO_ID, 1, 2]),
+    "repair_turns": ([Z, "rsmq:q:x:rates", "rsmq:q:x:held_back"], []),
     "replace_ids": ([H, Z], []),
     "replace_lock": (["rsmq:x:lock"], ["other", "run", 99_000]),
     "restore_limits": ([H, Z, "rsmq:q:x:limits"], [NO_ID, "1:"]),
