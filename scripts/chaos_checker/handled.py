@@ -68,19 +68,20 @@ def _check_kept(
 
 def _check_stuck(messages: Messages, disturbances: Disturbances) -> Iterator[Violation]:
     """Yield a violation for each message that is left, though consumers have looked long after."""
-    if not messages.empty_receives:
-        return
-    last_empty = max(messages.empty_receives, key=lambda each: each.begin)
+    last_empty: dict[str, Call] = {}
+    for receive in sorted(messages.empty_receives, key=lambda each: each.begin):
+        last_empty[receive.queue] = receive
     changed_at: dict[tuple[str, str] | str, float] = {}
     for found in messages.by_id.values():
         for key in _keys(found):
             changed_at[key] = max(changed_at.get(key, 0.0), _last_change(found))
     for found in messages.by_id.values():
-        if not found.left or messages.end > found.expires_at:
+        looked = last_empty.get(found.sends[0].queue if found.sends else "")
+        if not found.left or looked is None or messages.end > found.expires_at:
             continue
         last = max([disturbances.end, *(changed_at[key] for key in _keys(found))])
-        if last_empty.begin > last + STUCK_SECONDS:
-            yield violation("stuck", found.id, [*found.sends, *found.left, last_empty])
+        if looked.begin > last + STUCK_SECONDS:
+            yield violation("stuck", found.id, [*found.sends, *found.left, looked])
 
 
 def _keys(found: MessageCalls) -> list[tuple[str, str] | str]:

@@ -18,16 +18,17 @@ the name of an operation, unique in the run. A fault without a ``client`` is one
 | call | arguments | result |
 |---|---|---|
 | ``send`` | ``body``, ``delay``, ``confirmed``, ``repeatable``, and the options below | ``id`` |
-| ``receive`` | ``vt``, ``ignores_expiry`` | ``id``, ``body``, ``count``; an ``id`` of null: none |
+| ``receive`` | ``vt``, ``queue``, ``ignores_expiry`` | ``id``, ``body``, ``count``; or no ``id`` |
 | ``handle`` | ``id``, ``body``, ``count``: a worker calls its handler | ``result`` |
 | ``delete`` | ``id``, ``count``; a count of null: by the id alone | ``done`` |
 | ``extend`` | ``id``, ``count``, ``vt`` | ``done`` |
 | ``job`` | ``id``, ``final``: a status is read, at last after all work | ``state``, ``result`` |
 
-A send may have the options ``group``, ``limit_key`` with ``max_running``, ``unique_key`` and
-``expires`` of the library. The body of a schedule's message is a JSON object with the name of its
-``schedule``, and its ``tick`` as a time in UTC (``2026-10-25T01:30:00Z``). ``first`` and ``last``
-are the seconds since 1970 of the first and the last tick that the schedule certainly had.
+A send may have a ``queue``, and the options ``group``, ``limit_key`` with ``max_running``,
+``unique_key`` and ``expires`` of the library. The body of a schedule's message is a JSON object
+with the name of its ``schedule``, and its ``tick`` as a time in UTC (``2026-10-25T01:30:00Z``).
+``first`` and ``last`` are the seconds since 1970 of the first and the last tick that the schedule
+certainly had. An ``id`` of null says that a receive found no message.
 
 The outcome is ``ok``, ``error`` (the call has certainly not run) or ``unknown``. An operation
 without an end is unknown: its client was killed.
@@ -72,6 +73,7 @@ class Call:
         is_confirmed: whether a send waited for a replica.
         is_repeatable: whether a send has a key by which the server knows a repeated one.
         is_done: whether a delete or an extension says that it found the message.
+        queue: the queue of a send or a receive; empty if the run has one only.
         group: the group of a sent message, or None.
         limit_key: the limit key of a sent message, or None.
         max_running: how many messages of the limit key may run.
@@ -98,6 +100,7 @@ class Call:
     is_confirmed: bool = False
     is_repeatable: bool = False
     is_done: bool = False
+    queue: str = ""
     group: str | None = None
     limit_key: str | None = None
     max_running: int = 0
@@ -273,6 +276,7 @@ class _Reader:
         call.delay = float(record.get("delay", 0))
         call.is_confirmed = bool(record.get("confirmed", False))
         call.is_repeatable = bool(record.get("repeatable", False))
+        call.queue = str(record.get("queue", ""))
         call.group, call.unique_key = record.get("group"), record.get("unique_key")
         call.limit_key = record.get("limit_key")
         if call.limit_key is not None:

@@ -21,10 +21,13 @@ def check_order(messages: Messages, windows: Windows) -> Iterator[Violation]:
     """Yield the violations."""
     sent = [each for each in messages.by_id.values() if len(each.sends) == 1]
     sent = [each for each in sent if each.unique_key is None]  # another send may have added it
-    plain = [each for each in sent if each.is_ordered]
     yield from _check_early(sent)
-    yield from _check_reordered(plain, sent, windows)
-    yield from _check_missed(plain, messages.empty_receives, windows)
+    for queue in {each.sends[0].queue for each in sent}:
+        sent_there = [each for each in sent if each.sends[0].queue == queue]
+        plain = [each for each in sent_there if each.is_ordered]
+        empty_receives = [each for each in messages.empty_receives if each.queue == queue]
+        yield from _check_reordered(plain, sent_there, windows)
+        yield from _check_missed(plain, empty_receives, windows)
 
 
 def _due_after(found: MessageCalls) -> float:

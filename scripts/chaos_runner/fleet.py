@@ -20,6 +20,8 @@ _ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = 60
 #: The kinds of clients: ours in threads and on asyncio, npm's rsmq, and our worker.
 CLIENTS = ("threads", "asyncio", "node", "worker")
+#: So many calls of tasks are sent by each of our kinds, beside the messages.
+_TASK_SHARE = 0.03
 
 
 @dataclass
@@ -185,7 +187,7 @@ def our_fleet(
         topology: the servers, which have been started.
         folder: for the records and logs.
         clients: some of ``CLIENTS``.
-        rate: messages per second, of all producers together.
+        rate: messages per second, of all producers together, without those of tasks.
         seed: of the choices of consumers.
     """
     kinds = [each for each in clients if each != "worker"]
@@ -205,6 +207,12 @@ def our_fleet(
                 ]  # fmt: skip
             members_of_role.append(Member(f"{kind}-{role}", _program(*command)))
     if "worker" in clients:
+        for kind in sorted({"threads", "asyncio"} & set(kinds)):
+            command = [
+                "task_client", kind, topology.url, topology.ns, "FILE", str(seed),
+                str(rate * _TASK_SHARE),
+            ]  # fmt: skip
+            members["producer"].append(Member(f"{kind}-tasks", _program(*command)))
         command = ["worker", topology.url, topology.ns, "FILE", "worker-1", str(seed)]
         members["consumer"].append(Member("worker", _program(*command)))
     return Fleet(folder, members["producer"], members["consumer"])

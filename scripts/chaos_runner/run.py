@@ -13,13 +13,16 @@ import redis
 import rsmq
 from rsmq import RSMQ
 
+from .beat import Beat
 from .client import QUEUE
 from .faults import PAUSES_SECONDS, Saboteur
 from .fleet import CLIENTS, our_fleet
+from .job_reader import read_jobs
 from .recorder import Recorder, write_history
+from .task_functions import TASK_QUEUE
 from .topologies import TOPOLOGIES, Topology, version_of
 
-#: Longer than the checker waits for a message that is stuck.
+#: Without a change for so long, messages are stuck. The checker needs less.
 _DRAIN_SECONDS = 120
 #: How long all clients work after the last fault: there, the checker excuses nothing by a fault.
 CALM_SECONDS = 20.0
@@ -52,7 +55,8 @@ def run(plan: Plan, history: Path) -> list[str]:
         folder = Path(name)
         topology.start()
         try:
-            settings = {**vars(plan), **_versions(topology)}
+            epoch = time.time() - time.monotonic()
+            settings = {**vars(plan), **_versions(topology), "epoch": epoch}
             print(
                 f"Redis {settings['redis']}, rsmq {settings['rsmq']}, {plan.topology}, "
                 f"appendfsync {plan.appendfsync}, seed {plan.seed}",
@@ -68,6 +72,12 @@ def run(plan: Plan, history: Path) -> list[str]:
 def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
     with RSMQ.from_url(topology.url, ns=topology.ns) as queues:
         queues.create_queue(QUEUE)
+        queues.create_queue(TASK_QUEUE)
+        return _run_fleet(plan, topology, queues, folder)
+
+
+def _run_fleet(plan: Plan, topology: Topology, queues: RSMQ[str], folder: Path) -> list[str]:
+    beat = Beat(queues) if "worker" in plan.clients else None
     fleet = our_fleet(topology, folder, plan.clients, plan.rate, plan.seed)
     try:
         fleet.start()
@@ -76,22 +86,31 @@ def _run(plan: Plan, topology: Topology, folder: Path) -> list[str]:
         saboteur.run(plan.seconds)
         time.sleep(plan.calm)
         saboteur.check_primary()
+        if beat is not None:
+            beat.end(recorder)
         problems = fleet.stop(fleet.producers)
         # Workers find the messages that wait for one which Node has deleted, within a minute. More
         # deletes by Node would let them wait again.
         consumers = [each for each in fleet.consumers if not each.name.startswith("node")]
         problems += fleet.stop([each for each in fleet.consumers if each not in consumers])
-        _drain(topology)
-        return problems + fleet.stop(consumers)
+        problems += _drain(topology)
+        problems += fleet.stop(consumers)
+        read_jobs(queues, folder, recorder)
+        return problems
     finally:
         fleet.kill_all()
 
 
-def _drain(topology: Topology) -> None:
-    """Wait until the consumers have emptied the queue."""
-    deadline = time.monotonic() + _DRAIN_SECONDS
-    while topology.count() and time.monotonic() < deadline:
+def _drain(topology: Topology) -> list[str]:
+    """Wait until the consumers have emptied the queues; return a problem if they stop before."""
+    before, deadline = topology.count(), time.monotonic() + _DRAIN_SECONDS
+    while count := topology.count():
+        if count != before:
+            before, deadline = count, time.monotonic() + _DRAIN_SECONDS
+        if time.monotonic() > deadline:
+            return [f"The consumers have left {count} messages for {_DRAIN_SECONDS} seconds."]
         time.sleep(0.1)
+    return []
 
 
 def _versions(topology: Topology) -> dict[str, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis
@@ -22,9 +23,15 @@ from tests.nodes import Node, wait_until, wait_until_in_step
 from tests.proxy import Proxy
 from tests.sentinels import SentinelGroup
 
+from .client import QUEUE
+from .task_functions import TASK_QUEUE, text_of
+
 ENGINE = "redis-7.0"
 _FULL_BYTES = 1_000_000
 _PROMOTION_SECONDS = 60
+
+#: The queues of a run, and what returns the text of a stored body.
+_TEXT_OF: dict[str, Callable[[bytes], str]] = {QUEUE: bytes.decode, TASK_QUEUE: text_of}
 
 #: Facts of a fault that the checker reads.
 Facts = dict[str, Any]
@@ -119,22 +126,20 @@ class Topology(ABC):
         return {}
 
     def count(self) -> int:
-        """Return how many messages are in the queue."""
-        return int(self.primary.ask("ZCARD", f"{self.ns}:q"))
+        """Return how many messages are in the queues."""
+        return sum(int(self.primary.ask("ZCARD", f"{self.ns}:{each}")) for each in _TEXT_OF)
 
     def read_left(self) -> list[dict[str, Any]]:
-        """Return the messages that are in the queue."""
-        ids = [id.decode() for id in self.primary.ask("ZRANGE", f"{self.ns}:q", 0, -1)]
-        stored = self.primary.ask("HGETALL", f"{self.ns}:q:Q")
-        return [
-            {
-                "id": id,
-                "body": stored[id.encode()].decode(),
-                "count": int(stored.get(f"{id}:rc".encode(), 0)),
-            }
-            for id in ids
-            if id.encode() in stored
-        ]
+        """Return the messages that are in the queues."""
+        return [message for queue in _TEXT_OF for message in self._read_queue(queue)]
+
+    def _read_queue(self, queue: str) -> Iterator[dict[str, Any]]:
+        ids = [id.decode() for id in self.primary.ask("ZRANGE", f"{self.ns}:{queue}", 0, -1)]
+        stored = self.primary.ask("HGETALL", f"{self.ns}:{queue}:Q")
+        for id in ids:
+            if id.encode() in stored:
+                body = _TEXT_OF[queue](stored[id.encode()])
+                yield {"id": id, "body": body, "count": int(stored.get(f"{id}:rc".encode(), 0))}
 
 
 class OneServer(Topology):

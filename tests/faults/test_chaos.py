@@ -1,4 +1,4 @@
-"""A short run of scripts/chaos: each fault once, without the clients of other languages."""
+"""A short run of scripts/chaos: some faults once, without the clients of other languages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS = ["kill", "restart", "cut", "flush"]
 def test_a_short_run_breaks_no_promise(tmp_path):
     plan = Plan(
         "plain", FAULTS, seconds=0, rate=40, seed=1, appendfsync="always", calm=0,
-        clients=("threads",), pauses=(0.1, 0.3),
+        clients=("threads", "worker"), pauses=(0.1, 0.3),
     )  # fmt: skip
     problems = run(plan, tmp_path / "history.jsonl")
     history = read_history((tmp_path / "history.jsonl").read_text().splitlines())
@@ -28,5 +28,7 @@ def test_a_short_run_breaks_no_promise(tmp_path):
     assert (verdict.violations, verdict.allowed) == ([], [])
     assert sorted(fault.name for fault in history.faults) == sorted(FAULTS)
     calls = Counter(each.kind for each in history.calls if each.is_ok)
-    assert calls.keys() >= {"send", "receive", "delete"}
+    assert calls.keys() >= {"send", "receive", "delete", "handle", "job"}
+    assert history.follows
+    assert [each.name for each in history.schedules] == ["beat"]
     assert calls["send"] == verdict.figures["sends that were acknowledged"]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scripts.chaos_runner import client, node_client, worker
+from scripts.chaos_runner import client, node_client, task_client, worker
 from scripts.chaos_runner.fleet import Fleet, Member
 
 #: A program that heeds SIGTERM once its file exists, and takes a while until then.
@@ -53,6 +53,7 @@ class Started(Exception):
     [
         (client, ("consumer", "threads", "redis://127.0.0.1:1/0", "ns", "FILE", "1", "1", "0")),
         (worker, ("redis://127.0.0.1:1/0", "ns", "FILE", "name", "1")),
+        (task_client, ("threads", "redis://127.0.0.1:1/0", "ns", "FILE", "1", "1")),
         (node_client, ("consumer", "1", "ns", "FILE", "1")),
     ],
 )

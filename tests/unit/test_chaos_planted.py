@@ -304,6 +304,10 @@ GOOD = {
     "a late worker handles a message of a group that another consumer has deleted":
         lambda s: (group(s), s.receive(10, "a", 2), s.delete(11, "a", 2), s.receive(12, "b"),
                    s.handle(13, "a", 1), s.delete(14, "b")),
+    "messages of two queues have no order, and a receive from one finds none of the other":
+        lambda s: (s.send(1, "a", queue="q"), s.send(2, "b", queue="r"), s.receive_nothing(3),
+                   s.receive(4, "b", queue="r"), s.delete(5, "b"), s.receive(6, "a", queue="q"),
+                   s.delete(7, "a")),
     "a message of a group waits, and a plain one passes it":
         lambda s: (group(s), s.receive(10, "a"), s.send(11, "c"), s.receive(12, "c"),
                    s.delete(13, "c"), s.delete(14, "a"), s.receive(15, "b"), s.delete(16, "b")),
