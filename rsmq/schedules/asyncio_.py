@@ -71,6 +71,9 @@ class AsyncSchedules:
         jitter: float | timedelta = 0,
         tick_field: str | None = None,
         version: int | None = None,
+        unique_key: str | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
     ) -> bool:
         """
         Add a schedule, or replace the one of this name.
@@ -100,14 +103,22 @@ class AsyncSchedules:
             version: a whole number from 0 to 2**53, for definitions in code: a worker that declares
                 this name with the same or a lower version does not replace this definition. None
                 keeps the version that is stored; that of a new schedule is 0.
+            unique_key: a text of 1 to 128 characters that the messages have. While a message with
+                it is in the queue, in flight or not, a tick sends nothing: so messages do not pile
+                up, and their work does not overlap. The schedule then shows that message as its
+                last one. None sends a message for each tick.
+            expires: seconds after its send at which a message expires, more than the delay of the
+                queue and at most 9,999,999, fractions to the millisecond; None is never.
+            max_retries: how often a message is tried again after its first attempt, 0 to 1,000,000,
+                instead of the number of its listener or of the queue's dead-letter policy.
 
         Returns:
             True if it was added or changed; False if it was the same.
 
         Raises:
             MissingParameter: the name of the schedule or of the queue is empty.
-            InvalidFormat: a name, cron, timezone, missed, codec or tick_field is invalid; or both
-                cron and every are passed, or neither.
+            InvalidFormat: a name, cron, timezone, missed, codec, tick_field or unique_key is
+                invalid; or both cron and every are passed, or neither.
             InvalidValue: a number is out of range, the body is too large, or the namespace has
                 10,000 schedules already.
             MessageNotString: the codec can't encode the body.
@@ -130,6 +141,9 @@ class AsyncSchedules:
             realtime=self._realtime,
             version=version,
             source="call",
+            unique_key=unique_key,
+            expires=expires,
+            max_retries=max_retries,
         )
         steps = store_definition(client.namespace, definition, keeps_version=version is None)
         return bool(await client.run_steps(steps))
@@ -248,13 +262,15 @@ class AsyncSchedules:
             name: its name.
 
         Returns:
-            The id of the message. Its ``scheduled_at`` is None.
+            The id of the message. Its ``scheduled_at`` is None. If a message with the schedule's
+            unique_key is in the queue, nothing is sent, and it is the id of that one.
 
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
             NotPossible: there is no such schedule, or its definition can't be read.
             QueueNotFound: its queue does not exist.
             MessageTooLong: its body is larger than the queue's maxsize.
+            InvalidValue: its expires is not more than the delay of the queue.
         """
         client = await self._client_of(name)
         id: str = await client.run_steps(run_schedule(client.namespace, name))

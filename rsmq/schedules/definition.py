@@ -14,10 +14,18 @@ from typing import Any, Literal, cast, get_args
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.operations.arguments import encode_body
+from rsmq.operations.send_options import SendOptions, check_options
 from rsmq.schedules.missed import Missed
 from rsmq.schedules.ticks import check_cron, find_zone, to_time, upcoming_ticks
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import MAX_SECONDS, Seconds, check_whole_number, to_milliseconds, utf16_length
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    MAX_SECONDS,
+    Seconds,
+    check_whole_number,
+    to_milliseconds,
+    utf16_length,
+)
 
 #: Whether code declares a definition (``worker.schedule``), or a call has added it.
 Source = Literal["code", "call"]
@@ -29,6 +37,9 @@ MIN_EVERY_MS = 100
 MAX_JITTER_SECONDS = 86_400
 
 _FORM = 1
+#: That of a schedule whose messages have options: a version without them would omit these.
+_FORM_WITH_OPTIONS = 2
+_OPTIONS = ("unique_key", "expires", "max_retries")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,160}")
 _NAME_RULE = "The name of a schedule has 1 to 160 characters of A-Z a-z 0-9 . _ -"
 
@@ -79,6 +90,9 @@ class ScheduleDefinition:
         realtime: whether each send publishes Node's notification.
         version: a later version replaces an earlier one; code with an earlier one changes nothing.
         source: ``code`` if a worker declares it, ``call`` if it was added at run time.
+        unique_key: the unique_key of its messages; None for none.
+        expires: seconds after its send at which a message expires; None is never.
+        max_retries: how often a message is tried again; None is the number of the policy.
     """
 
     name: str
@@ -94,6 +108,14 @@ class ScheduleDefinition:
     realtime: bool
     version: int
     source: Source
+    unique_key: str | None = None
+    expires: float | None = None
+    max_retries: int | None = None
+
+    @property
+    def send_options(self) -> SendOptions | None:
+        """The options of a send of its message; None without any."""
+        return _make_options(self.unique_key, self.expires, self.max_retries)
 
     @property
     def rule(self) -> str | int:
@@ -128,7 +150,8 @@ class StoredSchedule:
         paused_at: since when it is paused; None if it is not.
         last_tick_at: the last tick that was fired; None if none was.
         last_sent_at: when that was done.
-        last_message_id: the id of its message; None if the tick was skipped.
+        last_message_id: the id of its message, or of the earlier one that had its unique_key; None
+            if the tick was skipped.
         failure: why the last attempt failed; None if it did not. Also why a definition can't be
             read.
         failed_at: when it failed last.
@@ -189,6 +212,9 @@ def make_definition(
     realtime: bool,
     version: int | None,
     source: Source,
+    unique_key: str | None = None,
+    expires: Seconds | None = None,
+    max_retries: int | None = None,
 ) -> ScheduleDefinition:
     """
     Check the arguments of a schedule, and return its definition.
@@ -224,6 +250,7 @@ def make_definition(
         )
     if tick_field is not None:
         _check_tick_field(tick_field, raw)
+    _make_options(unique_key, expires, max_retries)
     return ScheduleDefinition(
         name,
         queue,
@@ -238,6 +265,27 @@ def make_definition(
         realtime,
         0 if version is None else check_whole_number("version", version, 0, MAX_VERSION),
         source,
+        unique_key,
+        None if expires is None else to_milliseconds("expires", expires) / 1000,
+        max_retries,
+    )
+
+
+def _make_options(
+    unique_key: str | None, expires: Seconds | None, max_retries: int | None
+) -> SendOptions | None:
+    """Check the options of a message as a send does."""
+    return check_options(
+        1,
+        dedup_ids=None,
+        dedup_window=DEFAULT_DEDUP_WINDOW,
+        unique_keys=None if unique_key is None else [unique_key],
+        replace=False,
+        max_wait=None,
+        delay=None,
+        expires=expires,
+        max_retries=max_retries,
+        track=False,
     )
 
 
@@ -273,8 +321,9 @@ def _check_tick_field(tick_field: object, raw: bytes) -> None:
 
 def encode_definition(definition: ScheduleDefinition) -> bytes:
     """Return a definition as it is stored: JSON, equal for equal definitions."""
+    options = {name: value for name in _OPTIONS if (value := getattr(definition, name)) is not None}
     fields: dict[str, Any] = {
-        "form": _FORM,
+        "form": _FORM_WITH_OPTIONS if options else _FORM,
         "queue": definition.queue,
         "missed": definition.missed,
         "jitter": definition.jitter,
@@ -282,6 +331,7 @@ def encode_definition(definition: ScheduleDefinition) -> bytes:
         "version": definition.version,
         "source": definition.source,
         "size": definition.size,
+        **options,
     }
     if definition.cron is None:
         fields["every"] = definition.every
@@ -308,9 +358,9 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
     try:
         fields = json.loads(stored)
         form = fields["form"]
-        if isinstance(form, int) and form > _FORM:
+        if isinstance(form, int) and form > _FORM_WITH_OPTIONS:
             raise NewerForm(f"its form is {form}, of a newer version of rsmq: update this one")
-        if form != _FORM:
+        if form not in {_FORM, _FORM_WITH_OPTIONS}:
             raise BrokenDefinition(f"its form is {show(form)}")
         body = fields["body"].encode() if "body" in fields else _decode_base64(fields)
         definition = ScheduleDefinition(
@@ -327,6 +377,7 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
             bool(fields["realtime"]),
             int(fields["version"]),
             fields["source"],
+            *map(fields.get, _OPTIONS),
         )
         if (definition.cron is None) == (definition.every is None):
             raise BrokenDefinition("it needs one of cron and every")
@@ -338,6 +389,7 @@ def decode_definition(name: str, stored: bytes) -> ScheduleDefinition:
             raise BrokenDefinition("queue and timezone are texts")
         if definition.tick_field is not None:
             _check_tick_field(definition.tick_field, body)
+        _make_options(definition.unique_key, definition.expires, definition.max_retries)
         _check_zone(definition.timezone)
     except (KeyError, TypeError, ValueError, AttributeError, RSMQError) as error:
         if isinstance(error, BrokenDefinition):

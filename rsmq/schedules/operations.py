@@ -9,6 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -18,6 +19,7 @@ from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_plain_message, set_counted_size
 from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.sending import send_with_options
 from rsmq.schedules.definition import (
     BrokenDefinition,
     NewerForm,
@@ -240,17 +242,29 @@ def pause_schedule(
     )
 
 
+class SentTicks(NamedTuple):
+    """
+    The messages of ticks.
+
+    Attributes:
+        ids: those that were sent; none if the ticks are skipped, or an earlier message is there.
+        earlier: the message with their unique_key that is in the queue; empty for none.
+    """
+
+    ids: list[str]
+    earlier: str = ""
+
+
 def fire_schedule(
     namespace: Namespace, definition: ScheduleDefinition, due: DueSchedule, plan: DueTicks
-) -> Operation[list[str] | None]:
+) -> Operation[SentTicks | None]:
     """
     Send the messages of due ticks, and store the next tick.
 
     A second run changes nothing: the stored tick is another one then.
 
     Returns:
-        The ids of the messages; None if another process has fired the tick, or the schedule has
-        changed.
+        The messages; None if another process has fired the tick, or the schedule has changed.
     """
     keys = namespace.queue(definition.queue)
     bodies = [definition.body_of(tick) for tick in plan.ticks]
@@ -259,21 +273,38 @@ def fire_schedule(
         for (body, _), tick in zip(bodies, plan.ticks, strict=True)
         for value in (body, make_tick_suffix(tick))
     ]
+    arguments = (
+        encode_name(due.name),
+        due.definition,
+        due.tick,
+        digits(plan.last_ms),
+        b"" if plan.next_ms is None else digits(plan.next_ms),
+        digits(delayed(definition, plan.next_ms or 0)),
+        digits(max((size for _, size in bodies), default=0)),
+        keys.channel if definition.realtime else b"",
+    )
+    own_keys = namespace.schedules, namespace.due_schedules, keys.hash, keys.zset
+    options = definition.send_options
+    if options is not None:
+        _, unique, limits, _ = options.keys(keys)
+        (unique_key,) = options.unique_keys or [b""]
+        return Operation(
+            load("fire_schedule_with_options"),
+            (*own_keys, unique, limits),
+            (*arguments, unique_key, options.expires, options.max_retries, *messages),
+            lambda reply: (
+                SentTicks(list(map(decode_name, reply[2:])), decode_name(reply[1]))
+                if reply[0]
+                else None
+            ),
+            RetryClass.ALWAYS,
+            (keys.name,),
+        )
     return Operation(
         load("fire_schedule"),
-        (namespace.schedules, namespace.due_schedules, keys.hash, keys.zset),
-        (
-            encode_name(due.name),
-            due.definition,
-            due.tick,
-            digits(plan.last_ms),
-            b"" if plan.next_ms is None else digits(plan.next_ms),
-            digits(delayed(definition, plan.next_ms or 0)),
-            digits(max((size for _, size in bodies), default=0)),
-            keys.channel if definition.realtime else b"",
-            *messages,
-        ),
-        lambda reply: list(map(decode_name, reply[1:])) if reply[0] else None,
+        own_keys,
+        (*arguments, *messages),
+        lambda reply: SentTicks(list(map(decode_name, reply[1:]))) if reply[0] else None,
         RetryClass.ALWAYS,
         (keys.name,),
     )
@@ -384,6 +415,8 @@ def run_schedule(namespace: Namespace, name: str) -> Steps[str]:
     """
     Send the message of a schedule now; its ticks stay as they are. The result is the id.
 
+    If a message with its unique_key is in the queue, the result is the id of that one.
+
     Raises:
         NotPossible: there is no such schedule, or its definition can't be read.
         The errors of a send.
@@ -391,10 +424,23 @@ def run_schedule(namespace: Namespace, name: str) -> Steps[str]:
     now_ms, record = yield from read_schedule(namespace, name)
     definition = _decode(record)
     body, size = definition.body_of(now_ms)
-    operation = send_plain_message(
-        namespace, definition.queue, body, None, None, False, BYTES, definition.realtime
-    )
-    set_counted_size(operation, size)
+    options = definition.send_options
+    if options is not None:
+        keys = namespace.queue(definition.queue)
+        operation = send_with_options(
+            keys,
+            (body, digits(size)),
+            b"",
+            keys.channel if definition.realtime else b"",
+            options,
+            confirmation=None,
+            limit=None,
+        )
+    else:
+        operation = send_plain_message(
+            namespace, definition.queue, body, None, None, False, BYTES, definition.realtime
+        )
+        set_counted_size(operation, size)
     message_id: str = yield operation
     return message_id
 
@@ -454,7 +500,8 @@ class Firing:
     The result of a look at the schedules that are due.
 
     Attributes:
-        fired: the ids of the messages that were sent, by schedule; empty for skipped ticks.
+        fired: the ids of the messages that were sent, by schedule; empty if none was.
+        joined: the earlier messages with the unique_key because of which none was sent.
         failures: why schedules could not be fired.
         others: the number of schedules that another process has fired or changed meanwhile.
         unable: the schedules that this process can't compute: a package or time zone is missing, or
@@ -464,6 +511,7 @@ class Firing:
     """
 
     fired: dict[str, list[str]] = field(default_factory=dict)
+    joined: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     others: int = 0
     unable: dict[str, str] = field(default_factory=dict)
@@ -499,7 +547,7 @@ def _fire(namespace: Namespace, due: DueSchedule, now_ms: int, result: Firing) -
     """Fire a schedule that is due, and add what has happened to the result."""
     try:
         definition, plan = plan_due(due, now_ms)
-        ids = yield fire_schedule(namespace, definition, due, plan)
+        sent = yield fire_schedule(namespace, definition, due, plan)
     except (MissingExtra, NewerForm, UnknownZone) as error:
         result.unable[due.name] = str(error)
         return
@@ -508,10 +556,12 @@ def _fire(namespace: Namespace, due: DueSchedule, now_ms: int, result: Firing) -
     except (RSMQError, ResponseError) as error:
         reason = str(error)
     else:
-        if ids is None:
+        if sent is None:
             result.others += 1
         else:
-            result.fired[due.name] = ids
+            result.fired[due.name] = sent.ids
+            if sent.earlier:
+                result.joined[due.name] = sent.earlier
         return
     if (yield postpone_schedule(namespace, due, reason)) and due.definition:
         result.failures[due.name] = reason

@@ -171,6 +171,9 @@ class Scheduler:
             self.fired += len(ids)
             if ids:
                 _log.debug("schedule %s: sent %s", name, ids[-1])
+            elif name in found.joined:
+                text = "schedule %s: not sent, as message %s with its unique_key is in the queue"
+                _log.info(text, name, found.joined[name])
             else:
                 _log.warning("schedule %s: a tick was missed, and is skipped", name)
         for name, reason in found.failures.items():

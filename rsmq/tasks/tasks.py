@@ -96,6 +96,9 @@ class _ScheduleOptions(TypedDict, total=False):
     missed: str
     jitter: float | timedelta
     version: int
+    unique_key: str | None
+    expires: float | timedelta | None
+    max_retries: int | None
 
 
 @dataclass
@@ -304,8 +307,10 @@ class Tasks(NamesElsewhere):
         Args:
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ - .``.
             signature: the call, as in ``report.signature(2026)``.
-            **options: ``cron`` or ``every``, ``timezone``, ``missed``, ``jitter`` and ``version``,
-                as for ``Worker.schedule``.
+            **options: ``cron`` or ``every``, ``timezone``, ``missed``, ``jitter``, ``version``,
+                ``unique_key``, ``expires`` and ``max_retries``, as for ``Worker.schedule``. With
+                ``unique_key`` nothing is sent while an earlier call with that key is not done, so
+                calls do not pile up or overlap.
 
         Raises:
             InvalidFormat: it is not a signature of a task that is declared here, has options other
@@ -321,7 +326,7 @@ class Tasks(NamesElsewhere):
                 "signature",
                 value=show(options_of_call),
                 hint="A schedule has its own times: pass a call without options but level and "
-                "then.",
+                "then. schedule itself takes unique_key, expires and max_retries.",
             )
         if name in self._schedules:
             raise InvalidFormat("name", value=name, hint="This schedule is declared already.")

@@ -575,6 +575,9 @@ class Configuration(Generic[B_co]):
         jitter: float | timedelta = 0,
         tick_field: str | None = None,
         version: int = 0,
+        unique_key: str | None = None,
+        expires: float | timedelta | None = None,
+        max_retries: int | None = None,
     ) -> None:
         """
         Declare a schedule: ``start`` stores it in Redis, and any worker sends its messages.
@@ -598,6 +601,10 @@ class Configuration(Generic[B_co]):
             jitter: the longest random delay, seconds.
             tick_field: the field of a JSON body that gets the time.
             version: a whole number, raised with each change.
+            unique_key: the unique_key of the messages: a tick sends nothing while one of them is in
+                the queue.
+            expires: seconds after its send at which a message expires; None is never.
+            max_retries: how often a message is tried again; None is the number of its listener.
 
         Raises:
             The errors of ``queues.schedules.add``.
@@ -620,6 +627,9 @@ class Configuration(Generic[B_co]):
             realtime=client.realtime,
             version=version,
             source="code",
+            unique_key=unique_key,
+            expires=expires,
+            max_retries=max_retries,
         )
         if name in self._schedules:
             raise InvalidFormat("name", value=name, hint="This schedule is declared already.")

@@ -40,6 +40,20 @@ def test_a_schedule_is_added_shown_paused_run_and_removed(cli, rsmq):
     assert cli("schedule", "list", "--json").json == []
 
 
+def test_the_messages_of_a_schedule_have_the_options_of_a_send(cli, rsmq):
+    rsmq.create_queue("q")
+    cli("schedule", "add", "s", "q", "m", "--every", "1h", "--unique-key", "k", "--expires", "1h",
+        "--max-retries", "2")  # fmt: skip
+    shown = cli("schedule", "show", "s").lines
+    assert {"unique    k", "expires   3600 s", "retries   2"} <= set(shown)
+    document = cli("schedule", "show", "s", "--json").json
+    assert (document["unique_key"], document["expires"], document["max_retries"]) == ("k", 3600, 2)
+    (id,) = cli("schedule", "run", "s").lines
+    assert cli("schedule", "run", "s").lines == [id]
+    wrong = cli("schedule", "add", "t", "q", "--every", "1h", "--expires", "0")
+    assert (wrong.code, "--expires" in wrong.error) == (2, True)
+
+
 def test_a_failure_is_listed_with_its_reason(cli, rsmq, raw, ns):
     rsmq.schedules.add("a", every=60, queue="missing")
     raw.hset(f"{ns}:x:schedules", "a:failure", "1795649004057 2 Queue not found")

@@ -112,6 +112,85 @@ def test_a_tick_becomes_an_ordinary_message(env, queue):
     assert env.rsmq.get_message(queue, env.rsmq.send_message(queue, "x")).scheduled_at is None
 
 
+def test_a_definition_with_options_has_a_form_that_older_versions_leave_alone(env):
+    """They would send messages without the options."""
+    env.rsmq.schedules.add(
+        "a", every=60, queue="q", unique_key="k", expires=timedelta(minutes=5), max_retries=0
+    )
+    assert json.loads(stored(env)[0]["a"]) == {
+        "form": 2, "queue": "q", "every": 60.0, "body": "", "size": 0, "missed": "once",
+        "jitter": 0.0, "realtime": False, "version": 0, "source": "call", "unique_key": "k",
+        "expires": 300.0, "max_retries": 0,
+    }  # fmt: skip
+    definition = env.rsmq.schedules.get("a").definition
+    assert (definition.unique_key, definition.expires, definition.max_retries) == ("k", 300.0, 0)
+    assert env.rsmq.schedules.add("a", every=60, queue="q") is True
+    assert json.loads(stored(env)[0]["a"])["form"] == 1
+
+
+@pytest.mark.parametrize("missed", ["once", "all"])
+def test_a_tick_sends_nothing_while_a_message_of_its_schedule_is_there(env, queue, missed):
+    schedules = env.rsmq.schedules
+    schedules.add("a", every=60, queue=queue, body="hi", missed=missed, unique_key="report")
+    make_due(env, "a", 240_000)
+    (first,) = fire(env).fired["a"]
+    assert env.raw.hgetall(f"{env.ns}:{queue}:x:unique") == {b"report": first.encode()}
+
+    tick = make_due(env, "a", 120_000)
+    before = env.scores(queue), env.fields(queue)
+    found = fire(env)
+    assert (found.fired, found.joined) == ({"a": []}, {"a": first})
+    assert (env.scores(queue), env.fields(queue)) == before
+    last_tick, _, last_id = stored(env)[0]["a:last"].split()
+    assert (int(last_tick), last_id) == (tick + 120_000, first)
+    assert schedules.get("a").next_tick_at > schedules.get("a").last_tick_at
+    assert schedules.run_now("a") == first
+
+    message = env.rsmq.receive_message(queue)  # in flight it has the key, too
+    make_due(env, "a")
+    assert fire(env).fired["a"] == []
+    assert env.rsmq.delete_message(message)
+    make_due(env, "a")
+    (second,) = fire(env).fired["a"]
+    assert second != first
+    assert list(env.scores(queue)) == [second]
+    assert env.rsmq.send_message(queue, "by a send", unique_key="report") == second
+
+
+def test_messages_of_a_schedule_have_its_limits(env, queue):
+    env.rsmq.schedules.add("a", every=60, queue=queue, missed="all", expires=90, max_retries=4)
+    make_due(env, "a", 120_000)
+    ids = [*fire(env).fired["a"], env.rsmq.schedules.run_now("a")]
+    records = env.raw.hgetall(f"{env.ns}:{queue}:x:limits")
+    scores = env.scores(queue)
+
+    assert len(ids) == 4
+    assert {id.decode(): record.decode() for id, record in records.items()} == {
+        id: f"4:{int(scores[id]) + 90_000}" for id in ids
+    }
+    assert env.fields(queue)["x:limited"] == "1"
+    assert not env.raw.exists(f"{env.ns}:{queue}:x:unique")
+
+
+def test_messages_that_would_expire_before_they_are_visible_keep_the_tick_and_say_so(env):
+    env.rsmq.create_queue("slow", delay=30)
+    env.rsmq.schedules.add("a", every=60, queue="slow", expires=30)
+    tick = make_due(env, "a")
+    assert "expires" in fire(env).failures["a"]
+    assert stored(env)[0]["a:tick"] == str(tick)
+    assert env.scores("slow") == {}
+
+
+def test_a_schedule_without_options_uses_the_keys_of_a_plain_send(env, queue):
+    env.rsmq.schedules.add("a", every=60, queue=queue)
+    make_due(env, "a")
+    now, _, (due,) = env.rsmq.run(read_due_schedules(Namespace(env.ns)))
+    definition, plan = plan_due(due, now)
+    operation = fire_schedule(Namespace(env.ns), definition, due, plan)
+    assert operation.script.name == "fire_schedule"
+    assert len(operation.keys) == 4
+
+
 def test_a_tick_is_fired_once_however_often_it_is_tried(env, queue):
     env.rsmq.schedules.add("a", every=60, queue=queue)
     tick = make_due(env, "a")
@@ -122,7 +201,7 @@ def test_a_tick_is_fired_once_however_often_it_is_tried(env, queue):
     first, *others = [
         env.rsmq.run(fire_schedule(namespace, definition, due, plan)) for _ in range(5)
     ]
-    assert len(first) == 1
+    assert len(first.ids) == 1
     assert others == [None] * 4
     assert len(env.scores(queue)) == 1
     env.raw.hset(f"{env.ns}:x:schedules", "a:tick", tick + 60_000)
@@ -204,10 +283,11 @@ def test_a_body_that_is_too_long_for_the_queue_is_kept(env, queue):
     assert env.scores(queue) == {}
 
 
-def test_a_full_server_keeps_the_tick_and_says_so(env, queue):
+@pytest.mark.parametrize("options", [{}, {"unique_key": "k"}, {"max_retries": 1}])
+def test_a_full_server_keeps_the_tick_and_says_so(env, queue, options):
     if env.backend == "memory":
         pytest.skip("memory:// has no limit of its memory")
-    env.rsmq.schedules.add("a", every=60, queue=queue)
+    env.rsmq.schedules.add("a", every=60, queue=queue, **options)
     tick = make_due(env, "a")
     fields = env.fields(queue)
     with env.full():
@@ -359,7 +439,7 @@ def test_a_definition_that_cannot_be_read_is_shown_and_keeps_its_tick(env, queue
 def test_a_definition_of_a_newer_form_is_left_to_newer_processes(env, queue):
     env.rsmq.schedules.add("a", every=60, queue=queue)
     make_due(env, "a")
-    env.raw.hset(f"{env.ns}:x:schedules", "a", '{"form": 2}')
+    env.raw.hset(f"{env.ns}:x:schedules", "a", '{"form": 3}')
     before = stored(env)
 
     assert "newer version" in fire(env).unable["a"]

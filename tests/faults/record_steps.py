@@ -14,24 +14,24 @@ from tests.faults.slot_steps import Step
 RECORD = b'{"url":"https://example.org/"}'
 
 
-def define(namespace, name, queue):
+def define(namespace, name, queue, **options):
     """Return the steps that store a schedule of every hour."""
     arguments: dict[str, Any] = {
         "cron": None, "every": 3600, "queue": queue, "body": b"m", "timezone": None,
         "codec": BYTES, "missed": "once", "jitter": 0, "tick_field": None, "realtime": False,
         "version": None, "source": "call",
     }  # fmt: skip
-    definition = make_definition(namespace, name, **arguments)
+    definition = make_definition(namespace, name, **arguments, **options)
     return store_definition(namespace, definition, keeps_version=True)
 
 
-def prepare_schedule(name, *, is_due):
+def prepare_schedule(name, *, is_due, **options):
     """Prepare a schedule and its queue; a due one has missed many ticks."""
 
     def prepare(client, stored):
         namespace = Namespace(stored.ns)
         client.create_queue(name)
-        client.run_steps(define(namespace, name, name))
+        client.run_steps(define(namespace, name, name, **options))
         if is_due:
             stored.raw.hset(f"{stored.ns}:x:schedules", f"{name}:tick", 3_600_000)
             stored.raw.zadd(f"{stored.ns}:x:due", {name: 3_600_000})
@@ -45,6 +45,13 @@ def check_fired(namespace, result, stored):
     (id,) = stored.ids("tick")
     assert stored.fields("x:schedules")[b"tick:last"].endswith(b" " + id.encode())
     assert stored.raw.zscore(f"{stored.ns}:x:due", "tick") > 3_600_000
+
+
+def check_fired_with_options(namespace, result, stored):
+    (id,) = stored.ids("limited")
+    assert stored.fields("x:schedules")[b"limited:last"].endswith(b" " + id.encode())
+    assert stored.fields("limited:x:unique") == {b"one": id.encode()}
+    assert stored.fields("limited:x:limits")[id.encode()].startswith(b"2:")
 
 
 def check_changed(namespace, result, stored):
@@ -107,6 +114,12 @@ STEPS = [
         prepare_schedule("tick", is_due=True),
         lambda c, namespace: c.run_steps(fire_due_schedules(namespace)),
         check_fired,
+    ),
+    Step(
+        "schedule: fire with options",
+        prepare_schedule("limited", is_due=True, unique_key="one", expires=9, max_retries=2),
+        lambda c, namespace: c.run_steps(fire_due_schedules(namespace)),
+        check_fired_with_options,
     ),
     Step(
         "schedule: change",

@@ -98,6 +98,8 @@ UNCHANGING = {
     "new_messages": ([H, Z], ["-inf", 0, "+inf", 0, 9]),
     "open_copy": ([H, COPIED], [99_000, "field", "digest"]),
     "pause_queue": ([H], ["1"]),
+    "fire_schedule_with_options":
+        ([*SCHEDULES, H, Z, H, H], ["no", "definition", 1, 1, 2, 2, 0, "", "", "", ""]),
     "pause_schedule": (SCHEDULES, ["no", "", 0, 0]),
     "peek_messages": ([H, Z], ["", 0, "", 0, 9, 9]),
     "persist_keys": ([H, Z], []),

@@ -8,6 +8,7 @@ the first change, would make each call of users with all rights more expensive.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import redis.exceptions as redis_errors
@@ -35,10 +36,10 @@ OLD_ID = "g0000000001234567890123456789ABC"
 ID_LENGTH = 32
 
 
-def fire(rsmq, held, due):
+def fire(rsmq, held, due, **options):
     now_ms, _, [found] = rsmq.run(read_due_schedules(rsmq.namespace))
     definition, plan = plan_due(found, now_ms)
-    rsmq.run(fire_schedule(rsmq.namespace, definition, found, plan))
+    rsmq.run(fire_schedule(rsmq.namespace, replace(definition, **options), found, plan))
 
 
 #: ``held`` are two messages in flight in queue q. Another consumer received the second one again.
@@ -113,6 +114,9 @@ CALLS = {
     "remove subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("poisoned", "x"),
     "drop subscriber": lambda rsmq, held, due: Subscribers(rsmq).remove("q", "x", drop=True),
     "fire schedule": fire,
+    "fire schedule, options":
+        lambda rsmq, held, due: fire(rsmq, held, due, unique_key="one", expires=9, max_retries=1),
+    "fire schedule, joined": lambda rsmq, held, due: fire(rsmq, held, due, unique_key="held"),
     "purge, undo": lambda rsmq, held, due: rsmq.trash.purge_queue("q"),
     "delete_queue, undo": lambda rsmq, held, due: rsmq.trash.delete_queue("q"),
     "delete_messages, undo": lambda rsmq, held, due: rsmq.trash.delete_messages("q", due),

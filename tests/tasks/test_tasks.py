@@ -286,6 +286,25 @@ def test_a_schedule_sends_the_body_of_the_task(tasks):
         tasks.schedule("b", report.options(delay=1).signature(1), every=1)
 
 
+def test_a_schedule_of_a_task_does_not_send_while_its_last_call_is_not_done(tasks):
+    @tasks.task(queue="q", name="t")
+    def report() -> None: ...
+
+    tasks.schedule(
+        "s", report.signature(), every=60, unique_key="report", expires=50, max_retries=0
+    )
+    with tasks.worker():
+        pass
+    definition = tasks.client.schedules.get("s").definition
+    assert (definition.unique_key, definition.expires, definition.max_retries) == ("report", 50, 0)
+    id = tasks.client.schedules.run_now("s")
+    assert tasks.client.schedules.run_now("s") == id
+    tasks.run_all()
+    assert tasks.client.schedules.run_now("s") != id
+    with pytest.raises(InvalidFormat, match="itself takes unique_key"):
+        tasks.schedule("b", report.options(unique_key="k").signature(), every=1)
+
+
 def test_run_all_raises_the_first_error_of_a_task(tasks):
     @tasks.task(queue="q")
     def task(kind: str) -> None:

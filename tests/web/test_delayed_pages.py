@@ -54,13 +54,20 @@ def test_a_schedule_is_added_paused_run_and_deleted(run):
         open_pages(http)
         wrong = await run_action(http, "add-schedule", schedule="s", queue="q", every="", cron="")
         assert wrong.status == 422
-        fields = {"schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>"}
+        fields = {
+            "schedule": "s", "queue": "q", "every": "3600", "cron": "", "body": "<b>",
+            "unique_key": "<k>", "expires": "90", "max_retries": "",
+        }  # fmt: skip
         added = await run_action(http, "add-schedule", **fields)
         assert (added.status, added.headers["location"]) == (303, "/schedules/s")
         stored = await queues.schedules.get("s")
         assert (stored.definition.every, stored.definition.body) == (3600, b"<b>")
         shown = await read_page(http, "/schedules/s")
         assert "&lt;b&gt;" in shown
+        assert "with the unique key &lt;k&gt;" in shown
+        assert "a message expires" in shown
+        assert (stored.definition.unique_key, stored.definition.expires) == ("<k>", 90)
+        assert stored.definition.max_retries is None
         assert shown.count("<time") >= 5
         await run_action(http, "pause-schedule", schedule="s", queue="q")
         assert "paused" in await read_page(http, "/delayed")

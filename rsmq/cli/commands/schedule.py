@@ -66,10 +66,23 @@ def _names_argument() -> Decorator:
     help="Put the time into this field of the body, a JSON object.",
 )  # fmt: skip
 @click.option("--version", type=int, metavar="N", help="The version; the stored one by default.")
+@click.option(
+    "--unique-key", metavar="TEXT",
+    help="Send no message while one with this key is in the queue.",
+)  # fmt: skip
+@click.option(
+    "--expires", type=DURATION, metavar="DURATION",
+    help="How long after its send a message expires; longer than the queue's delay.",
+)  # fmt: skip
+@click.option(
+    "--max-retries", type=int, metavar="N",
+    help="How often a message is tried again, instead of the number of the worker or the policy.",
+)  # fmt: skip
 @click.pass_obj
 def add(
     call: Call, name: str, queue: str, body: str, *, cron: str | None, every: float | None,
     timezone: str | None, missed: str, jitter: float, tick_field: str | None, version: int | None,
+    unique_key: str | None, expires: float | None, max_retries: int | None,
 ) -> None:  # fmt: skip
     """
     Add a schedule, or replace the one of this name.
@@ -90,6 +103,9 @@ def add(
             jitter=jitter,
             tick_field=tick_field,
             version=version,
+            unique_key=unique_key,
+            expires=expires,
+            max_retries=max_retries,
         )
         found = rsmq.schedules.get(name)
     following = None if found is None or found.next_tick_at is None else found.next_tick_at
@@ -245,5 +261,11 @@ def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str
             f"jitter    {of.jitter:g} s",
             f"version   {of.version}, by {of.source}",
         ]
+        if of.unique_key is not None:
+            lines.append(f"unique    {format_text(of.unique_key)}")
+        if of.expires is not None:
+            lines.append(f"expires   {of.expires:g} s")
+        if of.max_retries is not None:
+            lines.append(f"retries   {of.max_retries}")
     lines.append(f"last      {_show(found.last_tick_at) or '-'}")
     return lines + [f"next      {each}" for each in upcoming]

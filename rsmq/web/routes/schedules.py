@@ -11,15 +11,25 @@ from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.bodies import BODIES, show_body
-from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of, read_body
+from rsmq.web.fields import (
+    BODY_FIELDS,
+    SECONDS,
+    Field,
+    Refused,
+    Shape,
+    between,
+    one_of,
+    read_body,
+)
 from rsmq.web.routes.forms import may, show_value
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
+from rsmq.wire.limits import MAX_LABEL
 
 #: Ticks that are shown of a schedule.
 _UPCOMING = 5
 _DEFINITION = (
     "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version", "source",
-    "realtime",
+    "realtime", "unique_key", "expires", "max_retries",
 )  # fmt: skip
 
 
@@ -123,6 +133,24 @@ _FIELDS = (
     ),
     Field("tick_field", Shape.TEXT, "The field of the body that gets the time of the tick."),
     Field("version", Shape.WHOLE, "For definitions in code."),
+    Field(
+        "unique_key",
+        Shape.TEXT,
+        "A tick sends nothing while a message with this key is in the queue.",
+        rule={"minLength": 1, "maxLength": MAX_LABEL},
+    ),
+    Field(
+        "expires",
+        Shape.NUMBER,
+        "Seconds after which a message is not delivered any more.",
+        rule=SECONDS,
+    ),
+    Field(
+        "max_retries",
+        Shape.WHOLE,
+        "Retries of workers before a message is a dead letter.",
+        rule=between(0, 1_000_000),
+    ),
 )
 
 ROUTES = (

@@ -458,7 +458,7 @@ def _attributes(shown):
 
 _DEFINITION = (
     "name", "queue", "cron", "every", "timezone", "missed", "jitter", "tick_field", "version",
-    "source", "realtime",
+    "source", "realtime", "unique_key", "expires", "max_retries",
 )  # fmt: skip
 
 

@@ -46,8 +46,12 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
 
 
 def _command_of_add(fields: Fields) -> list[str]:
-    options = ("cron", "every", "timezone", "missed", "jitter")
-    words = [f"--{name}={one(fields, name)}" for name in options if one(fields, name)]
+    options = (
+        "cron", "every", "timezone", "missed", "jitter", "unique_key", "expires", "max_retries",
+    )  # fmt: skip
+    words = [
+        f"--{name.replace('_', '-')}={one(fields, name)}" for name in options if one(fields, name)
+    ]
     values = (_schedule(fields) or "NAME", one(fields, "queue") or "QUEUE", one(fields, "body"))
     return ["schedule", "add", *words, "--", *values]
 
@@ -79,6 +83,12 @@ ACTIONS = (
                 ("all", "send a message for each"),
             )),
             Input("body", "Body of each message", "area"),
+            Input("unique_key", "Unique key of the messages", hint="No message is sent while one "
+                  "with this key is in the queue, so they do not pile up. Leave it empty to send "
+                  "one at each time."),
+            Input("expires", "Expiry of a message, in seconds", "number", hint="Leave it empty for "
+                  "the queue's own."),
+            Input("max_retries", "Retries before a message is a dead letter", "number"),
         ),
     ),
     PageAction(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -120,6 +120,7 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         ("missed times", _MISSED.get(schedule["missed"], "")),
         ("jitter", show_duration(schedule["jitter"]) if schedule["jitter"] else "none"),
         ("time in the body", schedule["tick_field"] or "no"),
+        *_facts_of_messages(schedule),
         ("defined by", _SOURCES.get(schedule["source"], "")),
         ("version", str(schedule["version"])),
     ]
@@ -134,6 +135,16 @@ async def _show_one(call: PageCall) -> Mapping[str, Any]:
         "sent_ms": _ms(schedule["last_sent_at"]),
         "failed_ms": _ms(schedule["failed_at"]),
     }
+
+
+def _facts_of_messages(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return the options of its messages, those that it has."""
+    if schedule["unique_key"] is not None:
+        yield "only one message at a time", f"with the unique key {schedule['unique_key']}"
+    if schedule["expires"] is not None:
+        yield "a message expires", f"after {show_duration(schedule['expires'])}"
+    if schedule["max_retries"] is not None:
+        yield "retries of a message", str(schedule["max_retries"])
 
 
 _MISSED = {
