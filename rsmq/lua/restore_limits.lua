@@ -19,11 +19,10 @@ local stored = queue(hash, 'x:limited')
 if not stored then
   return queue_not_found(hash)
 end
-remove_free_limits(limits, #records / 2, zset, stored[4])
 local missing, others = {}, 0
 for at = 1, #records, 2 do
   if redis.call('ZSCORE', zset, records[at]) then
-    local record = redis.call('HGET', limits, records[at])
+    local record = stored[4] and redis.call('HGET', limits, records[at])
     if not record then
       missing[#missing + 1], missing[#missing + 2] = records[at], records[at + 1]
     elseif record ~= records[at + 1] then
@@ -32,6 +31,8 @@ for at = 1, #records, 2 do
   end
 end
 if #missing > 0 then
+  redis.call('ZADD', zset, 'XX', '0', '') -- fails if memory is full; after the next ones Redis allows all
+  remove_free_limits(limits, #missing / 2, zset, stored[4])
   redis.call('HSET', hash, 'x:limited', '1')
   variadic('HSET', limits, missing)
 end

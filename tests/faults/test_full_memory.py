@@ -14,6 +14,8 @@ import redis.exceptions as redis_errors
 
 from rsmq import RSMQ
 from rsmq.lua.load import load, script_names
+from rsmq.migrate.operations import IncomingMessage, add_copies
+from rsmq.operations.restore import RestoredMessage, restore_limits
 from rsmq.push.operations import fan_out
 from rsmq.push.subscribers import Subscribers
 from rsmq.worker import Worker
@@ -351,3 +353,25 @@ def test_a_worker_that_creates_its_queues_drains_them_when_memory_is_full(raw, r
 
     assert handled == ["m"] * 9
     assert raw.zcard("rsmq:q") == 0
+
+
+@pytest.mark.parametrize("name", ["add_copies", "restore_limits"])
+def test_limits_of_messages_of_another_queue_are_refused_when_memory_is_full(raw, rsmq, name):
+    """The removal of old limits lets Redis accept what follows, so the refusal comes before it."""
+    id = rsmq.send_message("q", "m")
+    limits = "rsmq:q:x:limits"
+    message = IncomingMessage(b"d", RestoredMessage(NO_ID, b"m", 1, 0, None), limits=b"1:")
+    keys = rsmq.namespace.queue("q")
+    operation = {
+        "add_copies": add_copies(keys, [message], realtime=False, lifetime=9),
+        "restore_limits": restore_limits(keys, {id.encode(): b"1:"}),
+    }[name]
+    before = raw.execute_command("DEBUG", "DIGEST")
+    fill(raw)
+
+    with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+        rsmq.run(operation)
+    assert raw.execute_command("DEBUG", "DIGEST") == before
+    raw.config_set("maxmemory", 0)
+    rsmq.run(operation)
+    assert raw.hvals(limits) == [b"1:"]

@@ -17,11 +17,12 @@ local function put_group(groups, records, zset, id, text)
   return group ~= nil
 end
 
--- Before messages are added: removes limits of messages that have left the queue. Fails, before any change, without the
--- right to them.
+-- Before messages are added: removes limits of messages that have left the queue. Fails, before any change, if memory is
+-- full, or without the right to them.
 local function prepare_limits(hash, zset, records)
   if #records > 0 then
     require_local_beside(zset, ':x:limits')
+    redis.call('ZADD', zset, 'XX', '0', '') -- fails if memory is full; after the next ones Redis allows all
     remove_free_limits(zset .. ':x:limits', #records / 2, zset, redis.call('HGET', hash, 'x:limited'))
   end
 end
