@@ -274,7 +274,9 @@ def make_definition(
 def _make_options(
     unique_key: str | None, expires: Seconds | None, max_retries: int | None
 ) -> SendOptions | None:
-    """Check the options of a message as a send does."""
+    """Check the options of a message as a send does; None without any."""
+    if unique_key is None and expires is None and max_retries is None:
+        return None
     return check_options(
         1,
         dedup_ids=None,
