@@ -5,7 +5,9 @@
 -- ARGV[1] largest   integer     size of the largest body, as in send_message.lua
 -- ARGV[2] channel   string      channel for the number of messages; '' = none
 -- ARGV[3] number    integer     of texts of groups
--- ARGV[4...] rows   strings     so many texts, an id and a group each; and the messages, as in fragments/restoring.lua
+-- ARGV[4] limited   integer     of texts of limits
+-- ARGV[5...] rows   strings     so many texts, an id and a group each; so many, an id and its limits each, as in
+--                               fragments/limits.lua; and the messages, as in fragments/restoring.lua
 --
 -- returns how many were added
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -14,26 +16,30 @@
 -- @include digits.lua
 -- @include local_groups.lua
 -- @include regrouping.lua
+-- @include relimiting.lua
 -- @include sending.lua
 -- @include restoring.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local largest, channel, number = ARGV[1], ARGV[2], ARGV[3]
+local largest, channel, number, limited = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local rows = ARGV
-number = tonumber(number)
+number, limited = tonumber(number), tonumber(limited)
 
 local stored, refusal = sendable(hash, largest, '')
 if not stored then
   return refusal
 end
-local now, groups = server_time_ms(), {}
-for at = 4, 2 + number, 2 do
+local now, groups, records = server_time_ms(), {}, {}
+for at = 5, 3 + number + limited, 2 do
   if not redis.call('ZSCORE', zset, rows[at]) then
-    groups[#groups + 1], groups[#groups + 2] = rows[at], rows[at + 1]
+    local found = at < 5 + number and groups or records
+    found[#found + 1], found[#found + 2] = rows[at], rows[at + 1]
   end
 end
 require_local_groups_of(zset, groups)
-local added = restore(hash, zset, rows, 4 + number, digits(now))
+prepare_limits(hash, zset, records)
+local added = restore(hash, zset, rows, 5 + number + limited, digits(now))
+add_limits(hash, zset, records)
 regroup(zset, hash, groups, now)
 if channel ~= '' and added > 0 then
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset))

@@ -339,6 +339,12 @@ def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> Inc
     if item.body is None:
         return IncomingMessage(digest, None)
     message = RestoredMessage(
-        id, item.body, score, item.receive_count, item.first_received_ms, item.group
+        id,
+        item.body,
+        score,
+        item.receive_count,
+        item.first_received_ms,
+        item.group,
+        item.limits,
     )
-    return IncomingMessage(digest, message, item.unique_key, item.limits)
+    return IncomingMessage(digest, message, item.unique_key)

@@ -61,21 +61,20 @@ class IncomingMessage:
             only removed from the source.
         unique_key: the unique key that the message gets, if it is free; empty for none. A message
             with a group or limits gets none.
-        limits: the limits that the message gets, as in ``limits.lua``; empty for none.
     """
 
     digest: bytes
     message: RestoredMessage | None
     unique_key: bytes = b""
-    limits: bytes = b""
 
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
         message = _NO_MESSAGE if self.message is None else self.message.row()
         group = encode_name((self.message and self.message.group) or "")
-        label = _MARK + group if group or self.limits else self.unique_key
-        if self.limits:
-            label += _MARK + self.limits
+        limits = (self.message and self.message.limits) or b""
+        label = _MARK + group if group or limits else self.unique_key
+        if limits:
+            label += _MARK + limits
         return self.digest, *message, label
 
 
@@ -419,9 +418,9 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
             int(count or 0),
             int(first) if first else None,
             decode_name(group) or None,
+            limits,
         ),
         unique_key,
-        limits,
     )
 
 

@@ -274,9 +274,9 @@ def find_without_limits(
 ) -> list[str]:
     """Return the ids of messages in the queue that have not the limits of their source."""
     limited = {
-        each.message.id: each.limits
+        each.message.id: each.message.limits
         for each in messages
-        if each.limits and each.message is not None
+        if each.message is not None and each.message.limits
     }
     if not limited:
         return []

@@ -97,6 +97,25 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
     )
 
 
+def get_limits(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple[str, str]]]:
+    """
+    Read the limits of messages, at most 1,000 ids.
+
+    The result has by id its own number of retries, and the Unix ms of its expiry, each empty for
+    none.
+    """
+
+    def parse(reply: list[bytes | None]) -> dict[str, tuple[str, str]]:
+        found = {}
+        for id, record in zip(ids, reply, strict=True):
+            retries, separator, ends = (record or b"").decode(errors="replace").partition(":")
+            if separator and all(not text or text.isdecimal() for text in (retries, ends)):
+                found[id] = retries, ends
+        return found
+
+    return plain_command("HMGET", keys.limits, *map(encode_name, ids), parse=parse)
+
+
 def get_groups(keys: QueueKeys, ids: Sequence[str]) -> Operation[dict[str, tuple[int, str]]]:
     """
     Read the groups of messages, at most 1,000 ids.

@@ -29,6 +29,7 @@ class RestoredMessage:
             time is unknown.
         group: the group that it gets again; None for none. An import gives it only to an id that
             ends like those of messages with groups.
+        limits: its own expiry and number of retries, as in ``limits.lua``; empty for none.
     """
 
     id: str
@@ -37,6 +38,7 @@ class RestoredMessage:
     receive_count: int
     first_received_ms: int | None
     group: str | None = None
+    limits: bytes = b""
 
     def row(self) -> tuple[bytes, ...]:
         """
@@ -71,6 +73,12 @@ def restore_messages(
         if message.group
         for text in (message.id, message.group)
     ]
+    limited = [
+        text
+        for message in messages
+        if message.limits
+        for text in (encode_name(message.id), message.limits)
+    ]
     return Operation(
         load("restore_messages"),
         (keys.hash, keys.zset),
@@ -78,7 +86,9 @@ def restore_messages(
             digits(largest),
             keys.channel if realtime else b"",
             digits(len(grouped)),
+            digits(len(limited)),
             *grouped,
+            *limited,
             *(value for message in messages for value in message.row()),
         ),
         int,

@@ -14,9 +14,11 @@ from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes, StoredMessage
-from rsmq.operations.reading import LookupResult, get_groups, get_messages, scan_ids
+from rsmq.operations.plain import plain_command
+from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.wire.fields import LIMITED
 from rsmq.wire.ids import may_have_group
 from rsmq.wire.keys import QueueKeys
 
@@ -140,8 +142,12 @@ def _write_messages(
         for looked_up in look_up(rsmq, keys, _read_ids(rsmq, keys)):
             messages = [message for message in looked_up.messages if message is not None]
             groups = _read_groups(rsmq, keys, messages)
+            limits = _read_limits(rsmq, keys, messages)
             for message in messages:
-                writer.write(records.make_message_record(message, groups.get(message.id)))
+                record = records.make_message_record(
+                    message, groups.get(message.id), limits.get(message.id)
+                )
+                writer.write(record)
             written += len(messages)
             ghosts += looked_up.ghosts
             report_progress(len(messages))
@@ -160,6 +166,19 @@ def _read_groups(
         if not is_limited_to_keys(error):
             raise
         return {}  # without the right to the key of groups, messages have none
+
+
+def _read_limits(
+    rsmq: RSMQ, keys: QueueKeys, messages: list[StoredMessage]
+) -> dict[str, tuple[str, str]]:
+    if not messages or not rsmq.run(plain_command("HEXISTS", keys.hash, LIMITED)):
+        return {}
+    try:
+        return rsmq.run(get_limits(keys, [each.id for each in messages]))
+    except ResponseError as error:
+        if not is_limited_to_keys(error):
+            raise
+        return {}  # as for groups
 
 
 def _read_ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:

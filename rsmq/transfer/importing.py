@@ -15,7 +15,12 @@ from redis.exceptions import RedisError
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
 from rsmq.model import QueueAttributes
-from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
+from rsmq.operations.restore import (
+    RestoredMessage,
+    restore_limits,
+    restore_messages,
+    restore_totals,
+)
 from rsmq.operations.sending import send_raws, send_raws_to_groups
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
@@ -409,7 +414,15 @@ class _Importer:
                 steps = send_raws_to_groups(keys, raws, groups)
             else:
                 steps = send_raws(keys, raws, largest=0, delay=b"", channel=b"")
-            added = len(self._rsmq.run_steps(steps))
+            ids = self._rsmq.run_steps(steps)
+            added = len(ids)
+            limits = {
+                encode_name(id): message.limits
+                for id, message in zip(ids, messages, strict=True)
+                if message.limits
+            }
+            if limits:
+                self._rsmq.run(restore_limits(keys, limits))
         else:
             added = self._rsmq.run(restore_messages(keys, messages, largest=0, realtime=False))
         target.added += added

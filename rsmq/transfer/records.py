@@ -14,7 +14,7 @@ from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
 from rsmq.wire.groups import check_group, make_limit_group, parse_group
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_RECEIVES, UNLIMITED
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_time
 from rsmq.wire.throttle import MAX_RUNNING, Throttle, encode_throttle
@@ -52,7 +52,9 @@ def _unix_seconds(moment: datetime | None) -> int | None:
 
 
 def make_message_record(
-    message: StoredMessage, group: tuple[int, str] | None = None
+    message: StoredMessage,
+    group: tuple[int, str] | None = None,
+    limits: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """
     Return the record of a message, without the fields that the message does not have.
@@ -61,6 +63,8 @@ def make_message_record(
         message: the message.
         group: the Unix ms from which it may be due, and its group as it is stored; None if it has
             none.
+        limits: its own number of retries, and the Unix ms of its expiry, each empty for none; None
+            if it has neither.
     """
     visible_at: float | None = message.visible_at_ms
     if message.state == "held_back":  # its score is a day ahead
@@ -80,6 +84,8 @@ def make_message_record(
     if group is not None:
         name = parse_group(encode_name(group[1]))
         record |= {field: each for field, each in name._asdict().items() if each is not None}
+    fields = zip(("max_retries", "expires_at_ms"), limits or (), strict=False)
+    record |= {field: int(value) for field, value in fields if value}
     if message.reason is not None:
         record["reason"] = dataclasses.asdict(message.reason)
     return record
@@ -177,7 +183,16 @@ def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:
         receive_count=int(_parse_number(line, record, "receive_count", low=0) or 0),
         first_received_ms=None if first is None else int(first),
         group=_parse_group(line, record),
+        limits=_parse_message_limits(line, record),
     )
+
+
+def _parse_message_limits(line: int, record: dict[str, Any]) -> bytes:
+    """Return the limits of a message as they are stored; empty for none."""
+    retries = _parse_number(line, record, "max_retries", low=0, high=MAX_RECEIVES)
+    ends = _parse_number(line, record, "expires_at_ms", low=0, high=_LARGEST_NUMBER)
+    parts = ["" if each is None else str(int(each)) for each in (retries, ends)]
+    return ":".join(parts).encode() if any(parts) else b""
 
 
 def _parse_group(line: int, record: dict[str, Any]) -> str | None:

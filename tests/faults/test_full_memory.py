@@ -140,7 +140,7 @@ UNCHANGING = {
     "replace_ids": ([H, Z], []),
     "replace_lock": (["rsmq:x:lock"], ["other", "run", 99_000]),
     "restore_limits": ([H, Z, "rsmq:q:x:limits"], [NO_ID, "1:"]),
-    "restore_messages": ([H, Z], [1, "", 0, *ROW]),
+    "restore_messages": ([H, Z], [1, "", 0, 0, *ROW]),
     "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
     "restore_totals": ([H], [0, 0, ""]),
     "unlock_keys": (["rsmq:q:x:locks"], [NO_ID, 1, "key"]),
@@ -360,7 +360,7 @@ def test_limits_of_messages_of_another_queue_are_refused_when_memory_is_full(raw
     """The removal of old limits lets Redis accept what follows, so the refusal comes before it."""
     id = rsmq.send_message("q", "m")
     limits = "rsmq:q:x:limits"
-    message = IncomingMessage(b"d", RestoredMessage(NO_ID, b"m", 1, 0, None), limits=b"1:")
+    message = IncomingMessage(b"d", RestoredMessage(NO_ID, b"m", 1, 0, None, None, b"1:"))
     keys = rsmq.namespace.queue("q")
     operation = {
         "add_copies": add_copies(keys, [message], realtime=False, lifetime=9),

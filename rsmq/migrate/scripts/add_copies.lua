@@ -24,6 +24,7 @@
 -- @include arriving_groups.lua
 -- @include local_groups.lua
 -- @include regrouping.lua
+-- @include relimiting.lua
 -- @include restoring.lua
 -- @include unique.lua
 -- @include copies.lua

@@ -13,6 +13,7 @@
 -- @include local_groups.lua
 -- @include queue.lua
 -- @include regrouping.lua
+-- @include relimiting.lua
 -- @include restoring.lua
 -- @include time_ms.lua
 -- @include unique.lua
