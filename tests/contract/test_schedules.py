@@ -22,6 +22,10 @@ from rsmq.schedules.operations import (
 from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
+WITH_OPTIONS = (
+    '{"form": 2, "queue": "q", "every": 60, "body": "", "size": 0, "missed": "once", "jitter": 0, '
+    '"realtime": false, "version": 0, "source": "call", %s}'
+)
 BERLIN = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
 
 
@@ -386,6 +390,9 @@ def test_code_replaces_a_change_at_run_time_only_with_a_later_version(env):
         ("a", {"every": 1, "body": "{}", "tick_field": ""}, InvalidFormat),
         ("a", {"every": 1, "queue": "a b"}, InvalidFormat),
         ("a", {"every": 1, "version": -1}, InvalidValue),
+        ("a", {"every": 1, "unique_key": "x" * 129}, InvalidFormat),
+        ("a", {"every": 1, "expires": 0}, InvalidValue),
+        ("a", {"every": 1, "max_retries": -1}, InvalidValue),
         ("a", {"every": 1, "codec": "json"}, InvalidFormat),
     ],
 )
@@ -418,7 +425,14 @@ def test_a_binary_body_is_stored_as_base64_and_sent_unchanged(env, queue):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("{", "JSONDecodeError"), ("{}", "KeyError"), ('{"form": "x"}', "its form is 'x'")],
+    [
+        ("{", "JSONDecodeError"),
+        ("{}", "KeyError"),
+        ('{"form": "x"}', "its form is 'x'"),
+        (WITH_OPTIONS % '"unique_key": ""', "unique_key"),
+        (WITH_OPTIONS % '"expires": 0', "expires must be between"),
+        (WITH_OPTIONS % '"max_retries": 1.5', "max_retries"),
+    ],
 )
 def test_a_definition_that_cannot_be_read_is_shown_and_keeps_its_tick(env, queue, text, reason):
     env.rsmq.schedules.add("a", every=60, queue=queue)

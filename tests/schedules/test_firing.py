@@ -294,6 +294,21 @@ def test_a_process_without_data_of_the_zone_leaves_the_schedule_to_others(rsmq, 
     assert not raw.hexists(f"{ns}:x:schedules", "a:failure")
 
 
+def test_a_tick_that_joins_an_earlier_message_is_logged_and_not_counted(rsmq, raw, ns, caplog):
+    rsmq.create_queue("q")
+    rsmq.schedules.add("a", every=3600, queue="q", unique_key="k")
+    sent = []
+    for _ in range(3):
+        raw.hset(f"{ns}:x:schedules", "a:tick", 3_600_000)
+        raw.zadd(f"{ns}:x:due", {"a": 3_600_000})
+        with caplog.at_level(logging.INFO, "rsmq.schedules"):
+            sent.append(Scheduler(rsmq, looks_at_once=True).fire_due(raises=True))
+    assert sent == [1, 0, 0]
+    (id,) = raw.zrange(f"{ns}:q", 0, -1)
+    expected = f"schedule a: not sent, as message {id.decode()} with its unique_key is in the queue"
+    assert caplog.messages == [expected] * 2
+
+
 def test_workers_of_a_client_share_one_thread(rsmq, worker):
     def count_threads():
         return sum(each.name == "rsmq-scheduler" for each in threading.enumerate())

@@ -77,7 +77,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
         "test_redrive.py::test_invalid_redrives_of_given_messages_are_refused",
         "test_schedules.py::test_error_names_the_range_of_a_duration[every-5m*]",
         "test_schedules.py::test_invalid_arguments_are_refused[a-options13-MessageNotString]",
-        "test_schedules.py::test_invalid_arguments_are_refused[a-options19-InvalidFormat]",
+        "test_schedules.py::test_invalid_arguments_are_refused[a-options22-InvalidFormat]",
         "test_schedules.py::test_invalid_arguments_are_refused[a-options6-InvalidValue]",
     ),
     "a name in a path has at least a letter, and is a text": (
