@@ -1,6 +1,7 @@
 """Redis that is away, hangs, comes back, or is slow: 503 within a second, and long calls work."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -208,3 +209,30 @@ def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):
 
 async def _are(found, number):
     return len(found) >= number
+
+
+def test_receives_that_wait_go_on_if_work_of_the_server_stops_its_loop(server, ns, monkeypatch):
+    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    pings = []
+
+    async def ping(queues):
+        pinging = asyncio.create_task(patience.ping(queues))
+        await asyncio.sleep(0)
+        time.sleep(1.1 * CLIENT_OPTIONS["retry_deadline"])  # noqa: ASYNC251 - stops the loop
+        await pinging
+        pings.append(queues)
+
+    monkeypatch.setattr(pulse, "ping", ping)
+
+    async def test():
+        async with AsyncRSMQ.from_url(server.url, **CLIENT_OPTIONS, ns=ns) as queues:
+            await queues.create_queue("q")
+            http = Http(create_app(queues, auth=False))
+            receive = {**RECEIVE, "wait": 60}
+            polls = [asyncio.create_task(http("POST", "/receive", receive)) for _ in range(20)]
+            await _until(lambda: _are(pings, 3))
+            await queues.send_messages("q", ["a"] * len(polls))
+            replies = await asyncio.gather(*polls)
+            assert [each.status for each in replies] == [200] * len(polls)
+
+    asyncio.run(test())

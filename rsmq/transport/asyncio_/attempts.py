@@ -16,6 +16,7 @@ from redis.exceptions import AskError, RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
+from rsmq.transport.asyncio_.call_limit import CallLimit
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
 from rsmq.transport.asyncio_.multiplexed import ConnectionState, MultiplexedConnection
 from rsmq.transport.asyncio_.requests import CallRequest
@@ -249,7 +250,7 @@ async def _within(
     """
     left = max(until - time.monotonic(), 0.0)
     guard.longest_grace = left / 2
-    limit = asyncio.timeout(None if left == math.inf else left)
+    limit = asyncio.timeout(None) if left == math.inf else CallLimit(left)
     try:
         async with limit:
             return await exchange

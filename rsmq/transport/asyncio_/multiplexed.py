@@ -27,6 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import ClientClosed
 from rsmq.operations.operation import Command, Operation
+from rsmq.transport.asyncio_.call_limit import PUNCTUAL_SECONDS
 from rsmq.transport.asyncio_.lent import LentTransport
 from rsmq.transport.asyncio_.requests import CallRequest, Coalescer, NotSent, Request
 from rsmq.transport.packing import pack_small_call
@@ -108,6 +109,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._confirmed_bytes = 0  # of these, the bytes that the peer has certainly received
         self._send_check_timer: asyncio.TimerHandle | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
+        self._found_late: Request | None = None  # the oldest when the timer of timeouts was late
         self._closing_timer: asyncio.TimerHandle | None = None
         self._connection_lost = asyncio.Event()
         # A reference is kept here, because the writer closes the socket when it is freed.
@@ -174,7 +176,7 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
                 self._waiting.append(request)
                 self._flush()
             if self._timeout and self._timeout_timer is None:
-                self._timeout_timer = self._loop.call_later(self._timeout, self._check_timeout)
+                self._wait_for_replies(self._timeout)
         except BaseException as error:
             self._close_after(error)
             raise
@@ -368,19 +370,30 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         if unsent:
             self._schedule_send_check()
 
+    def _wait_for_replies(self, seconds: float) -> None:
+        self._timeout_timer = self._loop.call_later(seconds, self._check_timeout)
+
     def _check_timeout(self) -> None:
-        """Close the connection if nothing was received or sent for the whole timeout."""
+        """
+        Close the connection if nothing was received or sent for the whole timeout.
+
+        What has arrived while the loop was stopped is read first.
+        """
+        timer, self._timeout_timer = self._timeout_timer, None
         try:
-            self._timeout_timer = None
             if not self._pending and not self._waiting:
                 return
             oldest = (self._pending or self._waiting)[0]
             quiet_since = max(oldest.sent_at, self._progress_at)
             seconds_left = quiet_since + self._timeout - monotonic()
-            if seconds_left <= 0:
-                self.close(RedisTimeoutError("Timeout reading from server."))
+            late = 0.0 if timer is None else self._loop.time() - timer.when()
+            if seconds_left > 0:
+                self._wait_for_replies(seconds_left)
+            elif late > PUNCTUAL_SECONDS and oldest is not self._found_late:
+                self._found_late = oldest
+                self._wait_for_replies(PUNCTUAL_SECONDS)
             else:
-                self._timeout_timer = self._loop.call_later(seconds_left, self._check_timeout)
+                self.close(RedisTimeoutError("Timeout reading from server."))
         except BaseException as error:
             self._close_after(error)
             raise
