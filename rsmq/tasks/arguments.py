@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_type_hints
 
 from rsmq.errors import InvalidFormat, MissingExtra, Shown
@@ -20,6 +20,22 @@ _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "can be passed by position only",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values without names",
 }
+
+
+def _read_signature(task: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # a function written in C
+        hint = "Its parameters can't be read. Call it in a function with def, and declare that."
+        raise InvalidFormat("task", value=task, hint=hint) from None
+
+
+def _annotated(function: Any) -> Any:
+    """Return the function that has the annotations of a partial or of a callable object."""
+    while isinstance(function, partial):
+        function = function.func
+    is_function = inspect.isroutine(function) or hasattr(function, "__wrapped__")
+    return function if is_function else type(function).__call__
 
 
 class TaskArguments:
@@ -34,7 +50,7 @@ class TaskArguments:
         """
         self._task = task
         self._function = function
-        self._signature = inspect.signature(function)
+        self._signature = _read_signature(task, function)
         for parameter in self._signature.parameters.values():
             if parameter.kind in _KINDS:
                 raise InvalidFormat(
@@ -53,7 +69,7 @@ class TaskArguments:
                 the rule.
         """
         try:
-            named = self._by_name(*args, **kwargs)
+            named = self._by_name(args, kwargs)
             encoded = {name: self.encode_one(name, value) for name, value in named.items()}
         except WrongArgument as error:
             raise self._refusal(str(error)) from None
@@ -78,7 +94,7 @@ class TaskArguments:
             WrongArgument: they do not fit the function.
             InvalidFormat: an annotation can't be read.
         """
-        named = self._by_name(**args)
+        named = self._by_name((), args)
         return {name: self._converter(name).from_json(value) for name, value in named.items()}
 
     def encode_result(self, result: Any) -> Any:
@@ -118,7 +134,7 @@ class TaskArguments:
         if has_result:
             self._result_converter  # noqa: B018 - it is made now
 
-    def _by_name(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def _by_name(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -155,7 +171,7 @@ class TaskArguments:
     @cached_property
     def _types(self) -> dict[str, Any]:
         try:
-            return get_type_hints(self._function, include_extras=True)
+            return get_type_hints(_annotated(self._function), include_extras=True)
         except Exception as error:
             raise self._refusal(
                 f"its annotations can't be read ({error}). Import these names at the top of the "

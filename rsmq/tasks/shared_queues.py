@@ -37,6 +37,10 @@ class SharedQueues:
         """Note a task of a queue."""
         self._names[queue] = self._names.get(queue, set()) | {name}
 
+    def remove(self, queue: str, name: str) -> None:
+        """Forget a task of a queue."""
+        self._names[queue] = self._names[queue] - {name}
+
     def warn(self) -> None:
         """Warn, once for each, of tasks that other objects declare in one of these queues."""
         with _lock:

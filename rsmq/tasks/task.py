@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -28,6 +27,7 @@ from rsmq.tasks.signature import (
 from rsmq.wire.levels import level_queue
 from rsmq.wire.limits import DEFAULT_DEDUP_WINDOW
 from rsmq.worker.children.import_name import find_name_of_main
+from rsmq.worker.listener import is_async_function
 from rsmq.worker.outcome import DeadLetter
 from rsmq.worker.run.unrun_result import reject_unrun_result
 
@@ -67,7 +67,7 @@ class BoundTask(NamesElsewhere, Generic[P, T]):
         """
         check_sender("task", self._task.name, self._task.sender, sender)
 
-    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[T]:
+    def signature(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[T]:
         """
         Return a checked call that was not sent, for ``send_many`` and ``schedule``.
 
@@ -89,7 +89,7 @@ class BoundTask(NamesElsewhere, Generic[P, T]):
             task,
         )
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
+    def send(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T]:
         """
         Send a message that calls the function in a worker. One script, one round trip.
 
@@ -112,7 +112,7 @@ class BoundTask(NamesElsewhere, Generic[P, T]):
         """
         return self.signature(*args, **kwargs).send()
 
-    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[T]:
+    async def asend(self, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[T]:
         """
         Send a message from asyncio, as ``send`` does; ``await job`` waits for the result.
 
@@ -160,7 +160,7 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
         self.levels = levels
         self.is_tracked = is_tracked
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now; no message is sent."""
         return self.function(*args, **kwargs)
 
@@ -265,7 +265,15 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
     @property
     def is_async(self) -> bool:
         """Whether the function is a coroutine function, which a worker runs in its event loop."""
-        return inspect.iscoroutinefunction(self.function)
+        return is_async_function(self.function)
+
+    def is_replaced_by(self, function: Callable[..., Any]) -> bool:
+        """
+        Return whether a function is a new version of this one, of the same module and name.
+
+        A reload of the module, or another run of a cell of a notebook, makes one.
+        """
+        return _definition(function) == _definition(self.function) is not None
 
     def decode_result(self, value: Any) -> T:
         """
@@ -342,6 +350,14 @@ class DeclaredTask(BoundTask[P, T], Generic[P, T, R]):
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, queue={self.queue!r})"
+
+
+def _definition(function: Any) -> tuple[str, str] | None:
+    """Return the module of a function and its name there; None for one without a name."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return None if name.endswith("<lambda>") else (str(function.__module__), name)
 
 
 def check_next(then: object, sender: TaskSender) -> Signature[Any]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,7 +45,7 @@ from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
-from rsmq.worker.listener import ListenerOptions, check_option_names
+from rsmq.worker.listener import ListenerOptions, check_option_names, is_generator_function
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.places.async_client import AsyncClient
 from rsmq.worker.worker import Worker
@@ -211,7 +210,9 @@ class Tasks(NamesElsewhere):
 
         A plain function runs in a thread of the worker, an async one in its event loop, and with
         ``process=True`` in a child process. The tasks of a queue share the options of its listener:
-        pass them at one of its tasks, or the same at each.
+        pass them at one of its tasks, or the same at each. A function of the same module and name
+        replaces the one before, as when a module is loaded again, or a cell of a notebook is run
+        again.
 
         Args:
             function: the function, without brackets behind ``task``.
@@ -224,8 +225,8 @@ class Tasks(NamesElsewhere):
 
         Raises:
             InvalidFormat: the function is not one, or has parameters that can't be passed by name;
-                there is a task of this name; the queue has other options; plain and async functions
-                are mixed in one queue; or an option is invalid.
+                another function has this name; the queue has other options; plain and async
+                functions are mixed in one queue; or an option is invalid.
             InvalidValue: a number is out of range.
             MissingParameter: the name of the queue is empty.
             TypeError: there is no such option.
@@ -248,22 +249,24 @@ class Tasks(NamesElsewhere):
     ) -> DeclaredTask[..., Any, Any]:
         if not callable(function) or isinstance(function, type | DeclaredTask):
             raise InvalidFormat("task", value=show(function), hint="It is a function.")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if is_generator_function(function):
             hint = "It has a yield, so a call would not run it."
             raise InvalidFormat("task", value=show(function), hint=hint)
         name = default_name(function) if name is None else check_name(name)
-        if name in self._by_name:
+        replaced = self._by_name.get(name)
+        if replaced is not None and not replaced.is_replaced_by(function):
             raise InvalidFormat(
                 "name",
                 value=name,
-                hint=f"There is a task of this name, for queue {self._by_name[name].queue!r}. Pass "
-                "another one with name=.",
+                hint=f"There is a task of this name, for queue {replaced.queue!r}. Pass another "
+                "one with name=.",
             )
         self.client.cells[0].namespace.queue(queue)
         declared = self._queues.get(queue) or _DeclaredQueue(options)
-        shared = declared.options or options
+        others = {key: each for key, each in declared.tasks.items() if each is not replaced}
+        shared = (declared.options if others else options) or options
         if options and options != shared:
-            other = next(iter(declared.tasks))
+            other = next(iter(others))
             raise InvalidFormat(
                 "options",
                 value=show(options),
@@ -274,9 +277,7 @@ class Tasks(NamesElsewhere):
         task: DeclaredTask[..., Any, Any] = DeclaredTask(
             self, function, name, queue, levels=levels, is_tracked=is_tracked
         )
-        mixed = next(
-            (each for each in declared.tasks.values() if each.is_async != task.is_async), None
-        )
+        mixed = next((each for each in others.values() if each.is_async != task.is_async), None)
         if mixed is not None:
             raise InvalidFormat(
                 "task",
@@ -288,12 +289,21 @@ class Tasks(NamesElsewhere):
         # Nothing is changed before all options and functions are checked, by a worker for them.
         checked = _DeclaredQueue(shared, {**declared.tasks, name: task})
         checked.add_to(Worker(self.client), queue, self._encode_result)
+        if replaced is not None:
+            self._remove(replaced)
         declared.options, declared.tasks = shared, checked.tasks
         self._queues[queue], self._by_name[name] = declared, task
         self._shared_queues.add(queue, name)
         for each in declared.tasks.values():
             each.levels, each.is_tracked = levels, is_tracked
         return task
+
+    def _remove(self, task: DeclaredTask[..., Any, Any]) -> None:
+        declared = self._queues[task.queue]
+        del declared.tasks[task.name]
+        if not declared.tasks:
+            del self._queues[task.queue]
+        self._shared_queues.remove(task.queue, task.name)
 
     def schedule(
         self, name: str, signature: Signature[Any], **options: Unpack[_ScheduleOptions]
@@ -314,7 +324,7 @@ class Tasks(NamesElsewhere):
 
         Raises:
             InvalidFormat: it is not a signature of a task that is declared here, has options other
-                than ``level`` and ``then``, or the name is declared already.
+                than ``level`` and ``then``, or the name is declared already with others.
         """
         check_call("signature", signature, self)
         signature.check_has_arguments()
@@ -328,8 +338,9 @@ class Tasks(NamesElsewhere):
                 hint="A schedule has its own times: pass a call without options but level and "
                 "then. schedule itself takes unique_key, expires and max_retries.",
             )
-        if name in self._schedules:
-            raise InvalidFormat("name", value=name, hint="This schedule is declared already.")
+        if self._schedules.get(name, (signature, options)) != (signature, options):
+            hint = "This schedule is declared already, with another call or other options."
+            raise InvalidFormat("name", value=name, hint=hint)
         with suppress(MissingExtra):  # a program that only sends need not have it
             _add_schedule(Worker(self.client), name, signature, options)
         self._schedules[name] = signature, options
@@ -653,7 +664,8 @@ class Tasks(NamesElsewhere):
         """
         Run all messages that are due in a worker here, until the queues are empty; for tests.
 
-        Messages that tasks send meanwhile run too. Delayed ones are not waited for.
+        Messages that tasks send meanwhile run too. Delayed ones are not waited for. Tasks with
+        ``process=True`` start a child process with their first message.
 
         Args:
             timeout: seconds after which NotEmptyInTime is raised; None waits forever.

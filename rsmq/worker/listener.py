@@ -160,13 +160,13 @@ class Handlers:
         if not callable(handler):
             raise InvalidFormat("handler", value=show(handler), hint="It is a function.")
         self.refuse_registered([kind])
-        if _is_generator(handler):
+        if is_generator_function(handler):
             raise InvalidFormat(
                 "handler",
                 value=show(handler),
                 hint="It has a yield, so a call would not run it.",
             )
-        is_async = _is_async(handler)
+        is_async = is_async_function(handler)
         if is_async and self.process:
             raise InvalidFormat(
                 "handler",
@@ -214,13 +214,15 @@ class Handlers:
         return *handler_of_type, payload
 
 
-def _is_generator(handler: Handler) -> bool:
+def is_generator_function(handler: Handler) -> bool:
+    """Return whether a call of a function, or of its partial, would not run it: it has a yield."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async_function(handler: Handler) -> bool:
+    """Return whether a function, its partial or a callable object is to be awaited."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(

@@ -351,7 +351,8 @@ class Worker(Configuration[B_co]):
         if settings is None:
             settings = ChildSettings(find_import_name(self, self.source), list(sys.path))
         children = ChildProcesses(replace(settings, name=self.name))
-        children.start()
+        if self._burst is None or not self._burst.stops_at_error:
+            children.start()  # else the first call starts it, and its error ends the run
         return children
 
     def prepare_child(self, name: str | None) -> dict[str, Lane]:

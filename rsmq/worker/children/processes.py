@@ -40,19 +40,27 @@ class ChildProcesses:
         self._idle: list[Child] = []
         self._all: set[Child] = set()
         self._waiting_count = self._starting_count = 0
+        self._start_lock = threading.Lock()
+        self._is_started = False
         self._closed = threading.Event()
         self._starter = ProcessStarter()
 
     def start(self) -> None:
         """
-        Start the first child process.
+        Start the first child process, unless that was done; the first call does it too.
 
         Raises:
             InvalidFormat: it can't import the worker.
             OSError: the system can't start a process.
         """
+        with self._start_lock:
+            if not self._is_started:
+                self._start_first()
+                self._is_started = True
+
+    def _start_first(self) -> None:
         try:
-            self._idle.append(self._start_child())
+            self._put_back(self._start_child())
         except ChildNotStarted as error:
             self.close()
             raise InvalidFormat(
@@ -89,6 +97,8 @@ class ChildProcesses:
         Raises:
             The error of the call.
         """
+        if not self._is_started:
+            self.start()
         unsent_count = 0
         while True:
             child = self._take()

@@ -1,0 +1,19 @@
+"""Tasks in memory, of which one runs in a child process, which imports this module."""
+
+from __future__ import annotations
+
+import os
+
+from rsmq.tasks import Tasks
+
+tasks = Tasks.from_url("memory://process-app")
+
+
+@tasks.task(queue="here", track=True)
+def find_thread() -> int:
+    return os.getpid()
+
+
+@tasks.task(queue="processes", process=True, track=True, max_retries=0)
+def find_process() -> int:
+    return os.getpid()
