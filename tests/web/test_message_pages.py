@@ -341,6 +341,36 @@ def test_a_message_is_edited_and_sent_again(run, body):
     run(test)
 
 
+async def _resend_form(http, queue, id):
+    shown = (await http("GET", f"/queues/{queue}/messages/{id}")).content.decode()
+    [link] = re.findall(r'href="([^"]*/actions/send-message[^"]*)"', shown)
+    form = (await http("GET", unescape(link))).content.decode()
+    [choices] = re.findall(r'<select name="queue">(.*?)</select>', form, re.DOTALL)
+    return re.findall(r'value="([^"]*)"( selected)?', choices)
+
+
+def test_a_dead_letter_is_sent_again_to_the_queue_that_it_came_from(run):
+    async def test(http, queues):
+        for name in ("a-first", "q", "dead"):
+            await queues.create_queue(name)
+        await queues.set_dead_letter_policy("q", max_receives=1, dead_letter_queue="dead")
+        await queues.send_message("q", "a")
+        await queues.receive_message("q", vt=0)
+        await queues.sweep_dead_letters("q")
+        [message] = await queues.peek_messages("dead")
+        _pages(http)
+        choices = await _resend_form(http, "dead", message.id)
+        assert [name for name, is_selected in choices if is_selected] == ["q"]
+        # From several queues it may have come from either.
+        await queues.set_dead_letter_policy("a-first", max_receives=1, dead_letter_queue="dead")
+        await _post(http, "/actions/send-message", queue="q", body="b", delay="")
+        choices = await _resend_form(http, "dead", message.id)
+        assert choices[0] == ("", " selected")
+        assert not any(is_selected for _, is_selected in choices[1:])
+
+    run(test)
+
+
 def test_a_message_is_sent_to_a_group_and_again_to_the_same_one(run):
     async def test(http, queues):
         await queues.create_queue("q")

@@ -174,6 +174,8 @@ async def input_of_target(call: PageCall, queue: str) -> Input:
 async def _effect_of_send(call: PageCall, fields: Fields) -> Effect:
     source, id = one(fields, "from"), one(fields, "id")
     queues = await input_of_queue(call, "queue", "To the queue")
+    if queues.choices and one(fields, "queue") not in dict(queues.choices):
+        queues = replace(queues, choices=(("", "Choose a queue"), *queues.choices))
     if not id:
         return Effect("", inputs=(queues, Input("body", "Body", "area"), _GROUP))
     text = (

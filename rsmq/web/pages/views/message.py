@@ -56,12 +56,18 @@ async def _show(call: PageCall) -> Mapping[str, Any]:
     is_suspect = loop is not None and loop["message"] == names["id"]
     # A dead-letter queue may have workers of its own, and messages that were sent to it.
     stays = _NO_WORKER in causes
+    # Without a reason, only a policy can have moved it here.
+    is_dead = may_be_dead and (reason is not None or bool(sources and stays))
+    origins = [reason["queue"]] if reason else sources or []
+    resend_to: str | None = names["queue"]
+    if is_dead:  # here, nobody may handle it
+        resend_to = origins[0] if len(origins) == 1 else None
     return {
         "queue": names["queue"],
-        # Without a reason, only a policy can have moved it here.
-        "is_dead": may_be_dead and (reason is not None or bool(sources and stays)),
+        "is_dead": is_dead,
         "stays": stays,
-        "sources": [reason["queue"]] if reason else sources or [],
+        "sources": origins,
+        "resend_to": resend_to,
         "moved": moved,
         "loop": loop if is_suspect else None,
         "causes": _shown_causes(
