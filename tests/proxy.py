@@ -11,6 +11,8 @@ import time
 _SMALL = 16_384
 #: A pause longer than this is not made up for: nothing was sent in it.
 _IDLE_SECONDS = 1.0
+#: How often a change of ``withholding`` is noticed.
+_LOOK_SECONDS = 0.05
 
 
 class Proxy:
@@ -28,6 +30,7 @@ class Proxy:
         pieces: True forwards replies byte by byte.
         rate: bytes per second in each direction; 0 is unlimited.
         stalled: True forwards nothing, and keeps all connections open.
+        withholding: True forwards no reply, until it is False again.
         refuse: True closes every new connection.
         scripts: the number of script calls that were forwarded.
         muted: addresses at the server of connections whose replies are dropped.
@@ -56,6 +59,7 @@ class Proxy:
         self.pieces = False
         self.rate = 0
         self.stalled = False
+        self.withholding = False
         self.refuse = False
         self.scripts = 0
         self.muted: set[str] = set()
@@ -136,7 +140,8 @@ class Proxy:
         due = 0.0
         with client, server, contextlib.suppress(OSError):
             while True:
-                readable, _, _ = select.select([client, server], [], [])
+                sources = [client] if self.withholding else [client, server]
+                readable, _, _ = select.select(sources, [], [], _LOOK_SECONDS)
                 while self.stalled:
                     time.sleep(0.01)
                 size = self._read_size()
@@ -151,7 +156,7 @@ class Proxy:
                         # Another call may come before the reply to the one whose reply is dropped.
                         is_dropped = is_dropped or drops
                     server.sendall(data)
-                if server in readable:
+                if server in readable and not self.withholding:
                     data = server.recv(size)
                     if not data:
                         return

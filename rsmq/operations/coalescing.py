@@ -8,7 +8,7 @@ says that no message was changed; each call is then sent alone, and gets its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from rsmq.lua.load import load
 from rsmq.operations import batches, messages
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.sending import LARGE_BODY_BYTES, send_each
+from rsmq.operations.sending import LARGE_BODY_BYTES, send_each, send_each_in_two_steps
 from rsmq.wire.ids import make_id_suffixes
 
 #: The maximum number of calls in a batch.
@@ -26,10 +26,14 @@ MAX_CALLS = 250
 #: The maximum number of bytes of the bodies in a batch; a single body may have more.
 MAX_BYTES = 1_048_576
 
-#: Batches of large bodies have two steps, for which all other calls wait. Fewer calls than this are
-#: sent alone, and so is a body of at least HUGE_BODY_BYTES, which gains nothing.
-MIN_CALLS_OF_TWO_STEPS = 4
+#: Fewer calls with large bodies than this are sent alone, and so is a body of at least
+#: HUGE_BODY_BYTES, which gains nothing.
+MIN_LARGE_CALLS = 4
 HUGE_BODY_BYTES = 131_072
+
+#: The maximum number of bytes of the bodies of all first steps that are sent together. A first step
+#: gives the bodies their time and place in the queue, so the second one should follow soon.
+MAX_BEGUN_BYTES = 16_777_216
 
 #: Instead of the reply of a call that the batch has not run, for lack of room.
 NOT_RUN: Final = object()
@@ -67,18 +71,29 @@ def _send_group(operation: Operation[Any]) -> Hashable:
 
 
 def _merge_sends(operations: Sequence[Operation[Any]]) -> Steps[list[Any]]:
+    replies: list[Any] = yield from send_each(*_messages(operations))
+    return replies
+
+
+def merge_large_sends(
+    operations: Sequence[Operation[Any]], cancelled: Callable[[], Collection[int]]
+) -> Steps[list[Any]]:
+    """Return the two steps that send large bodies, as ``CallKind.merge`` does for one step."""
+    replies: list[Any] = yield from send_each_in_two_steps(*_messages(operations), cancelled)
+    return replies
+
+
+def _messages(
+    operations: Sequence[Operation[Any]],
+) -> tuple[_Keys, list[tuple[bytes, bytes]], bytes, list[bytes]]:
+    """Return the arguments of ``send_each``."""
     first = operations[0]
     hash, zset = first.keys
     suffixes = {each.args[3] for each in operations}
     if len(suffixes) < len(operations):  # an operation that several calls run at the same time
         suffixes = set(make_id_suffixes(len(operations)))
-    replies: list[Any] = yield from send_each(
-        _Keys(first.queues[0], hash, zset),
-        [(each.args[1], each.args[0]) for each in operations],
-        first.args[2],
-        sorted(suffixes),
-    )
-    return replies
+    messages = [(each.args[1], each.args[0]) for each in operations]
+    return _Keys(first.queues[0], hash, zset), messages, first.args[2], sorted(suffixes)
 
 
 def _receive_group(operation: Operation[Any]) -> Hashable:
@@ -203,18 +218,23 @@ def group_of(operation: Operation[Any]) -> tuple[CallKind, Hashable] | None:
     return None if group is None else (kind, group)
 
 
-def has_two_steps(operation: Operation[Any]) -> bool:
-    """Return whether a batch of such calls has two steps."""
+def is_send(operation: Operation[Any]) -> bool:
+    """Return whether a call sends one message without options."""
+    return operation.script.name == _SEND
+
+
+def has_large_body(operation: Operation[Any]) -> bool:
+    """Return whether a batch of such calls should have two steps."""
     return body_bytes(operation) >= LARGE_BODY_BYTES
 
 
 def body_bytes(operation: Operation[Any]) -> int:
     """Return the bytes of the body that a call sends; 0 for one that sends none."""
-    return len(operation.args[0]) if operation.script.name == _SEND else 0
+    return len(operation.args[0]) if is_send(operation) else 0
 
 
 def sum_of_bodies(operations: Sequence[Operation[Any]]) -> int:
     """Return the bytes of the bodies that calls of one kind send."""
-    if operations[0].script.name != _SEND:
+    if not is_send(operations[0]):
         return 0
     return sum([len(each.args[0]) for each in operations])

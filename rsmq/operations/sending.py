@@ -4,7 +4,7 @@ Operations that send many messages in one call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -378,30 +378,45 @@ def send_each(
     Add the messages of several calls, in order; the result is the reply for each call.
 
     Args:
-        messages: for each the body's size as maxsize counts it, and the body. Either all bodies or
-            none have at least LARGE_BODY_BYTES.
+        messages: for each the body's size as maxsize counts it, and the body.
         delay: their delay, in the format of ``send_each.lua``.
         suffixes: for each message the random characters of its id, sorted.
     """
-    is_large = len(messages[0][1]) >= LARGE_BODY_BYTES
-    if is_large:
-        time, limit = yield _begin_send(keys, b"0", delay)
-    else:
-        time, limit = yield Operation(
-            load("send_each"),
-            (keys.hash, keys.zset),
-            (delay, b"".join(suffixes), *chain.from_iterable(messages)),
-            lambda reply: reply,
-            RetryClass.NEVER,
-            (keys.name,),
-        )
-    replies: list[bytes | Refusal] = [time + suffix for suffix in suffixes]
-    fitting: Sequence[int] = range(len(messages))
-    if limit != -1 and max([int(size) for size, _ in messages]) > limit:
-        fitting = [at for at in fitting if int(messages[at][0]) <= limit]
-        for at in {*range(len(messages))} - {*fitting}:
-            replies[at] = Refusal(f"MESSAGETOOLONG {int(messages[at][0])} {limit}")
-    if is_large and fitting:
+    time, limit = yield Operation(
+        load("send_each"),
+        (keys.hash, keys.zset),
+        (delay, b"".join(suffixes), *chain.from_iterable(messages)),
+        lambda reply: reply,
+        RetryClass.NEVER,
+        (keys.name,),
+    )
+    replies, _ = _replies_to_each(messages, suffixes, time, limit)
+    return replies
+
+
+def send_each_in_two_steps(
+    keys: MessageKeys,
+    messages: Sequence[tuple[bytes, bytes]],
+    delay: bytes,
+    suffixes: Sequence[bytes],
+    cancelled: Callable[[], Collection[int]],
+) -> Steps[list[bytes | Refusal]]:
+    """
+    Do what ``send_each`` does for large bodies, in two steps; the first one changes nothing.
+
+    The messages have the time and the place in the queue of the first step, and can be received
+    after the second.
+
+    Args:
+        keys, messages, delay, suffixes: as those of ``send_each``.
+        cancelled: returns the positions of the calls that were cancelled, which are not sent.
+    """
+    time, limit = yield _begin_send(keys, b"0", delay)
+    replies, fitting = _replies_to_each(messages, suffixes, time, limit)
+    left_out = cancelled()
+    if left_out:
+        fitting = [at for at in fitting if at not in left_out]
+    if fitting:
         batch = _Batch(
             keys,
             [messages[at][1] for at in fitting],
@@ -414,6 +429,19 @@ def send_each(
         )
         yield batch.finish(time)
     return replies
+
+
+def _replies_to_each(
+    messages: Sequence[tuple[bytes, bytes]], suffixes: Sequence[bytes], time: bytes, limit: int
+) -> tuple[list[bytes | Refusal], Sequence[int]]:
+    """Return the reply for each message, and the positions of those that are not too long."""
+    replies: list[bytes | Refusal] = [time + suffix for suffix in suffixes]
+    fitting: Sequence[int] = range(len(messages))
+    if limit != -1 and max([int(size) for size, _ in messages]) > limit:
+        fitting = [at for at in fitting if int(messages[at][0]) <= limit]
+        for at in {*range(len(messages))} - {*fitting}:
+            replies[at] = Refusal(f"MESSAGETOOLONG {int(messages[at][0])} {limit}")
+    return replies, fitting
 
 
 def _begin_send(keys: MessageKeys, largest: bytes, delay: bytes) -> Operation[Any]:

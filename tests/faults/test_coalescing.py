@@ -14,7 +14,7 @@ from rsmq.operations.coalescing import KINDS, MAX_CALLS
 from tests.clusters import slot_of
 from tests.lent import LendingAsyncRedis
 from tests.proxy import Proxy
-from tests.scale import scaled
+from tests.scale import WAIT_SECONDS, scaled
 from tests.servers import Server, redis_7
 
 LARGE = "x" * 9000
@@ -426,6 +426,89 @@ def test_large_bodies_keep_the_order_of_all_calls(server, raw, ns):
     asyncio.run(main())
 
 
+def test_large_bodies_of_several_queues_take_two_round_trips_and_hold_no_other_call(own_server):
+    """All first steps are sent together, and other calls run before the replies to these."""
+    proxy = Proxy(own_server.port)
+    ns = "trips"
+
+    def transactions():
+        return raw.info("commandstats").get("cmdstat_multi", {"calls": 0})["calls"]
+
+    async def main():
+        async with connected(proxy.url, ns) as client:
+            await client.create_queue("p")
+            await client.create_queue("other")
+            make_batches(client)
+            before = transactions()
+            proxy.withholding = True
+            sends = [
+                asyncio.ensure_future(client.send_message("qqqqpppp"[each % 8], f"{each}{LARGE}"))
+                for each in range(40)
+            ]
+            later = asyncio.ensure_future(client.send_message("other", "later"))
+            await asyncio.sleep(0)
+            last = asyncio.ensure_future(client.send_message("q", "last"))
+            await until(lambda: raw.zcard(f"{ns}:other") == raw.zcard(f"{ns}:q") == 1)
+            assert transactions() - before == 10
+            assert raw.zcard(f"{ns}:p") == 0
+            proxy.withholding = False
+            ids = await asyncio.gather(*sends)
+            assert await later in {each.decode() for each in raw.zrange(f"{ns}:other", 0, -1)}
+            assert transactions() - before == 20
+            # Their places are those of the first step.
+            expected = [id for at, id in enumerate(ids) if at % 8 < 4]
+            assert list(stored(raw, ns)) == [*expected, await last]
+            assert raw.zcard(f"{ns}:p") == 20
+            assert is_consistent(raw, ns)
+
+    try:
+        with own_server.raw() as raw:
+            asyncio.run(main())
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("kind", ["url", "lent"])
+def test_calls_that_are_cancelled_before_they_are_written_are_not_sent(proxy, raw, ns, kind):
+    """As soon as the buffers of the system are full, nothing more is packed."""
+    bodies = ["x" * 200_000] * 300
+
+    async def main():
+        inner = LendingAsyncRedis(port=proxy.port) if kind == "lent" else None
+        client = await prepared(
+            AsyncRSMQ.from_url(proxy.url, ns=ns) if inner is None else AsyncRSMQ(inner, ns=ns)
+        )
+        await together(*(client.send_message("q", "m") for _ in range(3)))
+        received = raw.hget(f"{ns}:q:Q", "totalrecv")
+        proxy.stalled = True
+        calls = [asyncio.ensure_future(client.send_message("q", each)) for each in bodies]
+        calls += [asyncio.ensure_future(client.send_message("q", LARGE)) for _ in range(20)]
+        calls += [asyncio.ensure_future(client.receive_message("q")) for _ in range(3)]
+        calls += [asyncio.ensure_future(client.pop_message("q")) for _ in range(3)]
+        kept = asyncio.ensure_future(client.send_message("q", "kept"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        for each in calls:
+            each.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        proxy.stalled = False
+        assert await kept
+        await together(*calls)
+        found = list(stored(raw, ns).values())
+        assert found[:3] == ["m"] * 3
+        assert found[-1] == "kept"
+        assert set(found[3:-1]) <= {bodies[0]}
+        assert len(found) < len(bodies) // 2
+        assert raw.hget(f"{ns}:q:Q", "totalrecv") == received
+        assert is_consistent(raw, ns)
+        await client.close()
+        if inner is not None:
+            await inner.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_user_without_the_right_to_multi_sends_large_bodies(own_server):
     with own_server.raw() as raw:
         raw.acl_setuser("u", enabled=True, passwords=["+p"], keys="*", commands=["+@all", "-multi"])
@@ -621,7 +704,7 @@ def test_kills_of_the_server_lose_and_double_no_message_of_a_batch():
 
 async def until(condition):
     """Wait for what is undone after the reply to a cancelled call."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -229,7 +229,7 @@ class RetryingCaller(ABC):
         undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             with suppress(RedisError, OSError, RSMQError):
-                await self.run(undo)
+                await asyncio.shield(self.run(undo))  # a further cancellation must not prevent it
 
 
 async def _within(

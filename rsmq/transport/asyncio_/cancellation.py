@@ -84,7 +84,8 @@ class CancellationGuard:
                 return await request.wait()
             except asyncio.CancelledError as cancellation:
                 self.note_cancellation(cancellation)
-        return await self.finish(request.wait)
+        # It may be the undoing, which further cancellations must not prevent.
+        return await self.finish(request.wait_shielded)
 
     async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step that can be run again after a cancellation, and return its result."""

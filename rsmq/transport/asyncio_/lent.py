@@ -23,6 +23,10 @@ class _Receiver(Protocol):
 
     def receive(self, reply: Any) -> None: ...
 
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
     def close(self, error: Exception | None) -> None: ...
 
     def connection_lost(self, exc: Exception | None) -> None: ...
@@ -44,7 +48,7 @@ class LentTransport:
         self._protocol = protocol
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Do nothing: what is written is sent before the next reply is read."""
+        """Do nothing: after each write there is a pause, until it was sent."""
 
     def get_write_buffer_size(self) -> int:
         return sum(map(len, self._unsent))
@@ -54,6 +58,7 @@ class LentTransport:
 
     def write(self, data: bytes) -> None:
         self._unsent.append(data)
+        self._protocol.pause_writing()
         if self._exchange is None or self._exchange.done():
             self._exchange = asyncio.ensure_future(self._send_and_read())
 
@@ -66,11 +71,15 @@ class LentTransport:
 
     async def _send_and_read(self) -> None:
         try:
-            while self._unsent or self._protocol.has_pending:
+            while True:
+                self._protocol.resume_writing()  # calls that were cancelled meanwhile are not sent
                 if self._unsent:
                     data, self._unsent = self._unsent, []
                     await self._connection.send_packed_command(data, check_health=False)
                     continue
+                if not self._protocol.has_pending:
+                    return
+                self._protocol.pause_writing()
                 try:
                     reply = await self._connection.read_response(disable_decoding=True)
                 except ResponseError as error:

@@ -13,7 +13,7 @@ import asyncio
 import os
 import select
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -92,10 +92,8 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         self._pending: deque[Request] = deque()
         self._waiting: list[Request] = []  # those of this iteration of the loop, not packed yet
         self.loaded: set[str] = set()
-        self._held_by: Request | None = None  # those that wait are sent after its reply
-        self._unfinished = (
-            0  # the number of those that wait, at their beginning, for a further step
-        )
+        # The number of those that wait, at their beginning, for a further step.
+        self._unfinished = 0
         self._buffer = bytearray(_READ_BYTES)
         self._buffer_view = memoryview(self._buffer)
         self._is_reading = False  # whether data may be in the buffer that was not processed
@@ -302,31 +300,65 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         """Pack and write the requests that wait, as far as the buffer of the transport allows."""
-        unsent, requests, rest = self._unsent, self._waiting, []
-        if self._held_by is not None:
-            requests, rest = [], requests
-        elif requests:
-            self._is_sequential = not self._pending and len(requests) == 1
-            if not self._is_sequential:
-                requests, rest = self._coalescer.coalesce(self._loop, requests, self.loaded)
-            self._held_by = requests[-1] if requests[-1].is_first_step else None
-            self._unfinished = max(0, self._unfinished + len(rest) - len(self._waiting))
-        unsent += [piece for request in requests for piece in request.pack()]
-        self._pending += requests
-        self._waiting = rest
-        self._unsent = []
-        size = sum(map(len, unsent))
+        if self._unsent:
+            self._unsent = self._write_pieces(self._unsent)
+        if self._is_write_paused:
+            return
+        requests = self._waiting
+        if [each for each in requests if each.is_cancelled or each.future.cancelled()]:
+            requests = self._waiting = self._without_cancelled()
+        if not requests:
+            return
+        # Those that are not reached are not packed: their calls may still be cancelled.
+        coalesced: Iterable[tuple[Request, int]] = ((requests[0], 1),)
+        self._is_sequential = not self._pending and len(requests) == 1
+        if not self._is_sequential:
+            coalesced = self._coalescer.coalesce(self._loop, requests, self.loaded)
+        pieces: list[bytes | memoryview] = []
+        size = passed = 0
+        for request, passed in coalesced:  # noqa: B007 - used after the loop
+            packed = len(pieces)
+            pieces += request.pack()
+            if len(pieces) == packed:
+                continue
+            self._pending.append(request)
+            size += sum(map(len, pieces[packed:]))
+            if size > _WRITE_BYTES:
+                pieces = self._write_pieces(pieces)
+                size = 0
+                if self._is_write_paused:
+                    break
+        self._waiting = requests[passed:]
+        self._unfinished = max(0, self._unfinished - passed)
+        self._unsent = pieces if self._is_write_paused else self._write_pieces(pieces)
+
+    def _without_cancelled(self) -> list[Request]:
+        """End the requests that wait and whose calls were cancelled; return the others."""
+        kept = []
+        unfinished = self._unfinished
+        for at, request in enumerate(self._waiting):
+            if request.is_cancelled or request.future.cancelled():
+                request.fail(NotSent("The call was cancelled before it was sent."))
+                self._unfinished -= at < unfinished
+            else:
+                kept.append(request)
+        return kept
+
+    def _write_pieces(self, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Write as many bytes as the buffer of the transport allows, and return the others."""
+        size = sum(map(len, pieces))
         self._written_bytes += size
         if size > LARGE_SEND_BYTES and self._timeout and self._send_check_timer is None:
             self._schedule_send_check()
         if size <= _WRITE_BYTES:  # nearly always
-            self._transport.write(b"".join(unsent))
-            return
-        remaining: deque[bytes | memoryview] = deque(unsent)
+            if pieces:
+                self._transport.write(b"".join(pieces))
+            return []
+        remaining: deque[bytes | memoryview] = deque(pieces)
         while remaining and not self._is_write_paused:
             self._transport.write(_take_first_bytes(remaining, _WRITE_BYTES))
-        self._unsent = list(remaining)
-        self._written_bytes -= sum(map(len, self._unsent))
+        self._written_bytes -= sum(map(len, remaining))
+        return list(remaining)
 
     def receive(self, reply: Any) -> None:
         """Handle a reply that a transport without a socket has read."""
@@ -337,20 +369,14 @@ class MultiplexedConnection(asyncio.BufferedProtocol):
         if not self._pending:
             self.close(RedisConnectionError("Redis sent a reply without a request."))
         elif (request := self._pending[0]).add_reply(reply):
-            if request.unfinished or request is self._held_by:
-                self._send_after(request)
+            if request.unfinished:
+                self._send_unfinished(request)
             self._pending.popleft()
 
-    def _send_after(self, request: Request) -> None:
-        """
-        Send what is left of a request first, then the requests that had to wait for it.
-
-        What is left of an earlier request comes before it.
-        """
+    def _send_unfinished(self, request: Request) -> None:
+        """Send what is left of a request: after what is left of earlier ones, before all others."""
         self._waiting[self._unfinished : self._unfinished] = request.unfinished
         self._unfinished += len(request.unfinished)
-        if request is self._held_by:
-            self._held_by = None
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)

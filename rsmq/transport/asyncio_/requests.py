@@ -14,14 +14,17 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.operations.coalescing import (
+    MAX_BEGUN_BYTES,
     MAX_BYTES,
     MAX_CALLS,
-    MIN_CALLS_OF_TWO_STEPS,
+    MIN_LARGE_CALLS,
     NOT_RUN,
     CallKind,
     body_bytes,
     group_of,
-    has_two_steps,
+    has_large_body,
+    is_send,
+    merge_large_sends,
     sum_of_bodies,
 )
 from rsmq.operations.operation import Command, Operation, RetryClass, Steps
@@ -49,40 +52,51 @@ class Request:
     Attributes:
         commands: the commands, at least one, each of which has one reply.
         future: becomes done when all replies have arrived, or none will.
+        is_cancelled: whether a cancelled future was replaced, because something waits again.
         is_done: whether all replies have arrived, or none will.
         sent_at: monotonic seconds when they were sent.
         replies: the replies that have arrived, error replies as exceptions.
     """
 
-    #: Whether its present step changes nothing, and the next one must follow before other requests.
-    is_first_step = False
     #: Whether it takes no part in batches.
     is_alone = True
     #: The requests to send now instead of this one, all of whose replies have arrived.
     unfinished: Sequence[Request] = ()
 
-    __slots__ = ("_loop", "commands", "future", "is_done", "replies", "sent_at")
+    __slots__ = ("_loop", "commands", "future", "is_cancelled", "is_done", "replies", "sent_at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, commands: Sequence[Command]) -> None:
         self._loop = loop
         self.commands = commands
         self.future = loop.create_future()
+        self.is_cancelled = False
         self.is_done = False
         self.sent_at = monotonic()
         self.replies: list[Any] = []
 
     def pack(self) -> Iterable[bytes | memoryview]:
-        """Return the commands as they are sent."""
+        """Return the commands as they are sent; nothing if there is nothing left to send."""
         return (piece for command in self.commands for piece in pack_for_joining(command))
 
     async def wait(self) -> list[Any]:
         """Wait for all replies, and return them. May be called again after a cancellation."""
         if self.future.cancelled():
-            self.future = self._loop.create_future()
-            if self.is_done:
-                self.future.set_result(self.replies)
+            self._replace_future()
         await self.future
         return self.replies
+
+    async def wait_shielded(self) -> list[Any]:
+        """Wait as ``wait`` does, but a cancellation does not say that it need not be sent."""
+        if self.future.cancelled():
+            self._replace_future()
+        await asyncio.shield(self.future)
+        return self.replies
+
+    def _replace_future(self) -> None:
+        self.is_cancelled = True
+        self.future = self._loop.create_future()
+        if self.is_done:
+            self.future.set_result(self.replies)
 
     def add_reply(self, reply: Any) -> bool:
         """Add the next reply, and return whether it was the last one."""
@@ -116,7 +130,7 @@ class CallRequest(Request):
         self._loop = loop
         self.operation = operation
         self.future = loop.create_future()
-        self.is_done = self.is_alone = False
+        self.is_done = self.is_alone = self.is_cancelled = False
         self.sent_at = monotonic()
         self.replies = []
 
@@ -157,7 +171,7 @@ class BatchRequest(Request):
         calls: the requests of the calls.
     """
 
-    __slots__ = ("_loaded", "_note_end", "_step", "_steps", "calls", "unfinished")
+    __slots__ = ("_begun", "_loaded", "_note_end", "_step", "_steps", "calls", "unfinished")
 
     def __init__(
         self,
@@ -179,14 +193,23 @@ class BatchRequest(Request):
         self.calls = calls
         self._steps = steps
         self._step: Operation[Any] = next(steps)
+        self._begun: Any = None  # the result of a first step, until the second one is packed
         self._loaded = loaded
         self._note_end = note_end
         self.unfinished = ()
         super().__init__(loop, self._commands())
 
     @property
-    def is_first_step(self) -> bool:  # type: ignore[override]
+    def _is_first_step(self) -> bool:
+        """Whether the present step changes nothing, and another one follows."""
         return self._step.retry is RetryClass.ALWAYS
+
+    def pack(self) -> Iterable[bytes | memoryview]:
+        if self._begun is not None:  # calls may have been cancelled since the first step
+            begun, self._begun = self._begun, None
+            if not self._next_step(begun):
+                return ()
+        return super().pack()
 
     def add_reply(self, reply: Any) -> bool:
         self.replies.append(reply)
@@ -199,7 +222,7 @@ class BatchRequest(Request):
         # The connection may have been closed because of a large reply.
         self._note_end(has_failed=True)
         for call in self.calls:
-            call.fail(NotSent(str(error)) if self.is_first_step else error)
+            call.fail(NotSent(str(error)) if self._is_first_step else error)
 
     def _finish_step(self) -> Sequence[Request]:
         """Return the requests to send next."""
@@ -211,11 +234,18 @@ class BatchRequest(Request):
             result = self._step.parse(reply_of(self._step, replies))
         except RedisError as error:
             self._note_end(has_failed=True)
-            if not self.is_first_step and _has_run_without_multi(replies):
+            if not self._is_first_step and _has_run_without_multi(replies):
                 for call in self.calls:
                     call.fail(error)
                 return ()
             return _alone(self.calls)
+        if self._is_first_step:
+            self._begun = result
+            return (self,)
+        return self._next_step(result)
+
+    def _next_step(self, result: Any) -> Sequence[Request]:
+        """Prepare the step after one with this result, or end the batch; as ``_finish_step``."""
         try:
             self._step = self._steps.send(result)
         except StopIteration as end:
@@ -264,31 +294,34 @@ class Coalescer:
 
     def coalesce(
         self, loop: asyncio.AbstractEventLoop, requests: Sequence[Request], loaded: set[str]
-    ) -> tuple[list[Request], list[Request]]:
+    ) -> Iterator[tuple[Request, int]]:
         """
-        Return requests with a batch for consecutive calls of a group, and those that must wait.
+        Yield the requests to send, with a batch instead of consecutive calls of a group.
 
-        They wait until the last one of the others, the first step of a batch, has a reply: so all
-        calls keep their order.
+        Each comes with the number of requests that it and those before it stand for. A batch is
+        made when it is needed, so requests that are not reached are unchanged.
         """
-        coalesced: list[Request] = []
         passed = 0
+        first_steps = _FirstSteps(requests)
         for group, calls in groupby(requests, _group_of):
-            is_alone = (
+            members: list[Any] = list(calls)
+            if (
                 group is None
                 or group[0].script not in loaded
                 or self._is_paused(group, loop.time())
-            )
-            members: list[Any] = list(calls)
-            for part in ([each] for each in members) if is_alone else _limited(members):
-                passed += len(part)
-                if group is None or len(part) < _min_calls(part):
-                    coalesced += part
-                else:
-                    coalesced.append(self._batch(loop, group, part, loaded))
-                if coalesced[-1].is_first_step:
-                    return coalesced, list(requests[passed:])
-        return coalesced, []
+            ):
+                parts: Iterable[list[Any]] = ([each] for each in members)
+            else:
+                parts = _limited(members)
+            for part in parts:
+                if group is not None and len(part) > 1 and len(part) >= _min_calls(part):
+                    passed += len(part)
+                    in_two_steps = first_steps.may_include(part, passed)
+                    yield self._batch(loop, group, part, loaded, in_two_steps), passed
+                    continue
+                for each in part:
+                    passed += 1
+                    yield each, passed
 
     def _batch(
         self,
@@ -296,6 +329,7 @@ class Coalescer:
         group: tuple[CallKind, Hashable],
         calls: list[CallRequest],
         loaded: set[str],
+        in_two_steps: bool,  # noqa: FBT001
     ) -> BatchRequest:
         def note_end(*, has_failed: bool) -> None:
             if has_failed:
@@ -304,7 +338,11 @@ class Coalescer:
                 self._pauses.pop(group, None)
 
         operations = [each.operation for each in calls]
-        return BatchRequest(loop, calls, group[0].merge(operations), loaded, note_end)
+        if in_two_steps:
+            steps = merge_large_sends(operations, lambda: _cancelled(calls))
+        else:
+            steps = group[0].merge(operations)
+        return BatchRequest(loop, calls, steps, loaded, note_end)
 
     def _pause(self, group: Hashable, now: float) -> None:
         self._pauses = {
@@ -322,9 +360,55 @@ class Coalescer:
         return pause is not None and pause.until > now
 
 
+class _FirstSteps:
+    """
+    Decides which batches of requests that are sent together have two steps.
+
+    The messages can be received only after the second step. If there is a call behind them that may
+    look for them, they are sent in one step: calls keep their order, and none has to wait.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests = requests
+        self._last_readers: dict[bytes | None, int] | None = None
+        self._bytes = 0
+
+    def may_include(self, calls: Sequence[CallRequest], passed: int) -> bool:
+        """
+        Return whether a batch of calls should have two steps.
+
+        Args:
+            calls: the calls of the batch.
+            passed: the number of requests up to its end.
+        """
+        if not has_large_body(calls[0].operation):
+            return False
+        size = self._bytes + sum_of_bodies([each.operation for each in calls])
+        if size > MAX_BEGUN_BYTES or self._last_reader(calls[0].operation.keys[0]) > passed:
+            return False
+        self._bytes = size
+        return True
+
+    def _last_reader(self, key: bytes) -> int:
+        """Return the number of the last request that is not a send and may use a key; or 0."""
+        last = self._last_readers
+        if last is None:
+            last = self._last_readers = {}
+            for number, request in enumerate(self._requests, 1):
+                if not isinstance(request, CallRequest):
+                    last[None] = number  # its keys are unknown
+                elif not is_send(request.operation):
+                    last.update(dict.fromkeys(request.operation.keys, number))
+        return max(last.get(key, 0), last.get(None, 0))
+
+
 class _Pause(NamedTuple):
     until: float
     seconds: float
+
+
+def _cancelled(calls: Sequence[CallRequest]) -> set[int]:
+    return {at for at, call in enumerate(calls) if call.future.cancelled()}
 
 
 def _alone(calls: Sequence[CallRequest]) -> Sequence[Request]:
@@ -336,7 +420,7 @@ def _alone(calls: Sequence[CallRequest]) -> Sequence[Request]:
 
 def _min_calls(part: Sequence[CallRequest]) -> int:
     """Return the number of calls from which on a part becomes a batch."""
-    return MIN_CALLS_OF_TWO_STEPS if has_two_steps(part[0].operation) else 2
+    return MIN_LARGE_CALLS if has_large_body(part[0].operation) else 2
 
 
 def _group_of(request: Any) -> tuple[CallKind, Hashable] | None:
