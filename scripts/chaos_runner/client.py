@@ -37,7 +37,7 @@ _LATE_SHARE, _EXTENDED_SHARE, _ABANDONED_SHARE = 0.01, 0.05, 0.01
 _DELAYED_SHARE, _DEDUPLICATED_SHARE, _CONFIRMED_SHARE = 0.05, 0.1, 0.25
 #: Each of these options has a tenth of the sends; others have none of them.
 _OPTION_SHARE = 0.1
-_GROUPS, _LIMIT_KEYS, _UNIQUE_KEYS, _MAX_RUNNING = 10, 10, 5, 2
+_GROUPS, _LIMIT_KEYS, _UNIQUE_KEYS, _MAX_RUNNING = 4, 4, 5, 2
 #: Some messages expire while they wait, and others never within a run.
 _EXPIRY_SECONDS = (2, 3600)
 _PAUSE_AFTER_ERROR_SECONDS = 0.05
