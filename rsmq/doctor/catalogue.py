@@ -169,6 +169,13 @@ _QUEUES = {
         "No client receives them until it continues.",
         "By hand: run it again, with the same --from, --ns and --url; it continues with them.",
     ),
+    "unreadable-worker": Fault(
+        "warning",
+        "the entry of worker {detail} in the registry can't be read",
+        "another program",
+        "No list shows it, and nobody takes over its messages before they become visible.",
+        "By hand: redis-cli HDEL NS:x:workers NAME; a worker that lives writes it again.",
+    ),
     "broken-schedule": Fault(
         "error",
         "the definition of schedule {detail}",

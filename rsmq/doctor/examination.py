@@ -42,12 +42,13 @@ from rsmq.doctor.server_faults import (
 )
 from rsmq.errors import QueueNotFound
 from rsmq.operations.cells import CellRecord, claim_cell
-from rsmq.operations.plain import plain_command
+from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.schedules.operations import read_schedules
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
+from rsmq.wire.workers import read_worker
 
 if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
@@ -274,6 +275,7 @@ class _CellExamination:
             self.names = [name for name in dict.fromkeys(queues) if self._exists(name)]
             return
         self.findings += self._find_index_faults(index)
+        self.findings += self._find_worker_faults()
         self.findings += self._find_schedule_faults()
         self.names, aside = self._find_all_names(index)
         self.findings += [make_finding("aside", self._ns, detail=source) for source in aside]
@@ -314,6 +316,16 @@ class _CellExamination:
     def forget_facts(self) -> None:
         """Read the facts of queues again when they are needed."""
         self._cached_facts.clear()
+
+    def _find_worker_faults(self) -> list[Finding]:
+        """Return the faults of the registry; none if this user may not read it."""
+        try:
+            reply: Any = self._rsmq.run(plain_command("HGETALL", self._namespace.workers))
+        except ResponseError:
+            return []
+        entries = {decode_name(name): entry for name, entry in parse_fields(reply).items()}
+        names = [each for each in sorted(entries) if read_worker(0, each, entries[each]) is None]
+        return [make_finding("unreadable-worker", self._ns, detail=name) for name in names]
 
     def _find_schedule_faults(self) -> list[Finding]:
         """Return the faults of schedules; none if this user may not read them."""

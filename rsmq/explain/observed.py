@@ -16,7 +16,7 @@ from rsmq.trash.deletion import Deletion
 from rsmq.wire.groups import GroupName
 from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.wire.throttle import Limit
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 
 #: Fewer messages may have been in flight when a consumer died.
 _MIN_REPEATED = 3

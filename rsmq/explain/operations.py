@@ -34,7 +34,8 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 from rsmq.wire.throttle import parse_limit
-from rsmq.worker.registry import WorkerInfo, parse_workers
+from rsmq.wire.workers import WorkerInfo
+from rsmq.worker.registry import parse_workers
 
 load = loader_of("explain")
 

@@ -28,8 +28,9 @@ from rsmq.figures.operations import add_hidden
 from rsmq.model import StoredMessage
 from rsmq.trash.deletion import Deletion, DeletionState, join_deletions
 from rsmq.trash.operations import read_trash
+from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.operations import list_workers
-from rsmq.worker.registry import WorkerInfo, parse_workers
+from rsmq.worker.registry import parse_workers
 
 _IDS_PER_STEP = 1000
 

@@ -12,7 +12,7 @@ from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.figures import HiddenCounts
 from rsmq.printable import escape_unprintable, format_count
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 
 _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))
 #: From this many of a unit on, a span is shown in it.

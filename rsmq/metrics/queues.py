@@ -19,6 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
 from rsmq.figures import QueueReader
+from rsmq.guarded_log import get_logger
 from rsmq.metrics.tally import Series
 from rsmq.wire.limits import check_duration
 from rsmq.wire.names import is_pattern
@@ -27,6 +28,8 @@ from rsmq.worker import list_workers
 if TYPE_CHECKING:
     from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
+
+_log = get_logger("rsmq.metrics")
 
 #: Seconds between two rounds through the queues.
 INTERVAL_SECONDS = 10.0
@@ -108,6 +111,8 @@ class QueueCollector:
         #: Whether each cell answered in the last round; empty without a set of cells.
         self._cells_up: dict[int, bool] = {}
         self._is_up = False
+        #: Why the queues can't be read, as it was logged; '' if they can.
+        self._logged = self._failure = ""
         self._answered_at = time.monotonic()
         self._changed = Event()
         self._thread: Thread | None = None
@@ -152,15 +157,21 @@ class QueueCollector:
     def _read_round(self, sources: Sequence[_Source]) -> None:
         deadline = time.monotonic() + ROUND_SECONDS
         found: set[str] = set()
+        self._failure = ""
         for source in sources:
             try:
                 names = source.begin_round()
                 found.update(names)
                 self._read_source(source, names, deadline)
-            except (RedisError, RSMQError, OSError):
-                self._is_up = False
+            except (RedisError, RSMQError, OSError) as error:
+                self._note_failure(type(error).__name__)
+                found.update(self._readings)
+            except Exception as error:  # noqa: BLE001 - one must not end the rounds
+                _log.exception("metrics: a round has failed; the next one may not")
+                self._note_failure(type(error).__name__)
                 found.update(self._readings)
             self._note_cells(source)
+        self._log_change()
         for name in self._readings.keys() - found:
             with self._lock:
                 del self._readings[name]
@@ -171,7 +182,18 @@ class QueueCollector:
         with self._lock:
             self._cells_up |= {cell: cell not in failures for cell in source.cells}
         if failures:
-            self._is_up = False
+            self._note_failure("a cell does not answer")
+
+    def _note_failure(self, reason: str) -> None:
+        """Note that in this round the queues are not completely read."""
+        self._is_up, self._failure = False, reason
+
+    def _log_change(self) -> None:
+        """Log why the queues can't be read, or that they can again, if that was otherwise."""
+        if self._failure != self._logged:
+            state = f"can't be read: {self._failure}" if self._failure else "can be read again"
+            _log.warning("metrics: the queues %s", state)
+            self._logged = self._failure
 
     def _read_source(self, source: _Source, names: Sequence[str], deadline: float) -> None:
         """Read queues, those first that were read longest ago, until the deadline."""

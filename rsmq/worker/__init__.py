@@ -9,6 +9,7 @@ Workers: register a function as a handler, and have it called with the messages 
     worker.run()
 """
 
+from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.handler_group import HandlerGroup
 from rsmq.worker.logging import DetailedLogging, JSONLines, Logging, MessageFilter
@@ -27,7 +28,7 @@ from rsmq.worker.outcome import (
     exponential,
     fixed,
 )
-from rsmq.worker.registry import WorkerInfo, held_by, list_workers
+from rsmq.worker.registry import held_by, list_workers
 from rsmq.worker.router import Router
 from rsmq.worker.routing import event_payload, json_field
 from rsmq.worker.run.invoke import current_message

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rsmq.worker.registry import TTL
+from rsmq.wire.workers import TTL
 
 #: A worker whose loop makes no turn for so long is not healthy. A call to a Redis that hangs takes
 #: less.

@@ -4,11 +4,9 @@ Workers by name: which are alive, which messages they have in flight, and takeov
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rsmq._sync.client import RSMQ
@@ -16,51 +14,16 @@ from rsmq.errors import WorkerExists
 from rsmq.guarded_log import get_logger
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.process_identity import has_died
+from rsmq.wire.workers import TTL, WorkerInfo, read_worker
 from rsmq.worker import operations as worker_operations
 from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, register_worker
 
-#: Seconds between two heartbeats, and without a heartbeat until a worker counts as dead.
+#: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 1.0
-TTL = 5.0
 #: The deaths that a worker says of its predecessors: the last ones, within so many ms.
 _MAX_DEATHS, _DEATHS_MS = 20, 3_600_000
 
 _log = get_logger("rsmq.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
-    """
-    A worker, as of its last sign of life.
-
-    Attributes:
-        name: its name.
-        alive: whether it gave a sign of life within the last five seconds.
-        since_ms: Unix ms when it started, by its own clock.
-        seen_ms: Unix ms of its last sign of life, by the server's clock.
-        host: the name of its machine.
-        pid: its process id there.
-        queues: how many messages of each of its queues it had in flight then.
-        handled: how many messages it had handled.
-        failed: how often a handler had failed.
-        slots: how many calls of handlers it can run at once; 0 if it does not say so.
-        running: how many calls ran then.
-        deaths: Unix ms of the last signs of life of the workers of its name that died before it:
-            the last 20, within an hour before its own start.
-    """
-
-    name: str
-    alive: bool
-    since_ms: int
-    seen_ms: int
-    host: str
-    pid: int
-    queues: dict[str, int]
-    handled: int
-    failed: int
-    slots: int = 0
-    running: int = 0
-    deaths: tuple[int, ...] = ()
 
 
 def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
@@ -89,30 +52,14 @@ def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[Wo
 
 
 def parse_workers(now: int, stored: Mapping[str, bytes]) -> tuple[int, list[WorkerInfo]]:
-    """Return the result of ``read_workers`` from that of the operation."""
-    found = []
-    for name, entry in sorted(stored.items()):
-        expires_ms, _, rest = entry.partition(b":")
-        info: dict[str, Any] = {}
-        with contextlib.suppress(ValueError):  # another program wrote it
-            info = json.loads(rest.partition(b":")[2])
-        found.append(
-            WorkerInfo(
-                name=name,
-                alive=int(expires_ms) > now,
-                since_ms=int(info.get("since_ms", 0)),
-                seen_ms=int(expires_ms) - round(TTL * 1000),
-                host=str(info.get("host", "")),
-                pid=int(info.get("pid", 0)),
-                queues=dict(info.get("queues", {})),
-                handled=int(info.get("handled", 0)),
-                failed=int(info.get("failed", 0)),
-                slots=int(info.get("slots", 0)),
-                running=int(info.get("running", 0)),
-                deaths=tuple(map(int, info.get("deaths", ()))),
-            )
-        )
-    return now, found
+    """
+    Return the result of ``read_workers`` from that of the operation.
+
+    An entry that another program has written and that can't be read is left out; the doctor
+    reports it.
+    """
+    entries = (read_worker(now, name, entry) for name, entry in sorted(stored.items()))
+    return now, [each for each in entries if each is not None]
 
 
 def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:

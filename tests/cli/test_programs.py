@@ -12,8 +12,9 @@ import pytest
 
 from rsmq.cli.app.output import format_table
 from rsmq.cli.commands.worker_control import _HEADINGS, _row
+from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.operations import Identity, register_worker
-from rsmq.worker.registry import WorkerInfo, read_workers
+from rsmq.worker.registry import read_workers
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.removals import RemovedMessage, read_removals
 from rsmq.web.alerts.rules import find_alerts
 from rsmq.wire.cells import join_id
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 from tests.web.asgi import Http
 
 _MINUTE = 30_000_000

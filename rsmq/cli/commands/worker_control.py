@@ -12,7 +12,8 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.worker.registry import WorkerInfo, list_workers, read_workers
+from rsmq.wire.workers import WorkerInfo
+from rsmq.worker.registry import list_workers, read_workers
 
 _HEADINGS = ("name", "alive", "for", "handled", "failed", "holds", "process", "host")
 

@@ -19,7 +19,7 @@ from rsmq.web.activity.operations import QueueBacklog
 from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
 from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
 from rsmq.web.alerts.removals import RemovedMessage
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.
 _LOOP_SECONDS, _OF_ONE_NAME, _OF_ALL = 600, 2, 3

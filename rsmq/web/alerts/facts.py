@@ -12,7 +12,7 @@ from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.alerts.removals import RemovedMessage
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)

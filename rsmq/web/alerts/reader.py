@@ -29,7 +29,8 @@ from rsmq.web.client import Client
 from rsmq.web.held import read_held
 from rsmq.web.walks import QueueWalks
 from rsmq.wire.stored import parse_integer
-from rsmq.worker.registry import WorkerInfo, read_workers
+from rsmq.wire.workers import WorkerInfo
+from rsmq.worker.registry import read_workers
 
 #: The queues that wait the longest, and the dead workers, that are looked at closely.
 _MAX_QUEUES, _MAX_WORKERS = 300, 20

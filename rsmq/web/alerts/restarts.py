@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rsmq.explain.sentences import format_moment
 from rsmq.web.alerts.alert import Alert, AlertKind
 from rsmq.web.alerts.facts import AlertFacts
-from rsmq.worker.registry import WorkerInfo
+from rsmq.wire.workers import WorkerInfo
 
 #: A service manager has so many seconds to start a worker again.
 _RESTART_SECONDS = 60

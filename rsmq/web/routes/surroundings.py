@@ -16,7 +16,8 @@ from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.held import read_held
 from rsmq.web.routes.forms import may, read_receipts, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.worker.registry import WorkerInfo, read_workers
+from rsmq.wire.workers import WorkerInfo
+from rsmq.worker.registry import read_workers
 
 _MAX_ENTRIES = 1000
 _FILTERS = ("user", "queue", "call")

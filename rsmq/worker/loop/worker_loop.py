@@ -30,6 +30,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
+from rsmq.wire.workers import TTL
 from rsmq.worker.loop.group_sweeps import GroupSweeps
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.loop.stalls import MIN_LATE_SECONDS, Stalls
@@ -41,7 +42,7 @@ from rsmq.worker.places.dead_workers import DeadWorkers
 from rsmq.worker.receive.gates import Gates
 from rsmq.worker.receive.prefetch import Prefetcher
 from rsmq.worker.receive.queue_refresh import QueueRefresh
-from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
+from rsmq.worker.registry import HEARTBEAT_SECONDS
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue

@@ -22,10 +22,10 @@ from typing import Any
 
 from rsmq.guarded_log import get_logger
 from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.wire.workers import TTL
 from rsmq.worker.children.channel import Channel
 from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.loop.shutdown import SAME_SIGNAL_SECONDS
-from rsmq.worker.registry import TTL
 
 _log = get_logger("rsmq.worker")
 

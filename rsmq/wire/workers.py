@@ -1,0 +1,76 @@
+"""
+The entry of a worker in the registry: the ms until which it counts as alive, its token, and JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Seconds without a heartbeat until a worker counts as dead.
+TTL = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """
+    A worker, as of its last sign of life.
+
+    Attributes:
+        name: its name.
+        alive: whether it gave a sign of life within the last five seconds.
+        since_ms: Unix ms when it started, by its own clock.
+        seen_ms: Unix ms of its last sign of life, by the server's clock.
+        host: the name of its machine.
+        pid: its process id there.
+        queues: how many messages of each of its queues it had in flight then.
+        handled: how many messages it had handled.
+        failed: how often a handler had failed.
+        slots: how many calls of handlers it can run at once; 0 if it does not say so.
+        running: how many calls ran then.
+        deaths: Unix ms of the last signs of life of the workers of its name that died before it:
+            the last 20, within an hour before its own start.
+    """
+
+    name: str
+    alive: bool
+    since_ms: int
+    seen_ms: int
+    host: str
+    pid: int
+    queues: dict[str, int]
+    handled: int
+    failed: int
+    slots: int = 0
+    running: int = 0
+    deaths: tuple[int, ...] = ()
+
+
+def read_worker(now: int, name: str, entry: bytes) -> WorkerInfo | None:
+    """
+    Return the worker of an entry; None if it can't be read, because another program has written it.
+
+    Args:
+        now: Unix ms of the server.
+    """
+    expires_ms, _, rest = entry.partition(b":")
+    try:
+        info: Mapping[str, Any] = json.loads(rest.partition(b":")[2])
+        return WorkerInfo(
+            name=name,
+            alive=int(expires_ms) > now,
+            since_ms=int(info.get("since_ms", 0)),
+            seen_ms=int(expires_ms) - round(TTL * 1000),
+            host=str(info.get("host", "")),
+            pid=int(info.get("pid", 0)),
+            queues={str(queue): int(number) for queue, number in info.get("queues", {}).items()},
+            handled=int(info.get("handled", 0)),
+            failed=int(info.get("failed", 0)),
+            slots=int(info.get("slots", 0)),
+            running=int(info.get("running", 0)),
+            deaths=tuple(map(int, info.get("deaths", ()))),
+        )
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
