@@ -991,3 +991,22 @@ def test_worker_goes_on_when_quarantine_records_can_not_be_written(env, rsmq, ca
 
     wait_until(lambda: worker.numbers.handled == 2)
     assert "the run in quarantine can't be recorded" in caplog.text
+
+
+@pytest.mark.parametrize("weight", [1, 2])
+def test_backlog_of_many_queues_is_not_asked_for_in_each_receive(env, rsmq, hook_recorder, weight):
+    names = [f"q{number}" for number in range(150)]
+    env.create_queues(*names)
+    for name in names:
+        rsmq.send_messages(name, ["x"] * 2)
+    worker = env.create_worker(concurrency=4, middleware=[hook_recorder])
+    handled = []
+    for name in names:
+        own = weight if name == "q0" else 1  # one with a weight of its own is enough for shares
+        worker.listener(name, vt=60, weight=own)(handled.append)
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 300)
+
+    asked = [queues for (queues,) in hook_recorder.calls_of("before_receive")]
+    assert max(map(len, asked)) == 50
+    assert {name for queues in asked for name in queues} == set(names)

@@ -30,6 +30,7 @@ from rsmq.worker.receive.prefetch_plan import (
     reduce_requests,
     without_lanes_ahead,
 )
+from rsmq.worker.receive.turns import Turns
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.settle.settler import Settler
@@ -84,6 +85,7 @@ class Prefetcher:
         """
         self._access = access
         self._lanes = lanes
+        self._turns = Turns(lanes, slots)
         self._filling_lanes = [lane for lane in lanes if lane.fill_seconds is not None]
         self._slots = slots
         self._run_queue = run_queue
@@ -212,6 +214,7 @@ class Prefetcher:
     def _note_state(self, queue: CellQueue, result: ReceiveResult, sent_at: float) -> None:
         if result.state in ".+f":
             queue.lane.last_request_at = sent_at
+            self._turns.note_asked(queue.lane)
             if result.state == "f":
                 queue.fill_at = time.monotonic() + result.fill_ms / 1000
         elif result.state in "pm":
@@ -219,22 +222,25 @@ class Prefetcher:
         if result.may_have_groups:
             self._note_groups(queue)
 
-    def _lanes_to_ask(self) -> list[Lane]:
-        """
-        Return the lanes whose queues may have due messages, and all lanes of a higher priority.
+    def _can_ask(self, lane: Lane) -> bool:
+        return not (lane.is_closed or lane.allowance() == 0 or self._settler.has_backlog(lane))
 
-        The latter may have received messages just now, which must be handled first.
-        """
+    def _lanes_to_ask(self) -> list[Lane]:
+        """Return the lanes that may be asked now; see ``Turns.lanes_to_ask``."""
+        shares = self._run_queue.shares
+        if shares is None:
+            return self._turns.lanes_to_ask(self._can_ask)
         open_lanes = [lane for lane in self._lanes if not lane.is_closed and lane.allowance() != 0]
         lanes = [lane for lane in open_lanes if not self._settler.has_backlog(lane)]
-        if self._run_queue.shares is not None and len(lanes) < len(open_lanes):
+        if len(lanes) < len(open_lanes):
             lanes = without_lanes_ahead(
-                lanes, open_lanes, self._run_queue.shares, is_strict=self._run_queue.is_strict
+                lanes, open_lanes, shares, is_strict=self._run_queue.is_strict
             )
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
         )
-        return [lane for lane in lanes if not lane.is_waiting or lane.listener.priority > lowest]
+        lanes = [lane for lane in lanes if not lane.is_waiting or lane.listener.priority > lowest]
+        return self._turns.first_by_shares(lanes, shares)
 
     def plan(self, now: float) -> Plan | None:
         """Return the receive that is to be made now; None if there is none."""

@@ -13,8 +13,10 @@ as many calls. So messages of the others, which can't use these slots, do not de
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
+from operator import itemgetter
 
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.worker.operations import ReceiveRequest
@@ -154,13 +156,49 @@ def _order_by_turn(
     )
 
 
-def _share_slots(  # noqa: PLR0917 - called in one place
-    lane: Lane,
-    lanes: Sequence[Lane],
-    shares: Shares[Lane],
-    startable: int,
-    open_slots: int,
-    prefetch: int,
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """
+    What the lanes of one priority have in common in a plan.
+
+    Attributes:
+        shares: their shares.
+        total: the weight of those that have due messages.
+        with_room: those of them that may be asked and may have more calls.
+        total_with_room: the weight of these.
+        ready: the two lowest turns of those that have waiting calls, with their lanes.
+        low: the two lowest turns of those that have waiting calls or room, with their lanes.
+    """
+
+    shares: Shares[Lane]
+    total: int
+    with_room: frozenset[Lane]
+    total_with_room: int
+    ready: Sequence[tuple[float, Lane]]
+    low: Sequence[tuple[float, Lane]]
+
+
+def _sum_up(shares: Shares[Lane], lanes: Collection[Lane]) -> _Sharing:
+    weights = shares.weights
+    active = [each for each in weights if not (each.is_waiting or each.is_closed)]
+    with_room = frozenset(each for each in active if each in lanes and _room(each) > 0)
+    turns = [(shares.turn(each), each) for each in active if each.ready or each in with_room]
+    return _Sharing(
+        shares,
+        sum(weights[each] for each in active),
+        with_room,
+        sum(weights[each] for each in with_room),
+        nsmallest(2, (each for each in turns if each[1].ready), key=itemgetter(0)),
+        nsmallest(2, turns, key=itemgetter(0)),
+    )
+
+
+def _lowest_of_others(turns: Sequence[tuple[float, Lane]], lane: Lane) -> float | None:
+    return next((turn for turn, each in turns if each is not lane), None)
+
+
+def _share_slots(
+    lane: Lane, sharing: _Sharing, startable: int, open_slots: int, prefetch: int
 ) -> tuple[int, int]:
     """
     Return how many calls of a lane may start, and how many of its messages may wait for a slot, so
@@ -170,21 +208,17 @@ def _share_slots(  # noqa: PLR0917 - called in one place
     behind the waiting calls of others is asked for as many calls as it is owed, also if its own are
     so slow that nothing would be prefetched; and one that is ahead of others is asked for less.
     """
+    shares, total = sharing.shares, sharing.total
     weight, waiting = shares.weights[lane], len(lane.ready)
-    active = [each for each in shares.weights if not (each.is_waiting or each.is_closed)]
-    with_room = [each for each in active if each is lane or (each in lanes and _room(each) > 0)]
-    total = sum(shares.weights[each] for each in with_room)
-    startable = min(startable, math.ceil(max(open_slots, 0) * weight / total))
-    total = sum(shares.weights[each] for each in active)
+    total_with_room = sharing.total_with_room + (0 if lane in sharing.with_room else weight)
+    startable = min(startable, math.ceil(max(open_slots, 0) * weight / total_with_room))
     prefetch = math.ceil(min(prefetch, MAX_SHARED_PREFETCH) * weight / total)
-    others = [each for each in active if each is not lane]
-    turns_of_ready = [shares.turn(each) for each in others if each.ready]
-    turns = turns_of_ready + [shares.turn(each) for each in others if each in with_room]
-    if turns:
-        ahead = min(turns) + MAX_SHARED_PREFETCH / total - shares.turn(lane)
+    low, ready = (_lowest_of_others(each, lane) for each in (sharing.low, sharing.ready))
+    if low is not None:
+        ahead = low + MAX_SHARED_PREFETCH / total - shares.turn(lane)
         prefetch = min(prefetch, max(math.ceil(ahead * weight), 0) * lane.size)
-    if turns_of_ready:
-        behind = min(turns_of_ready) - shares.turn(lane, waiting)
+    if ready is not None:
+        behind = ready - shares.turn(lane, waiting)
         if behind >= 0:
             owed = min(int(behind * weight) + 1, max(_room(lane), 0))
             prefetch = max(prefetch, (waiting + owed) * lane.size)
@@ -237,6 +271,7 @@ def plan_requests(
     requests: list[PlannedRequest] = []
     slots = 0
     highest = max((lane.listener.priority for lane in lanes if not lane.is_waiting), default=0)
+    sharings: dict[int, _Sharing] = {}
     ordered = order_lanes(lanes, now, shares, is_strict=is_strict)
     for lane, starved in _put_reserving_first(ordered):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
@@ -250,9 +285,10 @@ def plan_requests(
         # A prefetched message could start before a later one of a higher priority.
         prefetch = lane.prefetch_limit(now) if priority >= highest else 0
         if shares is not None and not lane.is_waiting and priority >= highest and reserved <= 0:
-            startable, prefetch = _share_slots(
-                lane, lanes, shares[lane], startable, open_slots, prefetch
-            )
+            sharing = sharings.get(priority)
+            if sharing is None:
+                sharing = sharings[priority] = _sum_up(shares[lane], frozenset(lanes))
+            startable, prefetch = _share_slots(lane, sharing, startable, open_slots, prefetch)
         max_messages = startable * size + prefetch
         if startable == 0:
             max_messages = prefetch - waiting * size
