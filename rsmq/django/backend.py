@@ -39,7 +39,7 @@ from rsmq.django.task_interface import (
     task_enqueued,
 )
 from rsmq.django.task_results import change, make_result, read_result, sent_at
-from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.errors import MessageNotString, QueueNotFound, RSMQError
 
 _RESULT_ID = re.compile(r"((?:[0-9]{1,4}-)?[A-Za-z0-9]{32})-([A-Za-z0-9_-]+)")
 
@@ -138,10 +138,13 @@ class RSMQBackend(BaseTaskBackend):
             client.send_message, queue, body, deliver_at=run_after, track=True, codec=JSON
         )
         try:
-            id = send()
-        except QueueNotFound:
-            client.create_queue(queue, exist_ok=True)
-            id = send()
+            try:
+                id = send()
+            except QueueNotFound:
+                client.create_queue(queue, exist_ok=True)
+                id = send()
+        except MessageNotString as error:  # Django accepts NaN and lone surrogates
+            raise TypeError(f"{task.module_path}: an argument is not JSON. {error}") from None
         change(result, id=f"{id}-{queue}", enqueued_at=sent_at(id), backend=self.alias)
         task_enqueued.send(type(self), task_result=result)
         return result

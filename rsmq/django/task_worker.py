@@ -30,6 +30,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.model import Message, to_stored
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.outcome import DeadLetter, Defer, Discard
+from rsmq.worker.run.results import encode_result
 from rsmq.worker.worker import Worker
 
 _log = get_logger("rsmq.django")
@@ -132,8 +133,10 @@ class TaskRunner:
             raise
         try:
             value = normalize_json(value)
-        except (TypeError, ValueError) as error:
-            failure = DeadLetter(f"its result is not JSON: {error}")
+            encode_result(value)  # such as NaN: the signal must not report a success then
+        except (TypeError, ValueError, DeadLetter) as error:
+            is_known = isinstance(error, DeadLetter)
+            failure = error if is_known else DeadLetter(f"its result is not JSON: {error}")
             self._fail(result, log, message, failure)
             raise failure from error
         change(result, status=TaskResultStatus.SUCCESSFUL, _return_value=value)

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from rsmq.errors import InvalidFormat, MissingExtra, show
 
@@ -46,6 +46,8 @@ _DAY_MS = 86_400_000
 #: The first window in which the latest ticks are looked for; each further one is longer.
 _FIRST_WINDOW_MS = 60_000
 _WINDOW_FACTOR = 8
+#: The numbers of values of the fields, from the day of the week to the second.
+_FIELD_SIZES = (7, 12, 31, 24, 60, 60)
 _CRON_RULE = (
     "An expression has five fields (minute, hour, day of month, month, day of week), or six with "
     "the second before them; or it is @hourly, @daily, @weekly, @monthly or @yearly."
@@ -75,11 +77,10 @@ def find_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (TypeError, ValueError, OSError, KeyError):
-        raise InvalidFormat(
-            "timezone",
-            value=show(name),
-            hint="Pass the name of a zone of the IANA database, as in 'Europe/Berlin'.",
-        ) from None
+        hint = "Pass the name of a zone of the IANA database, as in 'Europe/Berlin'."
+        if not available_timezones():
+            hint = "This system has no data of time zones: pip install tzdata."
+        raise InvalidFormat("timezone", value=show(name), hint=hint) from None
 
 
 def check_cron(expression: object, zone: tzinfo) -> str:
@@ -88,14 +89,35 @@ def check_cron(expression: object, zone: tzinfo) -> str:
 
     Raises:
         MissingExtra: the extra ``schedules`` is not installed.
-        InvalidFormat: it is not an expression, or is never due.
+        InvalidFormat: it is not an expression, is never due, or has a step that is larger than its
+            field, as in ``*/61``.
     """
     if not isinstance(expression, str):
         raise InvalidFormat("cron", value=show(expression), hint=_CRON_RULE)
     text = " ".join(expression.split())
     if next_tick(text, zone, to_ms(datetime(2025, 1, 1, tzinfo=UTC))) is None:
         raise InvalidFormat("cron", value=show(text), hint="It is never due.")
+    _check_steps(text)
     return text
+
+
+def _check_steps(text: str) -> None:
+    """
+    Check that no step is larger than its field, so that it would be without effect.
+
+    Raises:
+        InvalidFormat: one is.
+    """
+    for field, size in zip(reversed(text.split()), _FIELD_SIZES, strict=False):
+        for term in field.split(","):
+            step = term.partition("/")[2]
+            if step and int(step) > size:
+                raise InvalidFormat(
+                    "cron",
+                    value=show(text),
+                    hint=f"A step of its field is at most {size}, and {term} has {step}. every= is "
+                    "for other intervals.",
+                )
 
 
 def next_tick(rule: str | int, zone: tzinfo, after_ms: int) -> int | None:

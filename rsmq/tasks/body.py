@@ -43,6 +43,9 @@ class TaskCodec:
     def decode(self, raw: bytes) -> Any:
         return JSON.decode(raw)
 
+    def __repr__(self) -> str:
+        return "the JSON of a task"
+
 
 TASK_CODEC = TaskCodec()
 

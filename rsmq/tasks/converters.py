@@ -13,6 +13,11 @@ from rsmq.codecs.dataclass_bodies import WrongType, make_converter
 from rsmq.codecs.value_changes import find_change
 from rsmq.errors import InvalidFormat, Shown
 
+_LONE_SURROGATE = (
+    "has a str with a lone surrogate, which UTF-8 can't encode. Names of files may have some: pass "
+    "them as base64 of os.fsencode"
+)
+
 
 class WrongArgument(Exception):
     """An argument breaks the rule of its parameter; the text contains no value."""
@@ -51,18 +56,31 @@ def _find_fault(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         return next(filter(None, map(_find_fault, value)), None)
     if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                return f"has a dict with a key of type {type(key).__name__}: in JSON all are str"
-        return next(filter(None, map(_find_fault, value.values())), None)
+        faults = (*map(_find_fault_of_key, value), *map(_find_fault, value.values()))
+        return next(filter(None, faults), None)
+    if isinstance(value, str):
+        return None if _is_unicode(value) else _LONE_SURROGATE
     if isinstance(value, float) and not math.isfinite(value):
         return "has a float that is not finite, which JSON does not have"
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, int | float):
         return None
     return (
         f"is or has a value of type {type(value).__name__}, which JSON does not have. Pass a str, "
         "int, float, bool, None, list or dict, or annotate it with its type"
     )
+
+
+def _find_fault_of_key(key: object) -> str | None:
+    if not isinstance(key, str):
+        return f"has a dict with a key of type {type(key).__name__}: in JSON all are str"
+    return None if _is_unicode(key) else _LONE_SURROGATE
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def check_arrival(name: str, sent: Any, arrived: Any) -> None:

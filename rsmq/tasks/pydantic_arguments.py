@@ -29,6 +29,13 @@ _EXPLAINED = set(get_args(ErrorType)) - {
 }  # fmt: skip
 
 
+_NO_JSON = "Its values can't be stored as JSON. Pass an id, or a model of pydantic."
+#: Remedies for other errors of annotations, by the code of pydantic.
+_HINTS = {
+    "typed-dict-version": "Before Python 3.12, import TypedDict from typing_extensions, not typing."
+}
+
+
 def _explain(fault: Mapping[str, Any]) -> str:
     """Return the type of a fault, with the text of pydantic if no part of the value is in it."""
     kind: str = fault["type"]
@@ -62,7 +69,7 @@ class PydanticArgument:
             raise InvalidFormat(
                 "annotation",
                 value=Shown(f"{name}: {getattr(kind, '__name__', kind)}, of task {task}"),
-                hint="Its values can't be stored as JSON. Pass an id, or a model of pydantic.",
+                hint=_HINTS.get(error.code or "", _NO_JSON),
             ) from error
 
     def to_json(self, value: Any) -> Any:
@@ -87,7 +94,7 @@ class PydanticArgument:
                 f"{type(value).__name__}. Annotate it with a type that pydantic stores"
             )
         else:
-            raw = to_json(encoded)
+            raw = self._to_json(encoded)
             if b"NaN" in raw or b"Infinity" in raw:
                 check_json(self._name, encoded)
             check_arrival(self._name, valid, self._restore(raw))
@@ -97,7 +104,14 @@ class PydanticArgument:
 
     def from_json(self, value: Any) -> Any:
         """See ``ArgumentConverter``."""
-        return self._validate(to_json(value))
+        return self._validate(self._to_json(value))
+
+    def _to_json(self, value: Any) -> bytes:
+        try:
+            return to_json(value)
+        except PydanticSerializationError:
+            check_json(self._name, value)  # a lone surrogate
+            raise
 
     def _validate(self, raw: bytes) -> Any:
         try:

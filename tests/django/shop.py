@@ -50,6 +50,11 @@ def unstorable():
 
 
 @task
+def not_a_number():
+    return [float("nan")]
+
+
+@task
 def large():
     return "x" * 70_000
 

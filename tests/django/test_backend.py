@@ -15,6 +15,7 @@ from rsmq.django.task_interface import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    task_finished,
 )
 from tests.django import shop
 from tests.django.environment import tasks_setting
@@ -68,6 +69,7 @@ def test_a_successful_task_has_its_value_times_and_worker(env, calls):
         result.enqueued_at, result.last_attempted_at, result.started_at, result.finished_at
     ]  # fmt: skip
     assert times == sorted(times)
+    assert result.started_at == result.last_attempted_at
     assert env.bodies() == []
     assert record(env, result)[b"result"] == b"18"
 
@@ -87,12 +89,15 @@ def test_values_are_made_those_of_json_as_by_the_backends_of_django(env):
     [
         ((1, 2, 3), r"tests.django.shop.add: too many positional arguments.*\(a, b=1\)"),
         ((object(),), "Unsupported type"),
+        ((float("nan"),), r"tests.django.shop.add: an argument is not JSON\. .*Out of range float"),
+        ((["secret\ud800"],), "an argument is not JSON.*lone surrogate"),
         ((), "missing a required argument: 'a'"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(env, args, text):
-    with pytest.raises(TypeError, match=text):
+    with pytest.raises(TypeError, match=text) as refused:
         shop.add.enqueue(*args)
+    assert "secret" not in str(refused.value)
     assert env.client.list_queues() == []
 
 
@@ -165,12 +170,19 @@ def test_async_tasks_and_async_calls(env):
     assert result.return_value == found.return_value == "awaited"
 
 
-@pytest.mark.parametrize("task", [shop.unstorable, shop.large])
+@pytest.mark.parametrize("task", [shop.unstorable, shop.large, shop.not_a_number])
 @pytest.mark.parametrize("options", [{"max_retries": 5}])
 def test_a_result_that_cannot_be_stored_is_a_failure_without_retries(env, task):
-    result = task.enqueue()
+    result, signalled = task.enqueue(), []
+
+    def note(sender, task_result, **others):
+        signalled.append(task_result.status)
+
+    task_finished.connect(note)
     env.run()
+    task_finished.disconnect(note)
     result.refresh()
+    assert signalled == [TaskResultStatus.FAILED]
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
     assert "result" in result.errors[0].traceback
 

@@ -8,14 +8,15 @@ import decimal
 import enum
 import sys
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pydantic
 import pytest
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from rsmq import InvalidFormat
+from rsmq import InvalidFormat, MessageNotString
+from rsmq.headers import use_headers
 
 
 class Colour(enum.Enum):
@@ -326,3 +327,75 @@ def test_an_annotation_that_is_missing_at_run_time_is_refused_with_the_remedy(ta
 def test_a_parameter_without_a_name_is_refused_at_the_declaration(tasks, function):
     with pytest.raises(InvalidFormat, match="the body has arguments by name"):
         tasks.task(queue="q", name="t")(function)
+
+
+SURROGATE = "secret\ud800"
+
+
+class Note(pydantic.BaseModel):
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (str, SURROGATE),
+        (list[str], [SURROGATE]),
+        (None, SURROGATE),
+        (None, {"a": {SURROGATE: 1}}),
+        (str, "\udc80"),
+    ],
+)
+def test_a_lone_surrogate_is_refused_by_name(tasks, checker, annotation, value):
+    def task(a): ...
+
+    if annotation is not None:
+        task.__annotations__ = {"a": annotation}
+    task = tasks.task(queue="q", name="app.t")(task)
+    with pytest.raises(InvalidFormat) as refused:
+        task.send(value)
+
+    assert "app.t. a has a str with a lone surrogate, which UTF-8 can't" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert tasks.client.list_queues() == []
+
+
+def test_a_lone_surrogate_in_a_model_or_of_another_program_is_refused_too(tasks):
+    @tasks.task(queue="q", name="app.t")
+    def task(a: Note | str) -> None: ...
+
+    with pytest.raises(InvalidFormat, match="a has a str with a lone surrogate"):
+        task.send(Note(anything=SURROGATE))
+    tasks.client.create_queue("q")
+    tasks.client.send_message("q", r'{"task":"app.t","args":{"a":"\ud800"}}')
+    tasks.run_all()
+    [dead] = tasks.client.peek_messages("q-dead")
+    assert "task app.t: a has a str with a lone surrogate" in dead.reason.text
+
+
+def test_a_header_with_a_lone_surrogate_does_not_show_the_object_of_the_codec(tasks):
+    @tasks.task(queue="q", name="app.t")
+    def task() -> None: ...
+
+    with (
+        use_headers({"tenant": SURROGATE}),
+        pytest.raises(MessageNotString, match="the JSON of a task can't encode dict"),
+    ):
+        task.send()
+
+
+class Place(TypedDict):
+    name: str
+
+
+def test_a_typed_dict_arrives_or_is_refused_with_the_import_that_works(tasks, raw):
+    def task(a): ...
+
+    task.__annotations__ = {"a": Place}
+    task = tasks.task(queue="q", name="app.t")(task)
+    if sys.version_info >= (3, 12):
+        task.send({"name": "sea"})
+        assert raw("q") == ['{"task":"app.t","args":{"a":{"name":"sea"}}}']
+        return
+    with pytest.raises(InvalidFormat, match="import TypedDict from typing_extensions, not typing"):
+        task.send({"name": "sea"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -178,6 +179,45 @@ def test_an_expression_that_is_none_is_refused(expression):
     with pytest.raises(InvalidFormat) as info:
         check_cron(expression, UTC)
     assert info.value.hint
+
+
+@pytest.mark.parametrize(
+    ("expression", "rule"),
+    [
+        ("*/61 * * * *", r"at most 60, and \*/61 has 61"),
+        ("5,0/90 * * * *", "at most 60, and 0/90 has 90"),
+        ("0 */25 * * *", r"at most 24, and \*/25 has 25"),
+        ("0 0 */32 * *", "at most 31"),
+        ("0 0 1 */13 *", "at most 12"),
+        ("0 0 * * */8", "at most 7"),
+        ("*/61 * * * * *", "at most 60"),
+    ],
+)
+def test_a_step_that_is_larger_than_its_field_is_refused(expression, rule):
+    with pytest.raises(InvalidFormat, match=rule):
+        check_cron(expression, UTC)
+    assert next_tick(expression, UTC, 0) is not None  # a stored one is still sent
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["*/60 */24 * * *", "1-59/2 * * * *", "0 0 L * *", "0 0 * * 5#2", "*/30 * * * * *"],
+)
+def test_steps_up_to_the_size_of_a_field_are_accepted(expression):
+    assert check_cron(expression, UTC) == expression
+
+
+def test_without_data_of_time_zones_the_remedy_is_to_install_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath(to=[])
+    zoneinfo.ZoneInfo.clear_cache()
+    find_zone.cache_clear()
+    try:
+        with pytest.raises(InvalidFormat, match="no data of time zones: pip install tzdata"):
+            find_zone("Europe/Berlin")
+        assert find_zone("UTC") is UTC
+    finally:
+        zoneinfo.reset_tzpath()
 
 
 @pytest.mark.parametrize("name", ["Europe/Atlantis", "", "../x", "/etc/passwd", None, 5])

@@ -490,3 +490,32 @@ def test_traceback_that_nothing_uses_is_not_formatted(error, monkeypatch):
 @pytest.mark.parametrize("error", [Retry("x"), DeadLetter("x"), ValueError("x")], ids=repr)
 def test_failure_that_can_become_a_dead_letter_has_a_traceback(error):
     assert "x" in read_error(error).traceback
+
+
+class Hidden(ValueError):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        (
+            ExceptionGroup("tasks", [ValueError("a"), KeyError("b"), OSError()]),
+            "tasks (3 sub-exceptions): ValueError: a; KeyError: 'b'; OSError",
+        ),
+        (
+            BaseExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("a")])]),
+            "outer (1 sub-exception): ExceptionGroup: inner (1 sub-exception): ValueError: a",
+        ),
+        (ExceptionGroup("g", [Hidden()]), "g (1 sub-exception): Hidden"),
+    ],
+)
+def test_the_text_of_a_group_has_its_inner_errors(group, text):
+    assert read_error(group).text == text
+
+
+def test_the_text_of_a_large_group_is_limited():
+    text = read_error(ExceptionGroup("many", [ValueError(n) for n in range(2000)])).text
+    assert text.startswith("many (2000 sub-exceptions): ValueError: 0; ")
+    assert text.count("ValueError") == 20

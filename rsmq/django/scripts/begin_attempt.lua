@@ -22,13 +22,15 @@ local id, count, body, worker = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if redis.call('HGET', hash, id .. ':rc') ~= count or not redis.call('ZSCORE', zset, id) then
   return false
 end
-local found = redis.call('HMGET', record, 'state', 'first_begun', 'workers')
+local found = redis.call('HMGET', record, 'state', 'first_begun', 'workers', 'begun')
 if found[1] then
   local workers = found[3] or ''
   local line = count .. ' ' .. worker .. '\n'
   if string.sub(workers, -#line) ~= line and #workers < 65536 then -- a repeated call adds nothing
     workers = workers .. line
   end
-  redis.call('HSET', record, 'first_begun', found[2] or digits(server_time_ms()), 'call', body, 'workers', workers)
+  -- the first attempt begins with its receive, as each later one
+  local first_begun = found[2] or found[4] or digits(server_time_ms())
+  redis.call('HSET', record, 'first_begun', first_begun, 'call', body, 'workers', workers)
 end
 return redis.call('HMGET', record, 'first_begun', 'begun', 'workers', 'errors')

@@ -4,6 +4,7 @@ The name by which a child process can import an object of this process.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +32,7 @@ def find_import_name(searched: object, source: object = None) -> str:
 
 
 def _find_global(searched: object) -> str:
-    is_in_main = False
+    main: ModuleType | None = None
     for module_name, module in list(sys.modules.items()):
         name = next(
             (name for name, value in list(vars(module).items()) if value is searched), None
@@ -40,19 +41,27 @@ def _find_global(searched: object) -> str:
             continue
         if module_name != "__main__":
             return f"{module_name}:{name}"
-        is_in_main = True
-        main_name = _find_name_of_main(module)
+        main, main_name = module, _find_name_of_main(module)
         if main_name is not None:
             return f"{main_name}:{name}"
+    rule = "it must be a global of a module: worker = Worker(...), not inside a function."
     raise InvalidFormat(
         "process",
         value=True,
-        hint="Child processes import the worker, but its program is not a module that they can "
-        "import: write it to a file."
-        if is_in_main
-        else "Child processes import the worker, so it must be a global of a module: "
-        "worker = Worker(...), not inside a function.",
+        hint=f"Child processes import the worker, so {rule if main is None else _advise(main)}",
     )
+
+
+def _advise(main: ModuleType) -> str:
+    """Return what to do so that other programs can import the program."""
+    path = getattr(main, "__file__", None)
+    if path is None:
+        return "write its program to a file."
+    file = Path(path)
+    if file.suffix != ".py" or not file.stem.isidentifier():
+        stem = re.sub(r"\W", "_", f"_{file.stem}" if file.stem[:1].isdigit() else file.stem)
+        return f"rename its program {file.name!r} to the name of a module, such as '{stem}.py'."
+    return f"the folder of its program {file.name!r} must be in sys.path."
 
 
 def find_name_of_main() -> str | None:

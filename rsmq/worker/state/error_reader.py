@@ -50,10 +50,13 @@ _SAME_CLASS: Mapping[str, type[Exception]] = {
 _WITHOUT_TRACEBACK: frozenset[FailureKind] = frozenset({"defer", "discard", "withdrawn"})
 _MAX_CHARACTERS = 65_536
 _MAX_NOTES = 20
+_MAX_INNER_ERRORS = 20
 _MAX_NOTE_CHARACTERS = 1000
 
 # An exception can't replace these attributes.
 _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
+_inner_errors_of: Callable[[Any], tuple[BaseException, ...]]
+_inner_errors_of = BaseExceptionGroup.__dict__["exceptions"].__get__
 _traceback_of = BaseException.__dict__["__traceback__"].__get__
 
 
@@ -129,7 +132,9 @@ class _Reader:
         """Return the text of the exception; '' if it has none."""
         text: Any = self._get(_read_summary if kind == "not_decodable" else str, "")
         if type(text) is str:
-            return text[:_MAX_CHARACTERS]
+            if kind == "failed" and issubclass(type(self._error), BaseExceptionGroup):
+                text = f"{text}: {'; '.join(self._get(_read_inner_errors, []))}"
+            return str(text)[:_MAX_CHARACTERS]
         self.has_failed = True  # the text has a class of its own
         return str.__getitem__(text, slice(_MAX_CHARACTERS)) if issubclass(type(text), str) else ""
 
@@ -175,6 +180,13 @@ def _read_notes(error: BaseException) -> tuple[str, ...]:
 
 def _read_fields(error: Any) -> Mapping[str, Any]:
     return dict(error.dead_letter_fields)
+
+
+def _read_inner_errors(group: BaseException) -> list[str]:
+    """Return names and texts of the errors of a group, and of the groups in it."""
+    inner = _inner_errors_of(group)[:_MAX_INNER_ERRORS]
+    shown = [f"{_name_of(type(each))}: {_Reader(each).text('failed')}" for each in inner]
+    return [text.removesuffix(": ") for text in shown]
 
 
 def _read_traceback(error: BaseException) -> str:
