@@ -144,6 +144,29 @@ def test_top_on_a_terminal_continues_after_a_restart_of_redis(processes, rsmq, q
     assert process.exitstatus == 0
 
 
+def test_top_with_more_queues_than_lines_shows_totals_keys_and_errors(processes, rsmq):
+    server = Server(redis_7())
+    processes.environment["RSMQ_URL"] = server.url
+    try:
+        with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as second_client:
+            for number in range(60):
+                second_client.create_queue(f"q{number}")
+            process = processes.terminal("top", "--interval", "0.1")  # it has 30 lines
+            process.expect("and 35 queues more")
+            process.expect("60 queues .* 0 ")
+            process.expect("q quits, s sorts")
+            server.kill()
+            process.expect("Connection refused")
+            process.kill(signal.SIGTERM)
+            process.expect_exact("\x1b[?1049l")  # leaves the other screen
+            process.expect(pexpect.EOF)
+            process.close()
+    finally:
+        server.stop()
+
+    assert (process.exitstatus, process.signalstatus) == (128 + signal.SIGTERM, None)
+
+
 # tail.
 
 

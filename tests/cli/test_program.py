@@ -506,6 +506,35 @@ def test_pop_into_a_closed_pipe_says_what_is_lost(processes, rsmq, raw, ns, opti
     assert raw.zcard(f"{ns}:q") == 1000 - lost - written
 
 
+@pytest.mark.parametrize("command", [["receive", "q", "-n", 1000], ["recover", "q", "--idle", 0]])
+def test_messages_that_are_received_into_a_closed_pipe_are_released(processes, rsmq, command):
+    rsmq.create_queue("q", vt=600)
+    rsmq.send_messages("q", ["x" * 9999] * 1000)
+    if command[0] == "recover":
+        command = [*command, "-n", 1000]
+        rsmq.receive_messages("q", 1000)
+    process = processes.start(*command, "--raw")
+    os.read(process.stdout.fileno(), 20_000)
+    process.stdout.close()
+
+    assert process.stderr.read().decode() == (
+        "rsmq: The reader has closed the pipe; 1,000 messages released\n"
+    )
+    assert process.wait() == 141
+    assert rsmq.get_queue_attributes("q").hidden_messages == 0
+
+
+def test_a_closed_pipe_is_no_success(processes, rsmq):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["x" * 9999] * 1000)
+    process = processes.start("export", "q")
+    os.read(process.stdout.fileno(), 20_000)
+    process.stdout.close()
+
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
 def test_pop_into_a_pipe_to_head(processes, rsmq, raw, ns):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["x" * 9999] * 1000)

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     EXECUTOR_ENDED = 8
     EXECUTOR_STALLED = 9
     INTERRUPTED = 130
+    CLOSED_PIPE = 141
 
 
 #: The meaning of each exit code, as the help shows it.
@@ -39,4 +40,5 @@ MEANINGS: dict[Exit, str] = {
     Exit.EXECUTOR_STALLED: "the worker has stopped: a handler has blocked the event loop, or the "
     "system allows no thread",
     Exit.INTERRUPTED: "ended by Ctrl-C",
+    Exit.CLOSED_PIPE: "the reader of the output has closed the pipe before its end",
 }

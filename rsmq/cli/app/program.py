@@ -90,7 +90,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has closed the pipe
         _discard_output()
-        return Exit.DONE
+        return Exit.CLOSED_PIPE
     except BaseException as error:  # noqa: BLE001 - raised again if it is not expected
         return _report_error(error, name, as_json=call.as_json or _has_json_option(words))
     return code

@@ -4,6 +4,10 @@ The commands receive, pop and recover.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 import click
 
 from rsmq.cli.app.call import Call
@@ -15,9 +19,12 @@ from rsmq.cli.app.command import (
     queues_argument,
     vt_option,
 )
+from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
+from rsmq.model import Message
+from rsmq.printable import format_count
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
 
 _FOREVER = "forever"
@@ -41,6 +48,21 @@ def _wait_option() -> Decorator:
     )  # fmt: skip
 
 
+@contextmanager
+def _released_if_unread(call: Call, rsmq: Any, messages: Sequence[Message]) -> Iterator[None]:
+    """Release messages if the reader of the output closes the pipe: it may not have read them."""
+    try:
+        yield
+        call.out.flush()
+    except BrokenPipeError:
+        number = len(rsmq.release_messages(messages))
+        raise Failed(
+            f"The reader has closed the pipe; {format_count(number)} released",
+            exit=Exit.CLOSED_PIPE,
+            code="closedPipe",
+        ) from None
+
+
 @command(
     "receive",
     "rsmq receive orders",
@@ -61,13 +83,15 @@ def receive(
     Receive messages and hide them from others.
 
     A message becomes visible again when its visibility timeout ends. rsmq delete deletes it before,
-    and rsmq visibility extends the timeout. Of several queues the first has precedence. The exit
-    code is 1 if no message is visible within --wait.
+    and rsmq visibility extends the timeout. Of several queues the first has precedence. If the
+    reader of the output closes the pipe, all of them are released. The exit code is 1 if no message
+    is visible within --wait.
     """
     with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         messages = rsmq.receive_messages(queues, number, vt=vt, wait=wait)
-    return write_messages(call, messages, bodies, has_queue_column=len(queues) > 1)
+        with _released_if_unread(call, rsmq, messages):
+            return write_messages(call, messages, bodies, has_queue_column=len(queues) > 1)
 
 
 #: The number of messages that pop removes at a time: so many can be lost if a write fails.
@@ -142,4 +166,5 @@ def recover(
     """
     with call.open_queues() as rsmq:
         messages = rsmq.recover_messages(queue, number, idle=idle, vt=vt)
-    return write_messages(call, messages, bodies)
+        with _released_if_unread(call, rsmq, messages):
+            return write_messages(call, messages, bodies)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ except ModuleNotFoundError as error:
 
 #: The spaces between two columns.
 _GAP = 2
+
+#: The heading, an empty line and the line about keys or an error, which are always shown.
+_OTHER_LINES = 3
 
 HEADINGS = {
     "queue": "queue",
@@ -146,9 +150,17 @@ class Screen:
             style = "reverse" if name == sort_by else "bold"
             justify = "left" if name == "queue" else "right"
             table.add_column(Text(heading, style), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-        for index, row in enumerate(rows):
-            is_total = len(rows) > len(figures) and index == len(rows) - 1
-            table.add_row(*map(Text, row[: len(names)]), style="bold" if is_total else "")
+        totals = rows[len(figures) :]
+        room = max(self._live.console.height - _OTHER_LINES - len(totals), 1)
+        shown = rows[: len(figures)]
+        if len(shown) > room:
+            shown = shown[: room - 1]
+            more = f"and {format_count(len(figures) - len(shown), 'queue')} more"
+            totals = [[more, *[""] * (len(rows[0]) - 1)], *totals]
+        for row in shown:
+            table.add_row(*map(Text, row[: len(names)]))
+        for row in totals:
+            table.add_row(*map(Text, row[: len(names)]), style="bold")
         footer = Text(error, "red") if error else Text("q quits, s sorts", "dim")
         parts: list[RenderableType] = [table, Text(""), footer]
         self._live.update(Group(*parts), refresh=True)
@@ -166,11 +178,26 @@ class Screen:
 
 @contextmanager
 def open_screen() -> Iterator[Screen]:
-    """Open a screen on the whole terminal, and restore the terminal at the end."""
-    with _unbuffered_keys() as keys:
+    """Open a screen on the whole terminal; restore the terminal at the end, also at a SIGTERM."""
+    with _exits_at(signal.SIGTERM, getattr(signal, "SIGHUP", None)), _unbuffered_keys() as keys:
         live = Live(console=Console(), screen=True, auto_refresh=False)
         with live:
             yield Screen(live, keys=keys)
+
+
+@contextmanager
+def _exits_at(*signals: signal.Signals | None) -> Iterator[None]:
+    """Let a signal raise SystemExit, with the exit code that a shell has for it."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    previous = {each: signal.signal(each, end) for each in signals if each is not None}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
