@@ -82,7 +82,8 @@ def create_app(
         queues: an asyncio client, which stays open, and whose ``retry_deadline`` is how long a
             request waits for a Redis that is away. Or a URL as for ``AsyncRSMQ.from_url``.
         users: the path of a users file, which is read again when it has changed.
-        key: one key that may do everything, instead of a users file: at least 16 characters.
+        key: one key that may do everything, instead of a users file: at least 16 characters. The
+            address ``/?key=KEY`` logs in once in each process.
         auth: False lets everyone who can connect do everything.
         read_only: whether all changes are refused, receives included.
         allow_hosts: the names that a request may have in Host, without ports; None allows any.
@@ -108,6 +109,7 @@ def create_app(
         allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
         trusted_proxies=trusted_proxies,
         user_header=user_header,
+        link_key=key,
     )
     paths = tuple(map(parse_path, redact))
     is_own = isinstance(queues, str)

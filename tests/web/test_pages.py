@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from rsmq.web.access import sessions
-from rsmq.web.access.secrets import hash_password
+from rsmq.web.access.secrets import hash_password, hash_token
 from rsmq.web.api import ApiCaller
 from rsmq.web.pages import reads as reads_module
 from rsmq.web.pages.formats import show_duration, show_name
@@ -57,6 +57,40 @@ def test_a_key_in_the_address_begins_a_session_and_leaves_the_address(run):
         assert (await http("GET", "/queues?key=wrong")).status == 401
 
     run(test, auth=True, key=_KEY)
+
+
+def test_a_link_with_the_key_is_used_once_and_the_login_takes_the_key_again(run):
+    async def test(http, _):
+        link = "/queues?path=a&key=" + _KEY.replace(" ", "+")
+        _pages(http)
+        first = await http("GET", link)
+        assert (first.status, first.headers["location"]) == (303, "/queues?path=a")
+        second = await http("GET", link)
+        assert (second.status, "set-cookie" in second.headers) == (401, False)
+        assert b"This link was used before" in second.content
+        assert b'name="next" value="/queues?path=a"' in second.content
+        assert (await _post(http, "/login", secret=_KEY)).status == 303
+        mine = await http("GET", link, headers={"cookie": _cookie_of(first)})
+        assert (mine.status, mine.headers["location"]) == (303, "/queues?path=a")
+        assert "set-cookie" not in mine.headers
+
+    run(test, auth=True, key=_KEY)
+
+
+def test_no_link_on_another_site_lets_a_person_work_as_somebody_else(run, tmp_path):
+    token = "rsmq_of-another-site"
+    text = _ANNA.format(hash_password("one"))
+    text += f'[tokens.other]\nsha256 = "{hash_token(token)}"\nrole = "viewer"\n'
+
+    async def test(http, _):
+        _pages(http)
+        cookie = _cookie_of(await _post(http, "/login", name="anna", secret="one"))
+        for headers in ({}, {"cookie": cookie}):
+            reply = await http("GET", f"/queues?key={token}", headers=headers)
+            assert (reply.status, reply.headers["location"]) == (303, "/queues")
+            assert "set-cookie" not in reply.headers
+
+    run(test, auth=True, users=_users(tmp_path, text))
 
 
 def test_who_is_not_known_is_led_to_the_login_and_back(run):
@@ -262,10 +296,10 @@ def test_a_key_is_ignored_where_everyone_may_do_everything(run):
 def test_cookies_of_a_server_with_tls_are_secure_also_behind_a_trusted_proxy(run):
     async def test(http, _):
         _pages(http, **{"x-forwarded-proto": "https"})
-        reply = await http("GET", "/?key=" + _KEY.replace(" ", "+"))
+        reply = await _post(http, "/login", secret=_KEY)
         assert "; Secure" in reply.headers["set-cookie"]
         http.peer = "10.0.0.9"
-        reply = await http("GET", "/?key=" + _KEY.replace(" ", "+"))
+        reply = await _post(http, "/login", secret=_KEY)
         assert "; Secure" not in reply.headers["set-cookie"]
 
     run(test, auth=True, key=_KEY, trusted_proxies=["127.0.0.1/32"])

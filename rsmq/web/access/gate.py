@@ -55,6 +55,7 @@ class AccessGate:
         allow_hosts: tuple[str, ...] | None,
         trusted_proxies: Iterable[str] = (),
         user_header: str | None = None,
+        link_key: str | None = None,
     ) -> None:
         """
         Make the rules.
@@ -64,6 +65,7 @@ class AccessGate:
             allow_hosts: the names in Host, without ports; None allows any.
             trusted_proxies: networks whose requests name the address of the client, and the user.
             user_header: the name of the header with the user.
+            link_key: the token that begins a session once by a link; None has no link.
 
         Raises:
             InvalidFormat: a network is not valid.
@@ -72,15 +74,17 @@ class AccessGate:
         self._hosts = None if allow_hosts is None else {each.lower() for each in allow_hosts}
         self._proxies = TrustedProxies(trusted_proxies)
         self._user_header = user_header and user_header.lower()
+        self._link_key = link_key
+        self._is_link_used = False
         self._attempts = Attempts()
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, None] = {}
         self._checks = asyncio.Semaphore(_MAX_CHECKS)
 
     @property
-    def knows_everyone(self) -> bool:
-        """Whether everyone may do everything, so that there is nothing to log in to."""
-        return self._read_users is None
+    def has_link(self) -> bool:
+        """Whether a link with a key may begin a session."""
+        return self._link_key is not None
 
     def guard(self, app: Asgi) -> Asgi:
         """Return an application that gets only requests that are admitted."""
@@ -146,6 +150,26 @@ class AccessGate:
             self._attempts.note_failure(address)
             raise Refused("unauthorized", "The name or the secret is wrong", status=401)
         return session_of_user(users, name)
+
+    async def log_in_by_link(self, headers: Mapping[str, str], peer: Any, key: str) -> str:
+        """
+        Return the value of the cookie of the session that the link of this server begins once.
+
+        Only the server's own key is in a link: with the token of another caller, a link on another
+        site would let people work as this caller.
+
+        Raises:
+            Refused: as for ``log_in``; or the link was used before.
+        """
+        session = await self.log_in(headers, peer, "", key)
+        if self._is_link_used:
+            raise Refused(
+                "linkUsed",
+                "This link was used before: log in with the key, without a name",
+                status=401,
+            )
+        self._is_link_used = True
+        return session
 
     def _check_attempts(self, address: str) -> None:
         if wait := self._attempts.seconds_to_wait(address):

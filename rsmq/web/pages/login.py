@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from rsmq.web.access.gate import AccessGate
 from rsmq.web.access.sessions import SESSION_SECONDS
 from rsmq.web.fields import Refused
-from rsmq.web.pages.links import Links
+from rsmq.web.pages.links import Links, with_query
 from rsmq.web.pages.page_request import (
     PageRequest,
     check_method,
@@ -49,29 +49,46 @@ class LoginPages:
                 request.headers, request.peer, form.get("name", ""), form.get("secret", "")
             )
         except Refused as error:
-            values = {**self._values(request), "next": back, "error": str(error)}
-            response = make_page("login.html", values)
-            response.status_code = error.status
-            response.headers.update(
-                {k: v for k, v in error.headers.items() if k != "WWW-Authenticate"}
-            )
-            return response
+            return self._show_refusal(request, back, error)
         response = RedirectResponse(request.links.prefix + back, 303)
         _set_session(response, request, session)
+        return response
+
+    def _show_refusal(self, request: PageRequest, back: str, error: Refused) -> Response:
+        values = {**self._values(request), "next": back, "error": str(error)}
+        response = make_page("login.html", values)
+        response.status_code = error.status
+        response.headers.update({k: v for k, v in error.headers.items() if k != "WWW-Authenticate"})
         return response
 
     def _values(self, request: PageRequest) -> dict[str, Any]:
         return {"site": self._view(request.links), "links": request.links}
 
-    async def use_key(self, request: PageRequest) -> Response:
-        """Begin a session for the key in an address, and take it out of the address."""
+    async def use_link(self, request: PageRequest) -> Response:
+        """
+        Begin a session for the key in an address, and take it out of the address.
+
+        Another site may have made the link, so it never replaces a session.
+        """
         rest = {name: value for name, value in request.query.items() if name != "key"}
-        response = RedirectResponse(request.links.url(request.path, **rest), 303)
-        if not self._gate.knows_everyone:
+        address = request.links.url(request.path) + with_query(rest)
+        response = RedirectResponse(address, 303)
+        if self._gate.has_link and not await self._is_admitted(request):
             key = request.query["key"]
-            session = await self._gate.log_in(request.headers, request.peer, "", key)
+            try:
+                session = await self._gate.log_in_by_link(request.headers, request.peer, key)
+            except Refused as error:
+                back = own_path(address.removeprefix(request.links.prefix))
+                return self._show_refusal(request, back, error)
             _set_session(response, request, session)
         return response
+
+    async def _is_admitted(self, request: PageRequest) -> bool:
+        try:
+            await self._gate.admit(request.headers, request.peer)
+        except Refused:
+            return False
+        return True
 
     async def log_out(self, request: PageRequest) -> Response:
         """End a session."""

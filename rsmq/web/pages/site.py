@@ -124,7 +124,7 @@ class Site:
         if request.path == LOGOUT:
             return await self._login.log_out(request)
         if request.method == "GET" and "key" in request.query:
-            return await self._login.use_key(request)
+            return await self._login.use_link(request)
         return await self._admit(request)
 
     async def _admit(self, request: PageRequest) -> Response:
