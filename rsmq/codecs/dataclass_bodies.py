@@ -23,6 +23,7 @@ from typing import (
 
 from rsmq.codecs.formats import JSON
 from rsmq.codecs.interface import CannotDecode, CannotEncode
+from rsmq.codecs.value_changes import find_change
 from rsmq.errors import InvalidFormat, Shown, show
 
 Class = TypeVar("Class")
@@ -41,13 +42,15 @@ _SCALARS: dict[type, tuple[type, ...]] = {
 class DataclassCodec(Generic[Class]):
     """The codec that ``dataclass_codec`` returns."""
 
-    __slots__ = ("_class", "_converter")
+    __slots__ = ("_class", "_converter", "_may_change")
 
     def __init__(self, cls: type[Class]) -> None:
         if not (isinstance(cls, type) and is_dataclass(cls)):
             raise InvalidFormat("dataclass", value=show(cls), hint="Pass a class, a dataclass.")
+        converters: dict[type[Any], _ObjectConverter] = {}
         self._class = cls
-        self._converter = _ObjectConverter(cls, {})
+        self._converter = _ObjectConverter(cls, converters)
+        self._may_change = any(hasattr(each, "__post_init__") for each in converters)
 
     def encode(self, body: Class) -> str:
         """Return the JSON of an object of the class."""
@@ -55,6 +58,11 @@ class DataclassCodec(Generic[Class]):
             converted = self._converter.to_json(body)
         except WrongType as error:
             raise CannotEncode(self, error.value, f"{error.rule}.") from None
+        if self._may_change:
+            change = find_change(body, self._converter.from_json(converted))
+            if change is not None:
+                hint = f"It would arrive {change}: a __post_init__ changes it again."
+                raise CannotEncode(self, body, hint)
         return JSON.encode(converted)
 
     def decode(self, raw: bytes) -> Class:

@@ -6,8 +6,8 @@ The difference between a value that is sent and the one that arrives, which its 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -22,8 +22,9 @@ def find_change(sent: Any, arrived: Any) -> str | None:
     """
     Return how a value has changed, as "as Order" or "with Order.lines changed"; None if it has not.
 
-    A tuple may arrive as a list, a text or number as its base class, and a datetime with its offset
-    instead of the name of its zone. The text has names of classes and of their attributes only.
+    A tuple may arrive as a list, other containers as those of JSON or of the annotation, a text or
+    number as its base class, and a datetime with its offset instead of the name of its zone. The
+    text has names of classes and of their attributes only.
     """
     try:
         return _compare(sent, arrived)
@@ -35,11 +36,12 @@ def _compare(sent: Any, arrived: Any) -> str | None:
     kind = type(sent)
     if (kind in _SCALARS and kind is type(arrived)) or _is_text_or_number(sent, arrived):
         return None if sent == arrived else _CHANGED
-    if isinstance(sent, list | tuple | deque) and type(arrived) in (kind, list):
+    if isinstance(sent, Sequence) and type(arrived) in (kind, list):
         return _compare_items(sent, arrived)
-    if isinstance(sent, dict) and isinstance(arrived, dict):
+    if isinstance(sent, Mapping) and isinstance(arrived, dict):
         return _compare_items(sent, arrived) or _compare_items(sent.values(), arrived.values())
-    if kind is not type(arrived):
+    are_sets = isinstance(sent, AbstractSet) and isinstance(arrived, AbstractSet)
+    if kind is not type(arrived) and not are_sets:
         return f"as {type(arrived).__name__}"
     return _compare_objects(sent, arrived)
 

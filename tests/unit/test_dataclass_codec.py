@@ -345,3 +345,35 @@ def test_a_message_of_the_codec_can_be_pickled():
     message = Message("q", 32 * "a", CODEC.encode(ORDER).encode(), 1, 0, CODEC)
 
     assert pickle.loads(pickle.dumps(message)).body == ORDER
+
+
+@dataclass
+class Scaled:
+    cents: int
+
+    def __post_init__(self) -> None:
+        self.cents *= 100
+
+
+@dataclass
+class Stripped:
+    name: str
+
+    def __post_init__(self) -> None:
+        self.name = self.name.strip()
+
+
+@dataclass
+class Both:
+    stripped: Stripped
+    scaled: Scaled | None = None
+
+
+def test_an_object_that_post_init_would_change_again_is_refused():
+    codec = dataclass_codec(Both)
+    with pytest.raises(CannotEncode) as failed:
+        codec.encode(Both(Stripped("a"), Scaled(5)))
+    assert failed.value.hint == (
+        "It would arrive with Scaled.cents changed: a __post_init__ changes it again."
+    )
+    assert codec.encode(Both(Stripped(" a "))) == '{"stripped":{"name":"a"},"scaled":null}'
