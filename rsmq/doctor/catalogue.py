@@ -502,6 +502,23 @@ _MESSAGES = {
         "a delay of their own, and those that were received, stay as they are.",
         ways=("sent-in-future",),
     ),
+    "wrong-group-key": Fault(
+        "error",
+        "{detail}",
+        "another program with the same keys",
+        "Sends with a group or a limit key fail, and messages stay held back for up to a day.",
+        "Removes the key, and stores again what the other keys of groups say, as rsmq sweep-groups "
+        "{queue} does.",
+        ways=("wrong-group-key",),
+    ),
+    "lost-group-record": Fault(
+        "error",
+        "messages of groups of which a record is lost: {number}",
+        "a key with x: that was deleted, evicted or not restored",
+        "They stay held back for up to a day, or are received out of order.",
+        "Stores the records again from those that are left, as rsmq sweep-groups {queue} does.",
+        safe=True,
+    ),
     "waiting-group": Fault(
         "warning",
         "groups that wait without need: {number}",

@@ -30,8 +30,10 @@ from rsmq.doctor.operations import (
 )
 from rsmq.doctor.queue_faults import (
     find_far_turns,
+    find_lost_group_records,
     find_queue_faults,
     find_waiting_groups,
+    find_wrong_group_keys,
     read_queue_facts,
     scan_names,
 )
@@ -444,7 +446,11 @@ class _CellExamination:
         return result
 
     def _examine_groups(self, result: _QueueResult) -> None:
+        if find_wrong_group_keys(result.facts):
+            return
         try:
+            lost = find_lost_group_records(self._rsmq, result.facts)
+            result.tallies["lost-group-record"] = lost
             result.tallies["waiting-group"] = find_waiting_groups(self._rsmq, result.facts)
             result.tallies["far-turn"] = find_far_turns(self._rsmq, result.facts)
         except ResponseError:  # this user may not read them

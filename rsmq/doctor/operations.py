@@ -73,7 +73,7 @@ class QueueFacts:
         field_count: the number of fields of the hash.
         id_count: the number of ids in the sorted set.
         fields: attribute fields as stored; missing fields are left out.
-        extensions: the keys of extension data that exist.
+        extensions: the keys of extension data that exist, each with its type.
     """
 
     keys: QueueKeys
@@ -86,7 +86,7 @@ class QueueFacts:
     field_count: int
     id_count: int
     fields: dict[str, bytes]
-    extensions: tuple[bytes, ...]
+    extensions: dict[bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
     def parse(reply: Any) -> QueueFacts:
         (
             now, hash_kind, hash_ttl, zset_kind, zset_ttl, is_listed, field_count, id_count,
-            values, existing,
+            values, kinds,
         ) = reply  # fmt: skip
         # The script returns no values if the key is not a hash.
         fields = zip(EXAMINED_FIELDS, values, strict=False)
-        extensions = zip(keys.extensions, existing, strict=True)
+        extensions = zip(keys.extensions, kinds, strict=True)
         return QueueFacts(
             keys,
             int(now),
@@ -172,7 +172,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
             field_count,
             id_count,
             {name: value for name, value in fields if value is not None},
-            tuple(key for key, exists in extensions if exists),
+            {key: kind.decode() for key, kind in extensions if kind != b"none"},
         )
 
     return Operation(
@@ -199,6 +199,26 @@ def examine_groups(keys: QueueKeys, position: bytes) -> Operation[tuple[bytes | 
     return Operation(
         load("examine_groups"),
         (keys.hash, keys.zset, keys.admitted, keys.held_back),
+        (position,),
+        tuple,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def examine_group_records(keys: QueueKeys, position: bytes) -> Operation[tuple[bytes, list[bytes]]]:
+    """
+    Find messages that are held back and lack a record, among about 100.
+
+    Args:
+        position: where the step before has ended; b'0' at the beginning.
+
+    Returns:
+        The position of the next step (b'0' at the end), and the ids of such messages.
+    """
+    return Operation(
+        load("examine_group_records"),
+        (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
         (position,),
         tuple,
         RetryClass.ALWAYS,
@@ -473,6 +493,20 @@ def restore_orphan_bodies(
     """
     flat = [part for id, due in orphans for part in (id, b"" if due is None else digits(due))]
     return _repair("restore_orphan_bodies", (keys.hash, keys.zset), keys, flat)
+
+
+def remove_wrong_keys(keys: QueueKeys, kinds: Mapping[bytes, str]) -> Operation[int]:
+    """
+    Remove keys of a queue that have another type.
+
+    Args:
+        kinds: by key the type that it should have, as Redis names it.
+
+    Returns:
+        How many were removed.
+    """
+    types = [kind.encode() for kind in kinds.values()]
+    return _repair("remove_wrong_keys", tuple(kinds), keys, types)
 
 
 def repair_turns(keys: QueueKeys) -> Operation[int]:

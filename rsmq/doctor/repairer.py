@@ -46,6 +46,7 @@ from rsmq.doctor.operations import (
     remove_extensions,
     remove_ghost_ids,
     remove_orphan_fields,
+    remove_wrong_keys,
     repair_fields,
     repair_listing,
     repair_scores,
@@ -53,7 +54,7 @@ from rsmq.doctor.operations import (
     replace_ids,
     restore_orphan_bodies,
 )
-from rsmq.doctor.queue_faults import read_queue_facts
+from rsmq.doctor.queue_faults import get_group_kinds, read_queue_facts
 from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
 from rsmq.operations.operation import Operation
 from rsmq.operations.queues import create_queue
@@ -80,9 +81,13 @@ _REPAIR_ORDER = (
     "modified-in-future", "created-in-future", "dead-letter-gone", "ids-without-queue",
     "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
-    "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "waiting-group",
-    "far-turn", "left-over-extension", "listed-without-queue", *SET_REPAIRS,
+    "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id",
+    "wrong-group-key", "lost-group-record", "waiting-group", "far-turn", "left-over-extension",
+    "listed-without-queue", *SET_REPAIRS,
 )  # fmt: skip
+
+#: The repairs of records of groups and of rates.
+_RECORD_REPAIRS = {"wrong-group-key", "lost-group-record", "waiting-group", "far-turn"}
 
 _IDS_PER_STEP = 100
 
@@ -243,7 +248,7 @@ class _Repairer:
         operation = self._make_queue_repair(finding, keys)
         if operation is not None:
             return self._rsmq.run(operation)
-        if finding.code in {"waiting-group", "far-turn"}:
+        if finding.code in _RECORD_REPAIRS:
             return self._repair_records(finding, keys)
         if finding.code in {"orphan-body", "left-over-counter"}:
             return self._repair_orphan_fields(finding, keys)
@@ -266,10 +271,17 @@ class _Repairer:
             return remove_extensions(keys, left_over)
         return None
 
+    def _repair_groups(self, finding: Finding, keys: QueueKeys) -> int:
+        number = finding.number
+        if finding.code == "wrong-group-key":
+            number = self._done = self._rsmq.run(remove_wrong_keys(keys, get_group_kinds(keys)))
+        admitted = self._rsmq.run_steps(sweep_groups(self._namespace, keys.name))
+        return admitted if finding.code == "waiting-group" else number
+
     def _repair_records(self, finding: Finding, keys: QueueKeys) -> int:
         """Repair the records of groups or of rates."""
-        if finding.code == "waiting-group":
-            return self._rsmq.run_steps(sweep_groups(self._namespace, keys.name))
+        if finding.code != "far-turn":
+            return self._repair_groups(finding, keys)
         while number := self._rsmq.run(repair_turns(keys)):
             self._done += number
         return self._done

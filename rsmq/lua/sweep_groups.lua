@@ -22,5 +22,5 @@ if not queue(hash) then
   return queue_not_found(hash)
 end
 allow_sweep(zset, admitted, held_back, records)
-local position, number = sweep_step(zset, hash, admitted, held_back, from, server_time_ms(), true)
+local position, number = sweep_step(zset, hash, admitted, held_back, records, from, server_time_ms(), true)
 return {position, number}

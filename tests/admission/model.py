@@ -43,7 +43,8 @@ class Snapshot(NamedTuple):
         sent: how many messages of each group were sent.
         received: messages with a receive count.
         admitted, held, keyed: the messages in ``x:admitted``, ``x:held_back`` and ``x:group_of``.
-        later: messages that are held back and whose delay is not over, as ``x:group_of`` says.
+        later: messages that are held back, or of which ``x:admitted`` was lost, and whose delay is
+            not over, as ``x:group_of`` says.
         outside: messages that were shown by hand or have come back: their order is not promised.
         handlers: the message and the lease of each handler that runs, sorted.
         is_cut: whether a script was cut.
@@ -99,7 +100,7 @@ class Model:
             self.admitted,
             self.held,
             self.keyed,
-            self.later & self.held & self.keyed,
+            self.later & self.keyed & (self.held | ~self.admitted),
             self.outside,
             tuple(sorted(self.handlers)),
             self.is_cut,
@@ -151,7 +152,7 @@ class Model:
     def show(self, message: int) -> None:
         """Set the score of a message that is admitted, unless another client has shown it."""
         if not self.was_received(message):
-            is_later = self.later & self.held & self.keyed & 1 << message
+            is_later = self.later & self.keyed & 1 << message
             self.score(message, State.HIDDEN if is_later else State.DUE)
 
     def is_gone(self, message: int) -> bool:
@@ -196,8 +197,14 @@ class Model:
         self.score(message, State.DUE)
 
     def sweep(self, group: int) -> None:
-        """Examine the messages of a group in ``x:held_back``."""
+        """Examine the messages of a group in ``x:held_back``, and restore records that are lost."""
+        for message in self.members(group):
+            if self.is_unlisted(message):
+                self.add("held", message)
         listed = [message for message in self.members(group) if self.held >> message & 1]
+        for message in self.members(group) if listed else ():
+            if (self.held | self.admitted) >> message & 1 and not self.is_gone(message):
+                self.add("keyed", message)
         for message in listed:
             if self.is_gone(message):
                 self.forget(message)
@@ -208,6 +215,12 @@ class Model:
                 self.score(message, State.HELD_BACK)
         if listed:
             self.admit(group)
+
+    def is_unlisted(self, message: int) -> bool:
+        """Return whether a message with a group is hidden, was not received, and is not listed."""
+        is_hidden = self.states[message] in (State.HIDDEN, State.HELD_BACK)
+        lists = self.admitted | self.held | self.received
+        return is_hidden and bool(self.keyed & ~lists & 1 << message)
 
     def renewed(self) -> int:
         """Return the messages whose scores a sweep moves to a day from now."""

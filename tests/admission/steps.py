@@ -184,5 +184,8 @@ def pass_day(model: Model, *, is_swept: bool) -> None:
 
 def _lose(model: Model, keys: tuple[str, ...]) -> None:
     model.is_lost = True
+    for message, state in enumerate(model.states):
+        if state == State.HIDDEN and model.admitted & ~model.received & 1 << message:
+            model.later |= 1 << message
     for key in keys:
         setattr(model, key, 0)

@@ -38,7 +38,7 @@ CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore +zrangebylex"
 WAITING = "+client|tracking +sismember"
 GROUPS = "+hlen +zcard +zrem +zrangebylex"
 JOBS = "+scan +pexpire"
-SWEEPS = "+hlen +hrandfield +zlexcount +zmscore"
+SWEEPS = "+hlen +hscan +hrandfield +zlexcount +zmscore"
 MANAGING = "+hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 ADMIN = f"{CONSUMER} {MANAGING} {JOBS} {SWEEPS}"
 

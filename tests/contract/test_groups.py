@@ -211,6 +211,58 @@ def test_a_sweep_completes_an_admission_that_a_crash_has_cut(env, queue):
     assert records_of(env, queue)[:2] == ([f"a\0{a2}"], [f"a\0{a3}"])
 
 
+@pytest.mark.parametrize("lost", ["held_back", "group_of"])
+def test_a_sweep_finds_messages_whose_records_are_lost_and_keeps_their_order(env, queue, lost):
+    a1, b1, a2, b2, a3 = send(env, queue, "a", "b", "a", "b", "a")
+    late = env.rsmq.send_message(queue, "late", group="b", delay=600)
+    assert env.raw.delete(f"{env.ns}:{queue}:x:{lost}") == 1
+    assert env.rsmq.delete_message(queue, a1)
+
+    assert env.rsmq.sweep_groups(queue) == 1
+    assert records_of(env, queue)[:2] == (
+        [f"a\0{a2}", f"b\0{b1}"], [f"a\0{a3}", f"b\0{b2}", f"b\0{late}"],
+    )  # fmt: skip
+    assert {id: text.partition(":")[2] for id, text in records_of(env, queue)[2].items()} == {
+        a2: "a", a3: "a", b1: "b", b2: "b", late: "b",
+    }  # fmt: skip
+    assert held_back(env, queue) == [b2, a3, late]
+    assert env.rsmq.sweep_groups(queue) == 0
+    for first, second in ((b1, b2), (a2, a3)):
+        assert env.rsmq.delete_message(queue, first)
+        assert env.scores(queue)[second] <= env.now_ms()
+    assert env.rsmq.delete_message(queue, b2)
+    assert (env.scores(queue)[late] > env.now_ms()) == (lost == "held_back")
+
+
+def test_a_sweep_finds_many_messages_whose_records_are_lost(env, queue):
+    ids = send_batch(env, queue, ["a", "b"] * 700)
+    env.raw.delete(f"{env.ns}:{queue}:x:held_back")
+    new = send(env, queue, "a", "b")
+    delete_as_node(env, queue, ids[0], ids[1])
+
+    assert env.rsmq.sweep_groups(queue) == 2
+    assert records_of(env, queue)[0] == [f"a\0{ids[2]}", f"b\0{ids[3]}"]
+    assert len(records_of(env, queue)[1]) == 1398
+    assert {id for id in new if id in held_back(env, queue)} == set(new)
+
+
+def test_a_sweep_leaves_dead_letters_of_other_queues_alone(env, queue):
+    """Their groups are kept for a redrive; they wait for nothing."""
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 1)
+    [a1] = send(env, queue, "a")
+    env.rsmq.change_message_visibility(env.rsmq.receive_message(queue), 0)
+    assert env.rsmq.receive_message(queue) is None
+    send(env, "dead", "b")
+    before = env.scores("dead"), records_of(env, "dead")
+
+    assert env.rsmq.sweep_groups("dead") == 0
+    assert (env.scores("dead"), records_of(env, "dead")) == before
+    assert env.rsmq.receive_message("dead").id == a1
+    assert env.rsmq.sweep_groups("dead") == 0
+    assert records_of(env, "dead") == before[1]
+
+
 def test_a_sweep_removes_the_records_of_an_earlier_queue(env, queue):
     send_batch(env, queue, ["a"] * 1200)
     env.raw.delete(env.zset(queue))

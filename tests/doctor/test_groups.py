@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rsmq import RSMQ
 from rsmq.doctor import examine
 from rsmq.doctor.operations import examine_groups
 
@@ -95,10 +96,61 @@ def test_the_rest_of_a_group_that_was_examined_is_not_read(namespace, rsmq, dele
     assert namespace.find_codes() == []
 
 
-def test_a_user_without_the_right_to_groups_can_examine(namespace, rsmq, raw):
+def test_a_user_without_the_right_to_groups_can_examine(namespace, rsmq, raw, server, ns):
     rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
-    raw.set(f"{namespace.zset()}:x:held_back", "of another program")
+    rules = "reset", "on", ">secret", f"~{ns}:*", "+@all", "-zrangebylex"
+    raw.execute_command("ACL", "SETUSER", ns, *rules)
 
-    texts = {each.text for each in examine(rsmq, ["q"]).findings}
+    with RSMQ.from_url(f"redis://{ns}:secret@127.0.0.1:{server.port}/0", ns=ns) as limited:
+        texts = {each.text for each in examine(limited, ["q"]).findings}
+    raw.execute_command("ACL", "DELUSER", ns)
     assert "could not examine: the groups of queue q" in texts
+    assert namespace.find_codes() == []
+
+
+@pytest.mark.parametrize("lost", ["held_back", "group_of"])
+def test_messages_whose_records_are_lost_are_found_and_due_in_order(namespace, rsmq, raw, lost):
+    sent = rsmq.send_messages("q", ["m"] * 250, groups=["a"] * 250)
+    assert raw.delete(f"{namespace.zset()}:x:{lost}") == 1
+    rsmq.delete_message("q", sent[0])
+
+    findings = {each.code: each for each in namespace.examine()}
+    finding = findings.pop("lost-group-record")
+    assert (finding.severity, finding.safe, finding.number) == ("error", True, 249)
+    assert findings.keys() == ({"waiting-group"} if lost == "group_of" else set())
+    assert ("lost-group-record", "q", 249) in namespace.repair()
+    scores, now = namespace.read_scores(), namespace.now_ms()
+    assert [id for id in scores if scores[id] <= now] == [sent[1]]
+    assert raw.hlen(f"{namespace.zset()}:x:group_of") == 249
+    assert raw.zcard(f"{namespace.zset()}:x:held_back") == 248
+    assert namespace.find_codes() == []
+
+
+@pytest.mark.parametrize("name", ["held_back", "group_of", "admitted"])
+def test_a_key_of_groups_of_a_wrong_type_is_found_and_replaced(namespace, rsmq, raw, name):
+    first, second, third = rsmq.send_messages("q", ["m"] * 3, groups=["a"] * 3)
+    key = f"{namespace.zset()}:x:{name}"
+    raw.delete(key)
+    raw.set(key, "of another program")
+    rsmq.delete_message("q", first)
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity) == ("wrong-group-key", "error")
+    assert finding.ways == ("wrong-group-key",)
+    assert finding.text == f"{key} is a string"
+    assert namespace.repair() == []
+    assert raw.get(key) == b"of another program"
+    assert namespace.repair("wrong-group-key") == [("wrong-group-key", "q", 1)]
+    assert namespace.find_codes() == []
+    scores, now = namespace.read_scores(), namespace.now_ms()
+    assert (scores[second] <= now, scores[third] > now) == (True, True)
+    assert rsmq.delete_message("q", second)
+    assert namespace.read_scores()[third] <= namespace.now_ms()
+
+
+def test_lost_records_are_no_finding_while_workers_sweep(namespace, rsmq, raw):
+    rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
+    raw.delete(f"{namespace.zset()}:x:held_back")
+    raw.hset(namespace.hash(), "x:groups", f"{namespace.now_ms() + 45_000} ")
+
     assert namespace.find_codes() == []

@@ -250,7 +250,7 @@ def test_required_commands_agree_with_the_documentation():
     assert producer >= REQUIRED_COMMANDS["sending"] | of_options
     assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]
     of_jobs = {"scan", "pexpire"}
-    of_groups = REQUIRED_COMMANDS["sweep_groups"] | {"hlen", "hrandfield"}
+    of_groups = REQUIRED_COMMANDS["sweep_groups"] | {"hrandfield"}
     assert admin - of_jobs - of_groups == REQUIRED_COMMANDS["administration"]
     assert admin >= REQUIRED_COMMANDS["sweep_groups"]
     assert rules["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]

@@ -8,7 +8,7 @@
 -- ARGV[2...] fields       strings     the names of attribute fields
 --
 -- returns {ms now; type and ms to live of the hash; the same of the sorted set; 1 if its name is listed; number of
---         fields; number of ids; {value of each field}; {1 for each key of extension data that exists, else 0}}
+--         fields; number of ids; {value of each field}; {type of each key of extension data}}
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -22,7 +22,7 @@ local fields = ARGV
 
 local hash_kind, zset_kind = kind_of(hash), kind_of(zset)
 local listed = kind_of(queues) == 'set' and redis.call('SISMEMBER', queues, name) or 0
-local values, field_count, id_count, existing = {}, 0, 0, {}
+local values, field_count, id_count, kinds = {}, 0, 0, {}
 if hash_kind == 'hash' then
   field_count, values = redis.call('HLEN', hash), redis.call('HMGET', hash, unpack(fields, 2))
 end
@@ -30,7 +30,7 @@ if zset_kind == 'zset' then
   id_count = redis.call('ZCARD', zset)
 end
 for at = 4, #extensions do
-  existing[#existing + 1] = redis.call('EXISTS', extensions[at])
+  kinds[#kinds + 1] = kind_of(extensions[at])
 end
 return {digits(server_time_ms()), hash_kind, redis.call('PTTL', hash), zset_kind, redis.call('PTTL', zset), listed,
-  field_count, id_count, values, existing}
+  field_count, id_count, values, kinds}

@@ -38,7 +38,7 @@ allow_sweep(zset, admitted, held_back, records)
 local number
 -- Scores are read in one of eight minutes: they are a day ahead, so that is often enough.
 local is_full = math.floor(now / 60000) % 8 == 0
-position, number = sweep_step(zset, hash, admitted, held_back, position or '', now, is_full)
+position, number = sweep_step(zset, hash, admitted, held_back, records, position or '', now, is_full)
 redis.call('HSET', hash, 'x:groups', digits(now + (position and 10000 or 45000)) .. ' ' .. (position or ''))
 -- The steps of 300,000 messages then take about 5 s.
 local pause = position and math.max(4, math.floor(5000 * 500 / redis.call('ZCARD', held_back))) or 45000
