@@ -159,7 +159,8 @@ class Scheduler:
     def _note_look(self, number: int, *, has_fired: bool) -> None:
         key = self._clients[number].namespace.due_schedules
         for watcher, waiter in self._waiters.items():
-            if waiter.is_awake and waiter.reason == key:
+            # A wake-up during the look is not noted yet: it asks for another look.
+            if waiter.is_awake and waiter.reason == key and waiter not in self._joined:
                 if has_fired:
                     watcher.note_receive(waiter)
                     waiter.empty_receives = 0

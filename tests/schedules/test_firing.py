@@ -363,3 +363,38 @@ def test_a_scheduler_sleeps_between_its_attempts_while_redis_is_away(monkeypatch
         firing._wait()
 
     assert sleeps[0] > 60  # it sleeps until the next attempt
+
+
+def test_a_wake_up_during_a_look_is_noted_after_it(rsmq):
+    """As when the connection that reports changes is open again while a look is on its way."""
+    added = []
+
+    class Watcher:
+        is_tracking = False
+
+        def add(self, waiter):
+            waiter.is_awake = False
+            added.append(waiter)
+
+        def note_receive(self, waiter):
+            waiter.is_awake = False
+
+    rsmq.create_queue("q")
+    rsmq.schedules.add("often", every=0.1, queue="q")
+    firing, groups = Scheduler(rsmq), [(Watcher(), [0])]
+    (cell,) = firing._cells
+    firing._join(groups)
+    (waiter,) = added
+
+    def look():
+        cell.is_due = True
+        if firing.fired == 0:
+            waiter.reason = rsmq.cells[0].namespace.due_schedules
+            waiter.wake()
+        return firing.fire_due()
+
+    wait_until(look)
+    firing._collect(groups)
+    firing._join(groups)
+
+    assert added == [waiter, waiter]  # it waits again
