@@ -93,7 +93,7 @@ MUTANTS = {
     "a sweep takes one message for many": Mutant(
         SWEEPING, "(scores[at] and 1 or 0)", "(scores[at] and 9 or 0)", LIMIT_KEYS
     ),
-    "a delete admits no message": Mutant(GROUPS, "    admit(zset, hash, group)\n", ""),
+    "a delete admits no message": Mutant(GROUPS, "    admit(zset, hash, group, earliest)\n", ""),
     "a delete leaves the records": Mutant(
         GROUPS, "  forget_group(zset, group, id)\n  if members_of", "  if members_of"
     ),

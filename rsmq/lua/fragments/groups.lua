@@ -147,13 +147,14 @@ local function has_local_lists(zset)
 end
 
 -- After a message has left the queue: removes its records, and admits the next one of its group, if there is one.
-local function leave_group(zset, hash, id)
+-- `earliest` is as above.
+local function leave_group(zset, hash, id, earliest)
   local _, group = group_of(zset, id)
   if not group then
     return
   end
   forget_group(zset, group, id)
   if members_of(zset .. ':x:held_back', group, '1')[1] and has_local_lists(zset) then
-    admit(zset, hash, group)
+    admit(zset, hash, group, earliest)
   end
 end

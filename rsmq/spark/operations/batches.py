@@ -198,7 +198,13 @@ def parse_receipts(packed: bytes) -> PartReceipts:
 
 
 def acknowledge_leased(
-    namespace: Namespace, keys: QueueKeys, batch: Batch, part: int, *, counts: bytes = b""
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    *,
+    counts: bytes = b"",
+    latest_ms: int | None = None,
 ) -> Operation[tuple[int, int]]:
     """
     Delete the messages of a part, and store the number of the batch as acknowledged.
@@ -207,6 +213,8 @@ def acknowledge_leased(
         part: the number of the part; if it does not exist, only the number of the batch is stored.
         counts: JSON of what the offset of the batch counts in each queue, which is stored, too. If
             it is empty, what was stored with the same number stays.
+        latest_ms: the Unix time in ms from which the next messages of the groups are due, unless
+            they are due later; None is the server's present time.
 
     Returns:
         How many messages were deleted, and how many another consumer has received since.
@@ -221,6 +229,7 @@ def acknowledge_leased(
             digits(round(ACKNOWLEDGED_SECONDS * 1000)),
             encode_name(batch.query),
             counts,
+            b"" if latest_ms is None else digits(latest_ms),
         ),
         tuple,
         RetryClass.ALWAYS,

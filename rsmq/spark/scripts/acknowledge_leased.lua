@@ -11,10 +11,13 @@
 -- ARGV[4] lifetime  integer     ms until the number of the batch is deleted
 -- ARGV[5] query     string      the query's name in `acked`
 -- ARGV[6] counts    string      JSON of what the offset of the batch counts in each queue; empty = as stored
+-- ARGV[7] latest    integer     ms from which the next messages of their groups are due, so that a stream that receives
+--                               only what was due at its start receives them too; '' = now
 --
 -- returns {number of deleted messages, number of messages that another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to delete
 -- source  none in Node; each message is deleted as npm rsmq 0.12.4 deleteMessage deletes it
+-- @include time_ms.lua
 -- @include due.lua
 -- @include full.lua
 -- @include variadic.lua
@@ -24,6 +27,7 @@
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, batch, part, lifetime, query, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local latest = ARGV[7]
 
 allow_removal(zset, hash)
 note_acknowledged(acked, query, tonumber(batch), lifetime, nil, counts)
@@ -39,5 +43,5 @@ for at = 1, #leased, 4000 do
   removed = removed + redis.call('ZREM', zset, unpack(leased, at, math.min(at + 3999, #leased)))
 end
 variadic('HDEL', hash, fields_of(leased))
-leave_groups(zset, hash, leased)
+leave_groups(zset, hash, leased, latest ~= '' and math.min(latest, server_time_ms()) or nil)
 return {removed, lost}

@@ -93,4 +93,7 @@ if due.number > 0 then
   keep_for(leases, lifetime)
 end
 local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
+if due.cleared > 0 and not full then -- the next ones of their groups
+  full = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(to), 'LIMIT', '0', '1')[1]
+end
 return {due.number, size, full and 1 or 0, now + vt}

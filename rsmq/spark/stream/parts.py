@@ -36,6 +36,8 @@ class BatchParts:
     Changes the parts of batches in Redis, and notes it in ``batches``.
 
     Attributes:
+        latest_ms: the Unix time in ms until which messages must be due in this run, so that those
+            that come next in their groups are due then; None is any time.
         tally: counts of messages since this process began.
     """
 
@@ -44,6 +46,7 @@ class BatchParts:
     records: BatchRecords
     queues: StreamQueues
     holder: LeaseHolder
+    latest_ms: int | None = None
     tally: AcknowledgedCounts = field(default_factory=AcknowledgedCounts)
 
     def receive(
@@ -156,7 +159,8 @@ class BatchParts:
             name, before = map(self.stream.name_batch, (batch.number, batch.number - 1))
             earlier = self.records.read_sizes(before.number, batch.earlier_queues)
             for queue, sizes in earlier.items():
-                acknowledge_parts(queue, before, len(sizes), self.tally, None)
+                parts = len(sizes)
+                acknowledge_parts(queue, before, parts, self.tally, None, latest_ms=self.latest_ms)
             found = self.records.read_sizes(name.number, batch.queues)
             if batch.parts:
                 self._warn_of_missing(name, [each for each in batch.queues if each not in found])
@@ -164,7 +168,8 @@ class BatchParts:
             if self.stream.is_named:  # ``find_last`` needs them
                 counts = {queue.label: count for queue, count in batch.queues.items()}
             for queue in batch.queues:
-                acknowledge_parts(queue, name, len(found.get(queue, ())), self.tally, counts)
+                parts = len(found.get(queue, ()))
+                acknowledge_parts(queue, name, parts, self.tally, counts, latest_ms=self.latest_ms)
                 counts = None  # once is enough
             self.batches.change(batch.number, BatchEvent.ACKNOWLEDGE)
 

@@ -130,7 +130,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Leave messages that become visible from now on to the next run."""
+        """
+        Leave messages that become visible from now on to the next run.
+
+        A message that is held back now, and was due before, is of this run: it becomes visible when
+        this stream has deleted those of its group before it.
+        """
         self._latest_ms = self._read_time_ms()
 
     def _read_time_ms(self) -> int:
@@ -166,6 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             require_queues(self.source.connection, self.source.queues)
         self._is_first_start = False
         lease = self._get_lease(start["lease"])
+        lease.parts.latest_ms = self._latest_ms
         number = start["batch"] + 1
         lease.commit(start["batch"], start["queues"])
         if isinstance(limit, ReadMaxRows):

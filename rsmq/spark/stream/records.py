@@ -143,6 +143,8 @@ def acknowledge_parts(
     parts: int,
     tally: AcknowledgedCounts,
     counts: QueueCounts | None,
+    *,
+    latest_ms: int | None = None,
 ) -> None:
     """
     Delete the messages of a batch with so many parts, and its receipts; add them to ``tally``.
@@ -151,6 +153,7 @@ def acknowledge_parts(
 
     Args:
         counts: what the offset of the batch counts; None stores nothing of it.
+        latest_ms: when the next messages of the groups are due, as in ``acknowledge_leased``.
 
     Raises:
         CellFailed: the server of the cell can't be reached.
@@ -160,7 +163,12 @@ def acknowledge_parts(
     with server.naming_cell():
         for part in range(max(1, parts)):
             operation = acknowledge_leased(
-                server.namespace, keys, batch, part, counts=b"" if part else text
+                server.namespace,
+                keys,
+                batch,
+                part,
+                counts=b"" if part else text,
+                latest_ms=latest_ms,
             )
             deleted, lost = server.rsmq.run(operation)
             tally.acknowledged += deleted
