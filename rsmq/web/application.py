@@ -24,7 +24,9 @@ from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.search.json_path import parse_path
+from rsmq.web.access.ended_sessions import EndedSessions
 from rsmq.web.access.gate import AccessGate
+from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
@@ -88,7 +90,8 @@ def create_app(
         read_only: whether all changes are refused, receives included.
         allow_hosts: the names that a request may have in Host, without ports; None allows any.
         trusted_proxies: networks such as ``10.0.0.0/8``, whose requests name the address of their
-            client in ``X-Forwarded-For``: for limits on attempts, and for the audit stream.
+            client in ``X-Forwarded-For``: for limits on attempts, and for the audit stream. Their
+            ``X-Forwarded-Proto`` says whether browsers use TLS.
         user_header: the header in which these proxies name the user. The users file has these
             users; they need no password there.
         record: whether it records the history of the queues, which charts need, between the startup
@@ -104,16 +107,19 @@ def create_app(
         InvalidFormat: several of them are; an argument or the users file is not valid; or others
             may read the file.
     """
-    gate = AccessGate(
-        _find_users(users, key, auth=auth),
-        allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
-        trusted_proxies=trusted_proxies,
-        user_header=user_header,
-        link_key=key,
-    )
+    callers = _find_users(users, key, auth=auth)
+    proxies = TrustedProxies(trusted_proxies)
     paths = tuple(map(parse_path, redact))
     is_own = isinstance(queues, str)
     client: Client = _open(queues)
+    gate = AccessGate(
+        callers,
+        EndedSessions(client, read_only=read_only),
+        allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
+        trusted_proxies=proxies,
+        user_header=user_header,
+        link_key=key,
+    )
     rest_rsmq = gate.guard(RestRsmq(client, read_only=read_only))
 
     @asynccontextmanager

@@ -211,6 +211,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:audit")
 
     @property
+    def ended_sessions(self) -> bytes:
+        """Extension data of HTTP: a sorted set of the sessions that have ended by a log out."""
+        return encode_name(f"{self.name}:x:ended_sessions")
+
+    @property
     def operations(self) -> bytes:
         """Extension data of HTTP: a sorted set of the ids of operations of many messages."""
         return encode_name(f"{self.name}:x:operations")

@@ -102,7 +102,8 @@ _SIGNALS = tuple(
     "--trusted-proxy",
     multiple=True,
     metavar="CIDR",
-    help="A network whose requests name their client's address in X-Forwarded-For.",
+    help="A network whose requests name their client in X-Forwarded-For, and use of TLS in "
+    "X-Forwarded-Proto.",
 )
 @click.option(
     "--user-header", metavar="NAME", help="The header in which such a proxy names the user."

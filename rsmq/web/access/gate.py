@@ -9,16 +9,17 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from rsmq.web.access.attempts import Attempts
+from rsmq.web.access.ended_sessions import EndedSessions
 from rsmq.web.access.principals import EVERYONE, Principal, unauthorized
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.secrets import hash_token, is_password
-from rsmq.web.access.sessions import find_session, session_of_token, session_of_user
+from rsmq.web.access.sessions import Session, find_session, session_of_token, session_of_user
 from rsmq.web.access.users import Users
 from rsmq.web.fields import Refused
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
@@ -30,10 +31,11 @@ Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Where the gate stores the caller in the scope of a request, the headers by names in lower case,
-#: and the address of the client.
+#: the address of the client, and whether the browser uses TLS.
 PRINCIPAL = "rsmq.principal"
 HEADERS = "rsmq.headers"
 ADDRESS = "rsmq.address"
+IS_SECURE = "rsmq.is_secure"
 #: A function that returns who the caller is now, or raises Refused.
 ADMIT_AGAIN = "rsmq.admit_again"
 
@@ -51,9 +53,10 @@ class AccessGate:
     def __init__(
         self,
         users: Callable[[], Users] | None,
+        ended: EndedSessions,
         *,
         allow_hosts: tuple[str, ...] | None,
-        trusted_proxies: Iterable[str] = (),
+        trusted_proxies: TrustedProxies,
         user_header: str | None = None,
         link_key: str | None = None,
     ) -> None:
@@ -62,17 +65,16 @@ class AccessGate:
 
         Args:
             users: returns those who may call now; None lets everyone do everything.
+            ended: the sessions that count no more.
             allow_hosts: the names in Host, without ports; None allows any.
-            trusted_proxies: networks whose requests name the address of the client, and the user.
+            trusted_proxies: their requests name the address of the client, and the user.
             user_header: the name of the header with the user.
             link_key: the token that begins a session once by a link; None has no link.
-
-        Raises:
-            InvalidFormat: a network is not valid.
         """
         self._read_users = users
+        self._ended = ended
         self._hosts = None if allow_hosts is None else {each.lower() for each in allow_hosts}
-        self._proxies = TrustedProxies(trusted_proxies)
+        self._proxies = trusted_proxies
         self._user_header = user_header and user_header.lower()
         self._link_key = link_key
         self._is_link_used = False
@@ -99,15 +101,18 @@ class AccessGate:
         forwarded = headers.get("x-forwarded-proto") if peer and peer[0] in self._proxies else None
         return (forwarded or scheme) == "https"
 
-    async def admit(self, headers: Mapping[str, str], peer: Any) -> Principal:
+    async def admit(self, headers: Mapping[str, str], peer: Any, *, is_secure: bool) -> Principal:
         """
         Return who sends a request.
+
+        Args:
+            is_secure: whether the browser uses TLS.
 
         Raises:
             Refused: Host or the origin is another site, or the caller is not known.
         """
         self.check_host(headers)
-        _check_origin(headers)
+        _check_origin(headers, is_secure=is_secure)
         if self._read_users is None:
             return EVERYONE
         users = self._read_users()
@@ -116,8 +121,8 @@ class AccessGate:
         # A token can't be guessed, so it is not locked out with the passwords of its address.
         if (found := _find_token(users, headers)) is not None:
             return found
-        if (found := find_session(users, headers)) is not None:
-            return found
+        if (session := await self.find_session(headers)) is not None:
+            return session.principal
         address = self.address_of(headers, peer)
         self._check_attempts(address)
         if (found := await self._find_user(users, headers, address)) is None:
@@ -126,19 +131,45 @@ class AccessGate:
             raise unauthorized("The caller is not known")
         return found
 
-    async def log_in(self, headers: Mapping[str, str], peer: Any, name: str, secret: str) -> str:
+    async def find_session(self, headers: Mapping[str, str]) -> Session | None:
+        """Return the session of a request that has one which has not ended."""
+        found = find_session(self._read_users(), headers) if self._read_users else None
+        return None if found is None or await self._ended.has(found) else found
+
+    async def log_out(
+        self, headers: Mapping[str, str], *, is_secure: bool, everywhere: bool
+    ) -> None:
+        """
+        End the session of a request, if it has one.
+
+        Args:
+            is_secure: whether the browser uses TLS.
+            everywhere: whether the other sessions of its owner end too.
+
+        Raises:
+            Refused: Host or the origin is another site.
+        """
+        self.check_host(headers)
+        _check_origin(headers, is_secure=is_secure)
+        if (session := await self.find_session(headers)) is not None:
+            await self._ended.end(session, everywhere=everywhere)
+
+    async def log_in(
+        self, headers: Mapping[str, str], peer: Any, name: str, secret: str, *, is_secure: bool
+    ) -> str:
         """
         Return the value of the cookie of a new session.
 
         Args:
             name: of a user; with an empty one, the secret is a token.
             secret: a password or a token.
+            is_secure: whether the browser uses TLS.
 
         Raises:
             Refused: Host or the origin is another site, or the secret is wrong.
         """
         self.check_host(headers)
-        _check_origin(headers)
+        _check_origin(headers, is_secure=is_secure)
         address = self.address_of(headers, peer)
         users = self._read_users() if self._read_users else Users()
         if hash_token(secret) in users.tokens:
@@ -151,7 +182,9 @@ class AccessGate:
             raise Refused("unauthorized", "The name or the secret is wrong", status=401)
         return session_of_user(users, name)
 
-    async def log_in_by_link(self, headers: Mapping[str, str], peer: Any, key: str) -> str:
+    async def log_in_by_link(
+        self, headers: Mapping[str, str], peer: Any, key: str, *, is_secure: bool
+    ) -> str:
         """
         Return the value of the cookie of the session that the link of this server begins once.
 
@@ -161,7 +194,7 @@ class AccessGate:
         Raises:
             Refused: as for ``log_in``; or the link was used before.
         """
-        session = await self.log_in(headers, peer, "", key)
+        session = await self.log_in(headers, peer, "", key, is_secure=is_secure)
         if self._is_link_used:
             raise Refused(
                 "linkUsed",
@@ -262,7 +295,10 @@ class _Guarded:
         try:
             headers, peer = headers_of(scope), scope.get("client")
             scope[HEADERS] = headers
-            scope[ADMIT_AGAIN] = admit = partial(self._gate.admit, headers, peer)
+            is_secure = self._gate.is_secure(scope.get("scheme", "http"), headers, peer)
+            scope[IS_SECURE] = is_secure
+            admit = partial(self._gate.admit, headers, peer, is_secure=is_secure)
+            scope[ADMIT_AGAIN] = admit
             scope[PRINCIPAL] = await admit()
             scope[ADDRESS] = self._gate.address_of(headers, peer)
         except Refused as error:
@@ -271,17 +307,17 @@ class _Guarded:
         await self._app(scope, receive, send)
 
 
-def _check_origin(headers: Mapping[str, str]) -> None:
+def _check_origin(headers: Mapping[str, str], *, is_secure: bool) -> None:
     """Refuse what a page of another site makes a browser send."""
     site = headers.get("sec-fetch-site", "none")
     origin = headers.get("origin")
     if site not in {"none", "same-origin"}:
         raise _cross_site(origin)
     if origin is not None:
-        _check_site(origin, headers)
+        _check_site(origin, headers, is_secure=is_secure)
 
 
-def check_referer(headers: Mapping[str, str]) -> None:
+def check_referer(headers: Mapping[str, str], *, is_secure: bool) -> None:
     """
     Refuse a GET that receives if a page of another site has made a browser send it.
 
@@ -289,11 +325,14 @@ def check_referer(headers: Mapping[str, str]) -> None:
     """
     referer = headers.get("referer")
     if referer and "sec-fetch-site" not in headers and "origin" not in headers:
-        _check_site(referer, headers)
+        _check_site(referer, headers, is_secure=is_secure)
 
 
-def _check_site(url: str, headers: Mapping[str, str]) -> None:
-    if _netloc_of(url) != headers.get("host", "").lower():
+def _check_site(url: str, headers: Mapping[str, str], *, is_secure: bool) -> None:
+    # Who can change what is sent without TLS can put anything into a page of the same host. Without
+    # TLS here, a page with TLS is let in: a proxy that is not trusted may have ended it.
+    is_weaker = is_secure and not url.lower().startswith("https:")
+    if is_weaker or _netloc_of(url) != headers.get("host", "").lower():
         raise _cross_site(url)
 
 

@@ -23,7 +23,7 @@ from rsmq.web.pages.page_request import (
 from rsmq.web.pages.responses import SiteView, make_page
 from rsmq.web.requests import read_bytes
 
-LOGIN, LOGOUT = "/login", "/logout"
+LOGIN, LOGOUT, SESSION = "/login", "/logout", "/session"
 #: Of those who are not known yet.
 _MAX_LOGIN_BYTES = 16 * 1024
 
@@ -46,8 +46,9 @@ class LoginPages:
         back = own_path(form.get("next"))
         try:
             session = await self._gate.log_in(
-                request.headers, request.peer, form.get("name", ""), form.get("secret", "")
-            )
+                request.headers, request.peer, form.get("name", ""), form.get("secret", ""),
+                is_secure=request.is_secure,
+            )  # fmt: skip
         except Refused as error:
             return self._show_refusal(request, back, error)
         response = RedirectResponse(request.links.prefix + back, 303)
@@ -76,7 +77,9 @@ class LoginPages:
         if self._gate.has_link and not await self._is_admitted(request):
             key = request.query["key"]
             try:
-                session = await self._gate.log_in_by_link(request.headers, request.peer, key)
+                session = await self._gate.log_in_by_link(
+                    request.headers, request.peer, key, is_secure=request.is_secure
+                )
             except Refused as error:
                 back = own_path(address.removeprefix(request.links.prefix))
                 return self._show_refusal(request, back, error)
@@ -85,15 +88,19 @@ class LoginPages:
 
     async def _is_admitted(self, request: PageRequest) -> bool:
         try:
-            await self._gate.admit(request.headers, request.peer)
+            await self._gate.admit(request.headers, request.peer, is_secure=request.is_secure)
         except Refused:
             return False
         return True
 
     async def log_out(self, request: PageRequest) -> Response:
-        """End a session."""
+        """End a session, or all sessions of its owner."""
         check_method(request, "POST")
-        await self._gate.admit(request.headers, request.peer)
+        body = await read_bytes(request.receive, request.headers, _MAX_LOGIN_BYTES)
+        await self._gate.log_out(
+            request.headers, is_secure=request.is_secure,
+            everywhere="everywhere" in read_pairs(body.decode("latin-1")),
+        )  # fmt: skip
         response = RedirectResponse(request.links.url(LOGIN), 303)
         response.delete_cookie(session_cookie(request), path=request.links.url())
         return response

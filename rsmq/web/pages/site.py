@@ -24,7 +24,7 @@ from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused
 from rsmq.web.pages.action_runner import Actions, Asked, Flash, read_flash
 from rsmq.web.pages.links import Links
-from rsmq.web.pages.login import LOGIN, LOGOUT, LoginPages
+from rsmq.web.pages.login import LOGIN, LOGOUT, SESSION, LoginPages
 from rsmq.web.pages.page_request import (
     QUERY,
     PageRequest,
@@ -129,7 +129,9 @@ class Site:
 
     async def _admit(self, request: PageRequest) -> Response:
         try:
-            principal = await self._gate.admit(request.headers, request.peer)
+            principal = await self._gate.admit(
+                request.headers, request.peer, is_secure=request.is_secure
+            )
         except Refused as error:
             is_person = request.method == "GET" and reads_pages(request.headers)
             if error.status != _UNAUTHORIZED or not is_person:
@@ -162,6 +164,11 @@ class Site:
         try:
             if request.path.startswith(_ACTIONS):
                 return await self._act(request, call)
+            if request.path == SESSION:
+                check_method(request, "GET")
+                view = self._view_of(request.links, call, None, request)
+                shared = {"site": view, "links": request.links, "call": call}
+                return make_page("session.html", shared)
             page, names = self._router.find(request.method, request.path)
             call.check(page.scope, names.get("queue"))
             call = replace(call, names=names)

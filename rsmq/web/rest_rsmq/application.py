@@ -17,6 +17,7 @@ from rsmq.errors import RSMQError
 from rsmq.web.access.gate import (
     ADDRESS,
     HEADERS,
+    IS_SECURE,
     PRINCIPAL,
     Receive,
     Send,
@@ -87,7 +88,7 @@ class RestRsmq:
         names = tuple(decode_percent(each) or "" for each in parts)
         if found is not None:
             if method == "GET" and found[0] is Scope.RECEIVE:
-                check_referer(headers)
+                check_referer(headers, is_secure=scope[IS_SECURE])
             principal.check(found[0], names[0] if names else None, read_only=self._read_only)
         # The original reads the body before it looks at the path.
         try:
