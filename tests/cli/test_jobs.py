@@ -60,7 +60,8 @@ def test_jobs_are_listed_by_their_states_the_last_first(cli, ids):
     [failed] = cli("jobs", "q", "--state", "failed", "--json").json
     assert (failed["id"], failed["error"]) == (bad, "Discard: no such customer")
     assert [each["id"] for each in cli("jobs", "q", "-n", "2", "--json").json] == [late, bad]
-    assert cli("jobs", "other", "--json").json == []
+    assert cli("jobs", "q", "--state", "expired", "--json").json == []
+    assert cli("jobs", "other").code == 3
 
 
 def test_jobs_are_cancelled(cli, rsmq, raw, ns, ids):
@@ -73,7 +74,7 @@ def test_jobs_are_cancelled(cli, rsmq, raw, ns, ids):
     ended = cli("cancel", "q", late, running, good, "x" * 32)
     assert (ended.code, ended.lines) == (1, [
         f"{late}: cancelled",
-        f"{running}: it runs, and its worker is to cancel it",
+        f"{running}: it runs, and its worker is to cancel it, if it tracks the job",
         f"{good}: has ended already",
         f"{'x' * 32}: not there",
     ])  # fmt: skip

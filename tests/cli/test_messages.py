@@ -325,6 +325,7 @@ def test_messages_received_too_often_are_swept_and_redriven(cli, raw, ns, rsmq, 
     assert line.split()[0] == id
     assert raw.zrange(f"{ns}:q", 0, -1) == [line.split()[1].encode()]
     assert cli("redrive", "dead", "--to", q, "-n", 1, "--json") == (1, b"[]\n", "")
+    assert cli("redrive", "dead", "--to", q) == (1, b"", "no message\n")
     rsmq.set_dead_letter_policy(q, None)
     rsmq.send_message("dead", "no record")
     assert "as in --to orders" in cli("redrive", "dead").error

@@ -164,6 +164,8 @@ def redrive(
     _note_cells(call, [old for old, _ in redriven], "sent again")
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
+    if not wanted and not redriven:
+        call.out.note("no message")
     return Exit.NOT_ALL if missing or not redriven else None
 
 

@@ -84,6 +84,8 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     """
     with call.open_queues() as rsmq:
         found = rsmq.jobs(queue, state=state, max_jobs=count)
+        if not found:
+            rsmq.get_queue_attributes(queue)  # raises if it does not exist
     rows = [
         (
             each.id,
