@@ -27,7 +27,7 @@ _HEADINGS = ("id", "state", "attempt", "begun", "ended", "worker", "error")
 #: What a cancel has done, for people.
 _RESULTS = {
     "cancelled": "cancelled",
-    "requested": "it runs, and its worker is to cancel it, if it tracks the job",
+    "requested": "it runs, and its worker is to cancel it",
     "ended": "has ended already",
     None: "not there",
 }
