@@ -69,7 +69,7 @@ def _check_group(size: Size, before: Snapshot, step: Step, after: Snapshot, grou
 def drain(make: type[Model], size: Size, at: Snapshot, drained: set[Snapshot]) -> None:
     """
     Let a state come to an end under a fair schedule: sweeps run, leases end, and Node receives and
-    deletes. Days pass only if keys were lost.
+    deletes. Days pass only if all records of a message were lost.
 
     Raises:
         Broken: a message is stuck.
@@ -84,7 +84,11 @@ def drain(make: type[Model], size: Size, at: Snapshot, drained: set[Snapshot]) -
         model.handlers = []
         for group in range(size.groups):
             model.sweep(group)
-        if at.is_lost and State.DUE not in model.states:
+        is_known = model.held | model.keyed
+        if any(
+            state == State.HELD_BACK and not is_known >> message & 1
+            for message, state in enumerate(model.states)
+        ):
             pass_day(model, is_swept=True)
         for message, state in enumerate(model.states):
             if state == State.HIDDEN:

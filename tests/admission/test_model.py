@@ -79,7 +79,12 @@ class ReleaseShowsHeldBack(Model):
         self.score(message, State.DUE)
 
 
-class UnlistedBeforeItIsDue(Model):
+class SweepListsNothingAgain(Model):
+    def is_unlisted(self, _message):
+        return False
+
+
+class UnlistedBeforeItIsDue(SweepListsNothingAgain):
     def admit(self, group):
         for message in self.members(group):
             if self.held >> message & 1 and not self.admitted:
@@ -112,6 +117,7 @@ class LastIsAdmittedFirst(Model):
         (EndedLeaseMakesRoom, ONE_AT_A_TIME, "not in order"),
         (ReceivedIsHeldBack, ONE_AT_A_TIME, "another consumer can receive it during a lease"),
         (ReleaseShowsHeldBack, ONE_AT_A_TIME, "not in order"),
+        (SweepListsNothingAgain, ONE_AT_A_TIME, "stuck"),
         (UnlistedBeforeItIsDue, ONE_AT_A_TIME, "stuck"),
         (NoRoomIsCounted, TWO_AT_A_TIME, "not in order"),
         (LastIsAdmittedFirst, ONE_AT_A_TIME, "not in order"),
