@@ -26,6 +26,8 @@ from threading import TIMEOUT_MAX, Lock, get_ident, main_thread
 from types import FrameType, MappingProxyType, MethodType, TracebackType
 from typing import Any, Self
 
+from rsmq.transport.native_handlers import has_native_handler
+
 # The functions of the module signal take ten times as long, because they convert numbers to enums.
 _get_handler, _set_handler = _signal.getsignal, _signal.signal
 
@@ -36,11 +38,19 @@ _DEFERRED_SIGNALS = tuple(
 #: The longest time for which signals are deferred, counted from the first one.
 MAX_DEFERRAL_SECONDS = 1.0
 
+#: How long after a block the next one relies on its knowledge of native handlers, because to look
+#: takes a microsecond. There is less between two calls in a row.
+_SOON_SECONDS = 0.00005
+
 # The text of the ValueError in the main thread of a subinterpreter, as in some web servers.
 _WRONG_THREAD_TEXT = "signal only works in main thread"
 
 
 _main_thread = main_thread().ident
+
+#: The signals with a native handler, as far as the last blocks have found.
+_native: set[int] = set()
+_known_until = 0.0  # monotonic seconds
 
 
 def _update_main_thread() -> None:
@@ -61,8 +71,8 @@ class DeferredSignals:
     a signal that arrives MAX_DEFERRAL_SECONDS or more after the first is delivered at once.
 
     Only the main thread receives signals. The block has no effect in other threads, on signals
-    without a Python handler, and inside another block in which no signal has arrived yet, at whose
-    end the signals are delivered.
+    without a Python handler or with one of C code, and inside another block in which no signal has
+    arrived yet, at whose end the signals are delivered.
 
     A block that must do something when a handler raises calls ``deliver`` before its end. Further
     signals are still deferred while it does that.
@@ -81,6 +91,7 @@ class DeferredSignals:
         if get_ident() != _main_thread:
             return self
         handlers = self._handlers = {}
+        is_native_known = time.monotonic() < _known_until
         try:
             for number in _DEFERRED_SIGNALS:
                 handler = _get_handler(number)
@@ -90,6 +101,10 @@ class DeferredSignals:
                     if _is_deferred_by(handler.__self__):
                         continue
                     handler = _program_handler(number, handler)
+                if not is_native_known:
+                    _look_for_native_handler(number)
+                if number in _native:
+                    continue
                 handlers[number] = handler
                 _set_handler(number, self._handle)
         except BaseException as error:  # the old handler raised, on a signal before it was replaced
@@ -126,9 +141,12 @@ class DeferredSignals:
 
     def _restore(self) -> None:
         # If an exception ends the loop early, the handlers that it left pass signals on.
+        global _known_until  # noqa: PLW0603 - only the main thread has handlers to restore
         self._has_ended = True
         for number, handler in self._handlers.items():
             _set_handler(number, handler)
+        if self._handlers:
+            _known_until = time.monotonic() + _SOON_SECONDS
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._has_ended or time.monotonic() >= self._deferred_until:
@@ -141,6 +159,13 @@ class DeferredSignals:
     def original_handler(self, number: int) -> Any:
         """Return the handler that was set before the block; None if the block has not ended."""
         return self._handlers.get(number) if self._has_ended else None
+
+
+def _look_for_native_handler(number: int) -> None:
+    if has_native_handler(number):
+        _native.add(number)
+    else:
+        _native.discard(number)
 
 
 def _is_deferred_by(owner: object) -> bool:
