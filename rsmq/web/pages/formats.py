@@ -5,15 +5,23 @@ How pages show values: numbers, times, and names of any characters.
 from __future__ import annotations
 
 import json
+import re
 import time
 import unicodedata
 from datetime import UTC, datetime
 
 from rsmq.web.access.principals import EVERYONE
+from rsmq.web.problems import HttpProblem
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: Categories of characters that are not seen, or that change how others are seen.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+#: Advice for people in the place of hints for programs.
+_ADVICE = {
+    "queueNotFound": "It may have been deleted, or nobody has created it yet.",
+    "unauthorized": "Log in.",
+}
+_FOR_PROGRAMS = re.compile(r"\b(GET|PUT|PATCH|POST|DELETE)\b")
 #: An en dash.
 _NONE = "\u2013"
 
@@ -122,7 +130,15 @@ def _time_of(ms: float) -> datetime:
     return datetime.fromtimestamp(min(max(ms, 0), _LAST_MS) / 1000, UTC)
 
 
+def advice_of(problem: HttpProblem) -> str | None:
+    """Return what a person can do about a problem; None if only a program can do it."""
+    if problem.code in _ADVICE:
+        return _ADVICE[problem.code]
+    return None if problem.hint and _FOR_PROGRAMS.search(problem.hint) else problem.hint
+
+
 FILTERS = {
+    "advice": advice_of,
     "number": show_number,
     "rate": show_rate,
     "duration": show_duration,

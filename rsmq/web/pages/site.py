@@ -86,6 +86,7 @@ class Site:
 
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         prefix = quote(scope.get("root_path", "").rstrip("/"), safe="/:")
+        request: PageRequest | None = None
         try:
             headers, peer = headers_of(scope), scope.get("client")
             query = scope["query_string"].decode("latin-1")
@@ -104,7 +105,7 @@ class Site:
             if not reads_pages(dict(scope["headers"])):
                 await send_problem(send, problem)
                 return
-            response = self._show_problem(problem, Links(prefix), None, None)
+            response = self._show_problem(problem, Links(prefix), None, None, request)
         protect(response.headers)
         if scope["method"] == "HEAD":
             response.body = b""
@@ -177,7 +178,7 @@ class Site:
             if not reads_pages(request.headers):
                 raise
             problem = describe(error, may_repeat=request.method == "GET")
-            return self._show_problem(problem, request.links, call, page)
+            return self._show_problem(problem, request.links, call, page, request)
         flash = read_flash(request.headers)
         content = render(
             page.template,
@@ -250,9 +251,14 @@ class Site:
         )  # fmt: skip
 
     def _show_problem(
-        self, problem: HttpProblem, links: Links, call: PageCall | None, page: PageEntry | None
+        self,
+        problem: HttpProblem,
+        links: Links,
+        call: PageCall | None,
+        page: PageEntry | None,
+        request: PageRequest | None,
     ) -> Response:
-        view = self._view_of(links, call, page, None)
+        view = self._view_of(links, call, page, request)
         values = {"problem": problem, "title": HTTPStatus(problem.status).phrase, "site": view}
         # Redis may be back soon; the page then shows itself.
         refresh = REFRESH_SECONDS if problem.status == _UNAVAILABLE else 0
