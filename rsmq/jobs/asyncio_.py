@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
@@ -20,6 +20,7 @@ from rsmq.jobs.status import (
     return_unchanged,
 )
 from rsmq.misuse import AwaitsResult
+from rsmq.operations.operation import Operation
 from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
@@ -327,10 +328,19 @@ async def wait_for_jobs(
         statuses = await _read_again([handles[at] for at in pending])
 
 
+async def _run(client: Any, step: Operation[T]) -> T:
+    result: T = await client.run(step)
+    return result
+
+
 async def list_jobs(
-    engine: Any, qname: str, state: JobState | str | None, max_jobs: int
+    engine: Any,
+    qname: str,
+    state: JobState | str | None,
+    max_jobs: int,
+    run: Callable[[Any, Operation[Any]], Awaitable[Any]] = _run,
 ) -> list[JobStatus[Any]]:
-    """See ``AsyncRSMQ.jobs``."""
+    """See ``AsyncRSMQ.jobs``; ``run`` runs each step of the walk through all keys."""
     wanted = None if state is None else _check_state(state)
     check_whole_number("max_jobs", max_jobs, 1, MAX_JOBS)
     newest: list[tuple[str, int]] = []  # ids begin with the time of the send
@@ -339,7 +349,7 @@ async def list_jobs(
         keys = client.namespace.queue(qname)
         cursor = None
         while cursor != b"0":
-            cursor, ids = await client.run(find_jobs(keys, cursor or b"0", wanted))
+            cursor, ids = await run(client, find_jobs(keys, cursor or b"0", wanted))
             if ids:
                 newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
     jobs = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -269,10 +269,19 @@ async def find_fitting(
     Args:
         wanted: at most so many.
     """
-    walks = sum(term.field == "json" for term in query.filter.terms) + len(query.redaction.paths)
-    if walks * sum(len(each.message.raw) for each in candidates) <= _BYTES_AT_ONCE:
-        return _find_fitting(query, candidates, wanted)
-    return await asyncio.to_thread(_find_fitting, query, candidates, wanted)
+    json_terms = sum(term.field == "json" for term in query.filter.terms)
+    return await walk_through(
+        [each.message.raw for each in candidates],
+        json_terms + len(query.redaction.paths),
+        lambda: _find_fitting(query, candidates, wanted),
+    )
+
+
+async def walk_through(bodies: Iterable[bytes], walks: int, call: Callable[[], T]) -> T:
+    """Return the result of a call that walks so often through each body: much is for a thread."""
+    if walks * sum(map(len, bodies)) <= _BYTES_AT_ONCE:
+        return call()
+    return await asyncio.to_thread(call)
 
 
 def _find_fitting(
@@ -291,13 +300,12 @@ def _find_fitting(
 def fits(query: MessageQuery, candidate: SearchCandidate) -> bool:
     """Return whether a message that the server has found fits, as its reader sees it."""
     message, filter = candidate.message, query.filter
-    raw = query.redaction.body(message.raw)
+    looks_into_bodies = any(term.field in {"body", "json"} for term in filter.terms)
+    raw = query.redaction.body(message.raw) if looks_into_bodies else b""
     if raw is None:
         # No text and no value is found in a body that is withheld.
-        if any(term.field in {"body", "json"} for term in filter.terms):
-            return False
-        raw = b""
-    elif len(message.raw) < candidate.size:
+        return False
+    if len(message.raw) < candidate.size:
         # The server has compared the whole body, of which there is only a part here.
         filter = SearchFilter(tuple(term for term in filter.terms if term.field != "body"))
     facts = FilteredMessage(

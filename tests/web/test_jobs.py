@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from rsmq import RSMQ, AsyncRSMQ
-from rsmq.web import create_app
+from rsmq.web import create_app, search
+from rsmq.web.routes import jobs
 from rsmq.worker import Worker
 from tests.web.asgi import Http
 
@@ -137,5 +138,24 @@ def test_limits_of_messages_are_sent_and_expired_ones_are_swept(run):
         assert sorted(swept) == sorted(ids)
         content = {"queues": ["q"], "body": "a", "expires": 60, "max_retries": 1}
         assert (await http("POST", "/publish", content)).status == 201
+
+    run(test)
+
+
+def test_the_walk_through_all_keys_is_paced_with_those_of_searches(run, monkeypatch):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        ids = [await queues.send_message("q", "a", track=True) for _ in range(3)]
+        paced = []
+
+        async def run_paced(client, step):
+            paced.append(step.script.name)
+            return await search.run_paced(client, step)
+
+        monkeypatch.setattr(jobs, "run_paced", run_paced)
+        listed = (await http("GET", "/queues/q/jobs")).json["jobs"]
+        assert sorted(each["id"] for each in listed) == sorted(ids)
+        assert paced
+        assert set(paced) == {"find_jobs"}
 
     run(test)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import threading
 import time
 from functools import cached_property
 from urllib.parse import quote
@@ -462,3 +463,25 @@ def test_a_bad_redaction_of_a_users_file_is_refused(users, value):
     users.write_text(users.read_text().replace("redact = false", f"redact = {value}"))
     with pytest.raises(InvalidFormat):
         create_app("memory://refused", users=users)
+
+
+def test_bodies_are_redacted_once_and_many_of_them_beside_the_event_loop(run, users, monkeypatch):
+    body = json.dumps({"customer": {"email": "a"}, "rows": list(range(5000))})
+
+    async def test(http, queues):
+        await queues.create_queue("q")
+        await queues.send_messages("q", [body] * 20)
+        threads = []
+
+        def redact(redaction, raw):
+            threads.append(threading.current_thread())
+            return redact_body(redaction, raw)
+
+        redact_body = Redaction.body
+        monkeypatch.setattr(Redaction, "body", redact)
+        listed = (await http("GET", "/queues/q/messages", **_as("reader"))).json
+        assert all(each["redacted"] for each in listed["messages"])
+        assert len(threads) == len(listed["messages"]) == 10
+        assert threading.main_thread() not in threads
+
+    run(test, auth=True, users=users)

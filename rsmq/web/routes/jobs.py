@@ -8,13 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from rsmq.errors import ClientClosed, JobNotEnded
-from rsmq.jobs.asyncio_ import AsyncJobHandle
+from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK, Redaction
 from rsmq.web.delivery import while_connected
 from rsmq.web.fields import Field, Shape, between, one_of
 from rsmq.web.routes.forms import QUEUE, show_value
 from rsmq.web.routes.receives import check_wait
+from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 
@@ -59,9 +60,10 @@ async def _forget(_: object) -> None:
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
-    found = await call.queues.jobs(
-        call.names[QUEUE], state=call.values.get("state"), max_jobs=call.values.get("limit", 100)
-    )
+    engine, state = call.queues.engine, call.values.get("state")
+    limit = call.values.get("limit", 100)
+    # It looks at all keys of the database, so its steps are paced with those of searches.
+    found = await list_jobs(engine, call.names[QUEUE], state, limit, run_paced)
     if not found:
         await call.queues.get_queue_attributes(call.names[QUEUE])  # raises without a queue
     return ApiAnswer({"jobs": [_show(each, call.redaction) for each in found]})

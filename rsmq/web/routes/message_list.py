@@ -4,11 +4,12 @@ Operations that read messages without receiving them: lists, searches, single me
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
 
 from rsmq.errors import InvalidFormat
 from rsmq.explain import find_holders
-from rsmq.model import State
+from rsmq.model import State, StoredMessage
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
 from rsmq.web.bodies import BODIES
@@ -29,9 +30,12 @@ from rsmq.web.search import (
     read_first,
     read_message,
     read_page,
+    walk_through,
 )
 from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
+
+T = TypeVar("T")
 
 _MAX_START = 10**9
 _MAX_BYTES = 512 * 1024 * 1024
@@ -115,7 +119,11 @@ async def _answer(
     def show(each: SearchCandidate) -> dict[str, Any]:
         return show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
 
-    messages = list(map(show, page.found))
+    messages = await walk_through(
+        [each.message.raw for each in page.found],
+        len(query.redaction.paths),
+        lambda: list(map(show, page.found)),
+    )
     if call.values.get("holders"):
         holders = await find_holders(call.queues, [each.message for each in page.found])
         messages = [each | {"holder": holders.get(each["id"])} for each in messages]
@@ -125,19 +133,30 @@ async def _answer(
 async def _get(call: ApiCall) -> ApiAnswer:
     number = call.values.get("max_bytes")
     if number is None:
-        return ApiAnswer(show_stored(await _find(call), call.redaction))
+        whole = await _find(call)
+        return ApiAnswer(await _redacted(call, whole, lambda: show_stored(whole, call.redaction)))
     max_bytes = check_whole_number("max_bytes", number, 0, _MAX_BYTES)
     name, id = call.names[QUEUE], call.names["id"]
     found = await read_message(call.queues, name, id, call.redaction, max_bytes)
     if found is None:
         raise await message_gone(call)
-    shown = show_stored(found.message, call.redaction, size=found.size, max_bytes=max_bytes)
-    return ApiAnswer(shown)
+    stored, size = found.message, found.size
+    return ApiAnswer(
+        await _redacted(
+            call,
+            stored,
+            lambda: show_stored(stored, call.redaction, size=size, max_bytes=max_bytes),
+        )
+    )
+
+
+async def _redacted(call: ApiCall, message: StoredMessage[bytes], show: Callable[[], T]) -> T:
+    return await walk_through([message.raw], len(call.redaction.paths), show)
 
 
 async def _get_body(call: ApiCall) -> ApiAnswer:
     found = await _find(call)
-    raw = call.redaction.body(found.raw)
+    raw = await _redacted(call, found, lambda: call.redaction.body(found.raw))
     if raw is None:
         raise Refused(
             "redacted",
