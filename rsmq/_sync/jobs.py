@@ -21,6 +21,7 @@ from rsmq.jobs.status import (
     return_unchanged,
 )
 from rsmq.misuse import BlocksForResult
+from rsmq.operations.operation import Operation
 from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
@@ -328,10 +329,19 @@ def wait_for_jobs(
         statuses = _read_again([handles[at] for at in pending])
 
 
+def _run(client: Any, step: Operation[T]) -> T:
+    result: T = client.run(step)
+    return result
+
+
 def list_jobs(
-    engine: Any, qname: str, state: JobState | str | None, max_jobs: int
+    engine: Any,
+    qname: str,
+    state: JobState | str | None,
+    max_jobs: int,
+    run: Callable[[Any, Operation[Any]], Any] = _run,
 ) -> list[JobStatus[Any]]:
-    """See ``RSMQ.jobs``."""
+    """See ``RSMQ.jobs``; ``run`` runs each step of the walk through all keys."""
     wanted = None if state is None else _check_state(state)
     check_whole_number("max_jobs", max_jobs, 1, MAX_JOBS)
     newest: list[tuple[str, int]] = []  # ids begin with the time of the send
@@ -340,7 +350,7 @@ def list_jobs(
         keys = client.namespace.queue(qname)
         cursor = None
         while cursor != b"0":
-            cursor, ids = client.run(find_jobs(keys, cursor or b"0", wanted))
+            cursor, ids = run(client, find_jobs(keys, cursor or b"0", wanted))
             if ids:
                 newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
     jobs = [

@@ -480,8 +480,8 @@ def test_bodies_are_redacted_once_and_many_of_them_beside_the_event_loop(run, us
         redact_body = Redaction.body
         monkeypatch.setattr(Redaction, "body", redact)
         listed = (await http("GET", "/queues/q/messages", **_as("reader"))).json
-        assert all(each["redacted"] for each in listed["messages"])
+        assert [each["redacted"] for each in listed["messages"]] == [True] * 10
         assert len(threads) == len(listed["messages"]) == 10
         assert threading.main_thread() not in threads
 
-    run(test, auth=True, users=users)
+    run(test, auth=True, users=users, redact=["customer.email"])
