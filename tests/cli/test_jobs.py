@@ -74,7 +74,7 @@ def test_jobs_are_cancelled(cli, rsmq, raw, ns, ids):
     ended = cli("cancel", "q", late, running, good, "x" * 32)
     assert (ended.code, ended.lines) == (1, [
         f"{late}: cancelled",
-        f"{running}: it runs, and its worker is to cancel it, if it tracks the job",
+        f"{running}: it runs, and its worker is to cancel it",
         f"{good}: has ended already",
         f"{'x' * 32}: not there",
     ])  # fmt: skip
