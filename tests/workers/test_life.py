@@ -1037,3 +1037,29 @@ def test_stop_during_start_stops_the_worker(env, rsmq, caplog):
 
     assert not running.is_alive()
     assert list_workers(rsmq) == []
+
+
+def test_stop_tries_each_call_to_a_redis_that_fails_for_a_second(
+    env, rsmq, gate, fast_heartbeat, monkeypatch
+):
+    """By default a call is tried for ``retry_deadline``, which may be longer than all patience."""
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q", vt=60)(lambda body: gate())
+    rsmq.send_message("q", "x")
+    worker.start()
+    gate.wait_for(1)
+    limits = []
+
+    def fail(operation):
+        if threading.current_thread().name == "rsmq-worker":  # not that of schedules
+            limits.append(operation.limit)
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(rsmq, "run", fail)
+    wait_until(lambda: limits)
+    assert limits[0] is None
+    worker.stop(0)
+
+    assert limits[-1].seconds == 1
+    assert state_of(worker).has_ended

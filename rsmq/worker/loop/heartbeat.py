@@ -115,7 +115,7 @@ class Heartbeat:
         ]
         sent_at = time.monotonic()
         try:
-            results = cell.client.run(settle_messages(cell.identity, groups))
+            results = cell.run(settle_messages(cell.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise

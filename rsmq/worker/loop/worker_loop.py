@@ -244,7 +244,7 @@ class WorkerLoop:
         Stop receiving and release waiting messages. End when all calls have ended, or after grace.
         """
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
-        self.is_stopping = True
+        self.is_stopping = self._access.is_stopping = True
         self._scheduler.stop()
         self._wake_up.set()
 
@@ -397,7 +397,7 @@ class WorkerLoop:
 
     def _send_heartbeat(self) -> bool:
         sent_at, home = time.monotonic(), self._access.home
-        home.client.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
+        home.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
         self._heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
@@ -541,7 +541,7 @@ class WorkerLoop:
 
     @staticmethod
     def _unregister(cell: Cell) -> None:
-        cell.client.run(unregister_worker(cell.identity))
+        cell.run(unregister_worker(cell.identity))
         cell.is_used = False
 
     def _write_all(self) -> None:

@@ -43,6 +43,8 @@ _log = get_logger("rsmq.worker")
 _FIRST_RETRY_PAUSE_SECONDS = 0.1
 _MAX_RETRY_PAUSE_SECONDS = 2.0
 _PAUSE_PER_TIMEOUT = 2.0
+#: How long a stopping worker tries each call to a server that fails.
+_STOPPING_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +73,11 @@ class CellAccess:
         starting_client: the client of the home for the start of the worker, which may retry calls.
         home: the cell that has the worker's sign of life.
         open_cells: the cells that were opened, by their numbers; the home is one from the start.
+        is_stopping: whether the worker stops. Then calls to a server that fails take no longer than
+            a second, not ``retry_deadline``. Written by ``WorkerLoop.stop``, in any thread.
     """
+
+    is_stopping = False
 
     def __init__(self, rsmq: RSMQ[Any] | Cells, name: str, token: str) -> None:
         """
@@ -217,8 +223,11 @@ class CellAccess:
         if self._failing and self._retry_at(index):
             return None
         began = time.monotonic()
+        has_failed = bool(self._failing and self._failures_of(index))
+        if (cell := self.open_cells.get(index)) is not None:
+            cell.max_seconds = _STOPPING_SECONDS if has_failed and self.is_stopping else None
         try:
-            if self._failing and self._failures_of(index):
+            if has_failed:
                 self.check(index)
             result = call()
         except (ClientClosed, CellsMismatch):
@@ -307,7 +316,7 @@ class CellAccess:
         Raises:
             WorkerReplaced: another worker has the name.
         """
-        cell.client.run(keep_name(cell.identity))
+        cell.run(keep_name(cell.identity))
         return True
 
     def _reclaim(self, cell: Cell, replaced: WorkerReplaced) -> None:

@@ -122,7 +122,7 @@ class Prefetcher:
         )
         cell.is_used = True
         try:
-            results = cell.client.run(operation)
+            results = cell.run(operation)
             if self._has_groups:
                 results = self._add_finished(plan.requests, results)
         except (RedisError, OSError) as error:
@@ -159,7 +159,7 @@ class Prefetcher:
                 operation = receive_for_worker(cell.identity, [each.to_request(queue)], slots)
                 sent_at = time.monotonic()
                 try:
-                    (result,) = self._add_finished([(each, queue)], cell.client.run(operation))
+                    (result,) = self._add_finished([(each, queue)], cell.run(operation))
                 except (RedisError, OSError) as own_error:
                     if not is_limited_to_keys(own_error):
                         cell.has_unknown_messages = True
@@ -397,9 +397,7 @@ def _read_finished(queue: CellQueue, result: ReceiveResult) -> ReceiveResult:
     """Add to a result which of several handlers have finished in earlier attempts."""
     places = list(result.redelivered)
     try:
-        names = queue.cell.client.run(
-            list_finished(queue.keys, [result.ids[place] for place in places])
-        )
+        names = queue.cell.run(list_finished(queue.keys, [result.ids[place] for place in places]))
     except ResponseError as error:
         if not is_limited_to_keys(error):
             raise

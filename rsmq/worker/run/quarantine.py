@@ -189,7 +189,7 @@ class Quarantine:
         """
         queue, lease = job.cell_queue, job.leases[0]
         try:
-            return queue.cell.client.run(record_quarantine_run(queue.keys, lease.id, lease.count))
+            return queue.cell.run(record_quarantine_run(queue.keys, lease.id, lease.count))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise

@@ -269,7 +269,7 @@ class Settler:
                 (job.id, job.count, finished) for job, finished in zip(step, names, strict=True)
             ]
             try:
-                queue.cell.client.run(record_finished(queue.keys, records))
+                queue.cell.run(record_finished(queue.keys, records))
             except ResponseError as error:
                 if not is_limited_to_keys(error):
                     raise
@@ -354,7 +354,7 @@ class Settler:
         Write groups in one call, or one by one if a queue is broken. Return the digits of each.
         """
         try:
-            results = cell.client.run(settle_messages(cell.identity, groups))
+            results = cell.run(settle_messages(cell.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
@@ -382,7 +382,7 @@ class Settler:
             tracked=None if ttl is None else _describe_tracked(kind, leases, ttl),
         )
         try:
-            results = cell.client.run(operation)
+            results = cell.run(operation)
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
@@ -489,7 +489,7 @@ class Settler:
             progresses=[decision.lease.new_progress for decision in chosen],
         )
         try:
-            results = queue.cell.client.run(operation)
+            results = queue.cell.run(operation)
         except QueueNotFound:
             problem = _create_target(kind)
             if problem is not None:  # else the next step moves the messages

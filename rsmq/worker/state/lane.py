@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
 from rsmq.operations.lost_replies import LostReplies
+from rsmq.operations.operation import Operation
+from rsmq.operations.time_limit import start_time_limit
 from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.throttle import Limit
@@ -28,6 +30,8 @@ from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.in_flight import InFlight
 from rsmq.worker.state.loop_state import QueueState
 from rsmq.worker.state.message_state import READY, CallState, MessageState
+
+T = TypeVar("T")
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
 #: if that is shorter; at most MAX_PREFETCHED messages.
@@ -103,6 +107,8 @@ class Cell:
             reply to a receive was lost.
         losses: the lost replies of the receives in it.
         lost_ids: the queues and ids of the messages that all lost replies in a row had.
+        max_seconds: for how long a call is tried; None is ``retry_deadline`` of the client. Written
+            by ``CellAccess.attempt``.
     """
 
     number: int
@@ -115,6 +121,13 @@ class Cell:
     has_unknown_messages: bool = False
     losses: LostReplies = field(default_factory=LostReplies)
     lost_ids: set[tuple[str, str]] = field(default_factory=set)
+    max_seconds: float | None = None
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation with the client, for at most ``max_seconds``."""
+        if self.max_seconds is not None:
+            operation.limit = start_time_limit(self.max_seconds)
+        return self.client.run(operation)
 
     def seconds_since(self, server_ms: int | None) -> float:
         """Return the seconds since a time of the server, by its clock; 0 if there is none."""
