@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import re
 import shutil
@@ -214,6 +215,20 @@ def test_the_image_has_no_root_and_what_its_commands_need():
     assert re.search(r"\[(.*)\]", install)[1] == "metrics,schedules,web"
     for pod in read_pods().values():
         assert str(pod["securityContext"]["runAsUser"]) == last["USER"].split(":")[0]
+
+
+def test_the_first_process_of_the_image_reaps_orphans():
+    instructions = read_dockerfile()
+    of_image = instructions[max(n for n, (name, _) in enumerate(instructions) if name == "FROM") :]
+    (entry_point,) = (json.loads(rest) for name, rest in of_image if name == "ENTRYPOINT")
+    containers = [each for pod in read_pods().values() for each in pod["containers"]]
+
+    assert entry_point == ["tini", "--"]
+    assert any(
+        name == "RUN" and "apt-get install" in rest and "tini" in rest for name, rest in of_image
+    )
+    assert not any("command" in each for each in containers), "it replaces the entry point"
+    assert not any("entrypoint" in each for each in SERVICES.values()), "as in Kubernetes"
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
