@@ -330,6 +330,24 @@ def test_call_that_waits_for_a_child_takes_one_that_becomes_idle(env, app, monke
     app.module.HOLD_START.unlink()
 
 
+def test_refused_thread_for_the_start_of_a_child_is_logged_once(env, app, monkeypatch, caplog):
+    monkeypatch.setattr(processes, "_MAX_WAIT_SECONDS", 0.01)
+    refusals, start = [], threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "rsmq-child-start":
+            refusals.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    app.worker.start()
+    env.rsmq.send_messages("q", ['"sleep"'] * 2)
+    wait_until(lambda: len(refusals) >= 5)
+
+    assert caplog.text.count("no child process starts: can't start new thread") == 1
+
+
 def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
     monkeypatch.setattr(child_process, "_SEND_SECONDS", 0.5)
     env.rsmq.set_queue_attributes("q", maxsize=-1)

@@ -42,6 +42,7 @@ class ChildProcesses:
         self._waiting_count = self._starting_count = 0
         self._start_lock = threading.Lock()
         self._is_started = False
+        self._is_refused = False  # whether the system has refused the last thread
         self._closed = threading.Event()
         self._starter = ProcessStarter()
 
@@ -155,8 +156,11 @@ class ChildProcesses:
         try:
             thread.start()
         except RuntimeError as error:  # the system allows no more threads: try it again later
-            _log.error("no child process starts: %s", error)
+            if not self._is_refused:  # each call that waits tries it once a second
+                _log.error("no child process starts: %s", error)
+            self._is_refused = True
         else:
+            self._is_refused = False
             self._starting_count += 1
 
     def _add_child(self) -> None:
