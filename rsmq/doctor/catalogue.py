@@ -414,8 +414,8 @@ _MESSAGES = {
         "deleting messages with ebuckley/rsmq or rsmq-rb; a send into a sorted set of the wrong "
         "type; a sorted set that was lost",
         "No client receives them, and they take memory.",
-        "orphan-body:restore makes them messages again (also those that such a client has "
-        "deleted); orphan-body:remove removes them forever.",
+        "orphan-body:restore makes them messages again, in their groups (also those that such a "
+        "client has deleted); orphan-body:remove removes them forever.",
         ways=("orphan-body:restore", "orphan-body:remove"),
     ),
     "left-over-counter": Fault(

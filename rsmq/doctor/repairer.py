@@ -373,7 +373,8 @@ class _Repairer:
                 confirmed, _ = self._find_orphan_ids(finding.code, keys)
                 ids = {id: None for id in ids if id in confirmed}
             done_before = done
-            for part in _split_into_steps(list(ids)):
+            # The first messages of a group are restored first: the others wait for them.
+            for part in _split_into_steps(sorted(ids)):
                 done += self._rsmq.run(build(part))
                 self._report_progress(finding, done)
             if len(ids) < MAX_REMEMBERED_IDS or done == done_before:

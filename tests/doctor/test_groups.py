@@ -148,6 +148,43 @@ def test_a_key_of_groups_of_a_wrong_type_is_found_and_replaced(namespace, rsmq, 
     assert namespace.read_scores()[third] <= namespace.now_ms()
 
 
+@pytest.mark.parametrize("is_in_flight", [True, False])
+def test_a_message_that_is_held_back_and_restored_waits_for_its_turn(
+    namespace, rsmq, raw, is_in_flight, monkeypatch
+):
+    """Its id was removed from the sorted set, and its body was not."""
+    sent = rsmq.send_messages("q", ["m"] * 3, groups=["a"] * 3)
+    received = rsmq.receive_message("q") if is_in_flight else None
+    raw.zrem(namespace.zset(), sent[2])
+    monkeypatch.setattr("rsmq.doctor.repairer.GRACE_MS", 0)  # the pause before a second check
+
+    assert namespace.repair("orphan-body:restore") == [("orphan-body", "q", 1)]
+    assert namespace.read_scores()[sent[2]] > namespace.now_ms()
+    assert rsmq.get_message("q", sent[2]).state == "held_back"
+    order = []
+    while received := received or rsmq.receive_message("q"):
+        order.append(received.id)
+        assert rsmq.receive_message("q") is None
+        rsmq.delete_message(received)
+        received = None
+    assert order == sent
+
+
+def test_the_messages_of_groups_are_restored_in_their_order(namespace, rsmq, raw, monkeypatch):
+    """The sorted set was lost."""
+    monkeypatch.setattr("rsmq.doctor.repairer.GRACE_MS", 0)
+    sent = rsmq.send_messages("q", ["m"] * 250, groups=["a", "b"] * 125)
+    raw.delete(namespace.zset())
+
+    assert namespace.repair("orphan-body:restore") == [("orphan-body", "q", 250)]
+    scores, now = namespace.read_scores(), namespace.now_ms()
+    assert sorted(id for id in scores if scores[id] <= now) == sorted(sent[:2])
+    assert raw.zcard(f"{namespace.zset()}:x:held_back") == 248
+    assert raw.zcard(f"{namespace.zset()}:x:admitted") == 2
+    assert raw.hlen(f"{namespace.zset()}:x:group_of") == 250
+    assert namespace.find_codes() == []
+
+
 def test_lost_records_are_no_finding_while_workers_sweep(namespace, rsmq, raw):
     rsmq.send_messages("q", ["m"] * 2, groups=["a", "a"])
     raw.delete(f"{namespace.zset()}:x:held_back")

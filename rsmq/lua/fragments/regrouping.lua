@@ -27,13 +27,12 @@ local function store_groups_again(zset, hash, messages, now)
   for _, group in ipairs(changed) do
     admit(zset, hash, group, 0) -- they keep their times
   end
-  remove_free_groups(zset, changed, #messages / 2)
 end
 
 -- Stores the groups of {id, group, id ...}, messages that are in the queue now. One that was received is admitted, as it
 -- may be in flight; the others wait until their group has room. Without the right to the records they have no groups. The
--- script has called require_local_group_keys.
-local function regroup(zset, hash, messages, now)
+-- script has called require_local_group_keys. Also removes records of messages that are gone, unless it `keeps` them.
+local function regroup(zset, hash, messages, now, keeps)
   local grouped = {}
   for at = 1, #messages, 2 do
     if string.sub(messages[at], -2) == 'Gr' then -- a delete looks for the groups of these only
@@ -42,6 +41,9 @@ local function regroup(zset, hash, messages, now)
   end
   if #grouped > 0 then
     pcall(store_groups_again, zset, hash, grouped, now) -- a sweep completes it
+    if not keeps then
+      pcall(remove_free_groups, zset, grouped, #grouped / 2)
+    end
   end
 end
 
