@@ -37,7 +37,7 @@ _LATE_SHARE, _EXTENDED_SHARE, _ABANDONED_SHARE = 0.01, 0.05, 0.01
 _DELAYED_SHARE, _DEDUPLICATED_SHARE, _CONFIRMED_SHARE = 0.05, 0.1, 0.25
 #: Each of these options has a tenth of the sends; others have none of them.
 _OPTION_SHARE = 0.1
-_GROUPS, _LIMIT_KEYS, _UNIQUE_KEYS, _MAX_RUNNING = 4, 4, 5, 2
+_GROUPS, _LIMIT_KEYS, _UNIQUE_KEYS = 4, 4, 5
 #: Some messages expire while they wait, and others never within a run.
 _EXPIRY_SECONDS = (2, 3600)
 _PAUSE_AFTER_ERROR_SECONDS = 0.05
@@ -91,10 +91,10 @@ class Caller:
 
     def _choose_feature(self) -> dict[str, Any]:
         """Return an option of ``send_message``, or none, as the history has it."""
-        number = self._chance.randrange
+        number, limit_key = self._chance.randrange, self._chance.randrange(_LIMIT_KEYS)
         features: list[dict[str, Any]] = [
             {"group": f"group-{number(_GROUPS)}"},
-            {"limit_key": f"limit-{number(_LIMIT_KEYS)}", "max_running": _MAX_RUNNING},
+            {"limit_key": f"limit-{limit_key}", "max_running": 1 + limit_key % 2},
             {"unique_key": f"unique-{number(_UNIQUE_KEYS)}"},
             {"expires": self._chance.choice(_EXPIRY_SECONDS)},
         ]
