@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from itertools import accumulate
 
 from .disturbances import Disturbances
 from .history import Call
@@ -15,6 +17,9 @@ from .violation import Record, Violation, violation
 
 #: Redis stores times in milliseconds.
 _ROUNDING_SECONDS = 0.01
+
+#: Two times, and a message.
+_Span = tuple[float, float, MessageCalls]
 
 
 def check_constraints(
@@ -55,19 +60,29 @@ def _check_group(
     group: list[MessageCalls], windows: Windows, disturbances: Disturbances
 ) -> Iterator[Violation]:
     """Yield a violation for each message that was received before an earlier one was gone."""
-    until = {each.id: exists_until(each, disturbances) for each in group}
+    group = sorted(group, key=lambda each: each.sends[0].end)
+    sent = [each.sends[0].end for each in group]
+    until = [exists_until(each, disturbances) for each in group]
+    # For each position: that of the message up to it that was there for longest.
+    longest = list(accumulate(range(len(group)), lambda *each: max(each, key=until.__getitem__)))
     for found in group:
-        received, sent = received_first(found), found.sends[0].begin
-        blocker = next(
-            (
-                each for each in group
-                if each.sends[0].end < sent and until[each.id] > received
-            ),
-            None,
-        )  # fmt: skip
-        if blocker is not None:
-            shown_by: list[Record] = [*_shown(blocker, found), *blocker.left]
-            yield violation("group order", found.id, shown_by, _excuse(windows, blocker, found))
+        number = bisect_left(sent, found.sends[0].begin)
+        if number and until[longest[number - 1]] > received_first(found):
+            earlier = group[longest[number - 1]]
+            shown_by: list[Record] = [*_shown(earlier, found), *earlier.left]
+            yield violation("group order", found.id, shown_by, _excuse(windows, earlier, found))
+
+
+def _with_others(
+    present: list[_Span], spans: list[_Span]
+) -> Iterator[tuple[MessageCalls, list[MessageCalls]]]:
+    """Yield the message of each span with the others that were present during all of it."""
+    waiting, active = sorted(present, key=lambda each: each[0], reverse=True), list[_Span]()
+    for begin, end, found in sorted(spans, key=lambda each: each[0]):
+        while waiting and waiting[-1][0] <= begin:
+            active.append(waiting.pop())
+        active = [each for each in active if each[1] >= begin]
+        yield found, [each for _, until, each in active if until >= end and each is not found]
 
 
 def _check_limit(
@@ -78,14 +93,10 @@ def _check_limit(
 
     A message has room from the time at which it is due until it is gone, also between two attempts.
     """
-    times = [(received_first(each), exists_until(each, disturbances), each) for each in limited]
-    for found in limited:
-        begin, end = _had_room(found, disturbances)
-        others = [
-            other for first, until, other in times
-            if other is not found and first <= begin and until >= end
-        ]  # fmt: skip
-        if found.deliveries and len(others) >= found.sends[0].max_running:
+    present = [(received_first(each), exists_until(each, disturbances), each) for each in limited]
+    spans = [(*_had_room(each, disturbances), each) for each in limited if each.deliveries]
+    for found, others in _with_others(present, spans):
+        if len(others) >= found.sends[0].max_running:
             allowed_by = _excuse(windows, found, *others)
             yield violation("over limit", found.id, _shown(found, *others), allowed_by)
 
@@ -104,20 +115,12 @@ def _check_unique(
     unique: list[MessageCalls], windows: Windows, disturbances: Disturbances
 ) -> Iterator[Violation]:
     """Yield a violation for each send that returned another id than that of the key's message."""
-    times = [(exists_from(each), exists_until(each, disturbances), each) for each in unique]
-    for found in unique:
-        for send in found.sends:
-            holder = next(
-                (
-                    other for begin, end, other in times
-                    if other is not found and begin < send.begin and end > send.end
-                ),
-                None,
-            )  # fmt: skip
-            if holder is not None:
-                allowed_by = _excuse(windows, holder, found)
-                shown_by: list[Record] = [*_shown(holder), *holder.left, send]
-                yield violation("unique twice", found.id, shown_by, allowed_by)
+    present = [(exists_from(each), exists_until(each, disturbances), each) for each in unique]
+    spans = [(send.begin, send.end, each) for each in unique for send in each.sends]
+    for found, others in _with_others(present, spans):
+        for other in others[:1]:
+            shown_by: list[Record] = [*_shown(other, found), *other.left]
+            yield violation("unique twice", found.id, shown_by, _excuse(windows, other, found))
 
 
 def _check_unique_gone(
