@@ -15,6 +15,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.transport.retry import code_of
+from rsmq.web.audit_shares import shares_of
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.problems import unavailable
@@ -173,20 +174,22 @@ class AuditEntry:
             _log.warning("the end of a call is not recorded: %s", type(error).__name__)
 
     async def _add(self, facts: Mapping[str, str | bytes]) -> bytes:
-        client: Any = await self._queues.engine.client(0)
-        id: bytes = await client.run(_add_entry(client.namespace, facts))
-        return id
+        return await _add(self._queues, facts)
 
 
 async def record_end(queues: Client, facts: Mapping[str, str], outcome: str) -> None:
     """Record the end of what a call has begun, and what goes on after its answer."""
-    client: Any = await queues.engine.client(0)
     try:
-        await client.run(
-            _add_entry(client.namespace, {**facts, "phase": "end", "outcome": outcome})
-        )
+        await _add(queues, {**facts, "phase": "end", "outcome": outcome})
     except (redis_errors.RedisError, RSMQError, OSError) as error:
         _log.warning("the end of an operation is not recorded: %s", type(error).__name__)
+
+
+async def _add(queues: Client, facts: Mapping[str, str | bytes]) -> bytes:
+    client: Any = await queues.engine.client(0)
+    id: bytes = await client.run(_add_entry(client.namespace, facts))
+    await shares_of(queues).keep(client, id, facts)
+    return id
 
 
 def _add_entry(namespace: Namespace, facts: Mapping[str, str | bytes]) -> Operation[bytes]:

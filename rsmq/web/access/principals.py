@@ -94,6 +94,8 @@ def read_only_error() -> Refused:
     return Refused("readOnly", "This server is read-only", status=403, hint="It was started so.")
 
 
+#: The caller of a server with a single key.
+NAME_OF_KEY = "the key"
 #: The caller of a server without authentication, and of one with a single key.
 EVERYONE = Principal(UNKNOWN_CALLER, frozenset(Scope))
 

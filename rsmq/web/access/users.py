@@ -25,7 +25,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat
 from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath, parse_path
-from rsmq.web.access.principals import ROLES, Principal, scopes_of
+from rsmq.web.access.principals import NAME_OF_KEY, ROLES, Principal, scopes_of
 from rsmq.web.access.secrets import hash_token, is_hash
 
 _log = get_logger("rsmq.web")
@@ -84,7 +84,7 @@ def _stamp_of(path: Path) -> tuple[int, ...]:
 
 def users_of_key(key: str) -> Users:
     """Return one caller, who may do everything with this key as a token."""
-    return Users(tokens={hash_token(key): Principal("the key", ROLES["admin"])})
+    return Users(tokens={hash_token(key): Principal(NAME_OF_KEY, ROLES["admin"])})
 
 
 def read_users(path: Path) -> Users:
