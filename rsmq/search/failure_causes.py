@@ -2,8 +2,10 @@
 Causes of dead letters: failures that differ only in values have the same key.
 
 A key is computed from the type of the exception, its text without values, and the functions of the
-innermost frames of its traceback. Without an exception, from the text of the reason, or from the
-HTTP status of a webhook. It depends on nothing else, so it is the same in every process.
+innermost frames of its traceback. Names in quotes and codes of errors are not values: they decide,
+as in ``KeyError: 'price'`` and ``exit code 137``. Without an exception, a key is computed from the
+text of the reason, or from the HTTP status of a webhook. It depends on nothing else, so it is the
+same in every process.
 """
 
 from __future__ import annotations
@@ -26,15 +28,24 @@ _MAX_TRACEBACK_CHARACTERS = 4000
 _MAX_TEXT_CHARACTERS = 200
 
 _FRAME = re.compile(r'File "([^"\n]{1,300})", line \d+, in (\S{1,200})')
-#: Texts that are values, and what replaces them; in this order. A text may end within a value.
+#: A text in quotes; it may be cut off.
+_QUOTED = re.compile(r"""(?<!\w)("[^"\n]*(?:"|$)|'[^'\n]*(?:'(?!\w)|$)|`[^`\n]*(?:`|$))""")
+#: One that is the name of something in a program, such as a field, a module or a table.
+_QUOTED_NAME = re.compile(r"""(["'`])[A-Za-z_][A-Za-z0-9_.-]{0,39}\1""")
+#: A text that is a key alone, as that of KeyError.
+_QUOTED_KEY = re.compile(r"""(["'`])[^"'`\n@/]{1,40}\1""")
+#: Texts that are values, in the order in which they are replaced.
 _VALUES = (
-    (re.compile(r"""(?<!\w)("[^"\n]*(?:"|$)|'[^'\n]*(?:'(?!\w)|$)|`[^`\n]*(?:`|$))"""), "…"),
-    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), "…"),  # addresses of mail
-    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "…"),  # UUIDs
-    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "…"),
-    (re.compile(r"\b(?=\w*\d)[0-9A-Za-z_]{16,}\b"), "…"),  # ids, hashes, tokens
-    (re.compile(r"\b(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "…"),
-    (re.compile(r"\d+(?:[.,:]\d+)*"), "0"),
+    re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),  # addresses of mail
+    re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),  # UUIDs
+    re.compile(r"\b0x[0-9a-fA-F]+\b"),
+    re.compile(r"\b(?=\w*\d)[0-9A-Za-z_]{16,}\b"),  # ids, hashes, tokens
+    re.compile(r"\b(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{8,}\b"),
+)
+#: A number is a value, unless it is the code of an error.
+_NUMBER = re.compile(
+    r"(\b(?:status|code|errno|signal|error)\b[ :=]{1,3}\d{1,5}\b(?![.,:]\d))|\d+(?:[.,:]\d+)*",
+    re.IGNORECASE,
 )
 
 
@@ -88,9 +99,16 @@ def _split_exception(text: str | None) -> tuple[str | None, str]:
 def without_values(text: str) -> str:
     """Return the first line of a text without numbers, ids, addresses and quoted values."""
     line = text.strip().split("\n", 1)[0][:_MAX_READ_CHARACTERS]
-    for pattern, mark in _VALUES:
-        line = pattern.sub(mark, line)
+    if not _QUOTED_KEY.fullmatch(line):
+        line = _QUOTED.sub(_without_quoted_value, line)
+    for pattern in _VALUES:
+        line = pattern.sub("…", line)
+    line = _NUMBER.sub(lambda found: found[1] or "0", line)
     return line[:_MAX_TEXT_CHARACTERS]
+
+
+def _without_quoted_value(found: re.Match[str]) -> str:
+    return found[0] if _QUOTED_NAME.fullmatch(found[0]) else "…"
 
 
 def _frames_of(traceback: str) -> tuple[str, ...]:

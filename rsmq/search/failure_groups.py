@@ -46,6 +46,11 @@ class FailureGroup:
     redriven: int
     example: DeadLetterReason | None
 
+    @property
+    def example_text(self) -> str | None:
+        """The text of the last failure, with its values."""
+        return None if self.example is None else self.example.exception or self.example.text
+
 
 @dataclass(slots=True)
 class _OpenGroup:

@@ -25,7 +25,7 @@ ValueError: order {number} of '{name}' failed
 """
 
 
-def reason(number=1, name="Ada", line=5, release="7", error="ValueError"):
+def reason(number=1, name="Ada L", line=5, release="7", error="ValueError"):
     text = f"{error}: order {number} of '{name}' failed"
     trace = TRACEBACK.format(number=number, name=name, line=line, release=release)
     return DeadLetterReason("q", "attempt 3 of 3 failed", text, trace, "w", 3, 5000)
@@ -55,6 +55,15 @@ def test_the_type_the_text_and_the_functions_change_a_cause():
     assert len({cause_of(each).key for each in causes}) == len(causes)
 
 
+def test_names_and_codes_that_decide_make_causes_of_their_own():
+    texts = ["KeyError: 'customer'", "KeyError: 'price'", "ExitError: exit code 1",
+             "ExitError: exit code 137", "ModuleNotFoundError: No module named 'shop'",
+             "ModuleNotFoundError: No module named 'stock'"]  # fmt: skip
+    causes = [cause_of(replace(reason(), exception=each, traceback=None)) for each in texts]
+    assert len({each.key for each in causes}) == len(texts)
+    assert [f"{each.exception}: {each.text}" for each in causes] == texts
+
+
 def test_a_key_is_the_same_in_every_process():
     assert cause_of(reason()).key == "8f1231afeea5"
     assert cause_of(None).key == "none"
@@ -64,7 +73,18 @@ def test_a_key_is_the_same_in_every_process():
     ("text", "shown"),
     [
         ("can't reach 10.0.0.1:6379", "can't reach 0"),
-        ("no \"a b\" in 'c'", "no … in …"),
+        ("no \"a b\" in 'c d'", "no … in …"),
+        ("'customer_id'", "'customer_id'"),
+        ("'First Name'", "'First Name'"),
+        ("'ada.l@example.org'", "…"),
+        ("'hocfdlzqs8mf9oJypfX0YbIG5vOe9dTs'", "'…'"),
+        ("'order-4711'", "'order-0'"),
+        ("'str' object has no attribute 'price'", "'str' object has no attribute 'price'"),
+        ("no such file: '/data/4.csv'", "no such file: …"),
+        ("exit code 137 after 5 s", "exit code 137 after 0 s"),
+        ("[Errno 104] of 10.0.0.1", "[Errno 104] of 0"),
+        ("status=503, order 503", "status=503, order 0"),
+        ("code 17.5", "code 0"),
         ("it ends in 'a val", "it ends in …"),
         ("<Order at 0x7f12ab>", "<Order at …>"),
         ("job 0f8fad5b-d9cb-469f-a165-70867728950e", "job …"),

@@ -414,3 +414,17 @@ def test_a_message_beside_dead_letters_is_not_one_if_no_policy_names_the_queue(r
         assert "It failed too often" not in page
 
     run(test)
+
+
+def test_groups_show_what_decides_with_an_example(run):
+    async def test(http, queues):
+        open_pages(http)
+        await _make_queues(queues)
+        for key in ("customer", "price"):
+            await _bury(queues, f"ValueError: order 17: no '{key}' of 'Ada L'", 1)
+        page = await read_page(http, "/dead-letters/dead")
+        for key in ("customer", "price"):
+            assert f"order 0: no &#39;{key}&#39; of …" in page
+            assert f"order 17: no &#39;{key}&#39; of &#39;Ada L&#39;" in page
+
+    run(test)

@@ -48,7 +48,9 @@ def test_dead_letters_are_grouped_and_a_group_is_a_filter(run):
     async def test(http, queues):
         for name in ("q", "d"):
             await queues.create_queue(name)
-        await _bury(queues, 250, "ValueError: order 7 of 'Ada'", 'File "/a/b.py", line 7, in pay\n')
+        await _bury(
+            queues, 250, "ValueError: order 7 of 'Ada L'", 'File "/a/b.py", line 7, in pay\n'
+        )
         [other, again] = await _bury(queues, 2, "KeyError: 'x'")
         pairs = await queues.redrive_messages("d", "q", [again])
         await queues.move_messages("q", "d", [new for _, new in pairs])

@@ -154,4 +154,5 @@ def _to_json(group: FailureGroup, ids: list[str]) -> dict[str, Any]:
         "ids": ids,
         "queues": dict(group.queues),
         "redriven": group.redriven,
+        "example": group.example_text,
     }
