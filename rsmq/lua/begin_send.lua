@@ -24,7 +24,7 @@ if not stored then
 end
 -- These fail, before any change, if memory is full or if the user lacks the right to remove the
 -- bodies again.
-redis.call('ZADD', zset, 'XX', '0', '')
-redis.call('HDEL', hash, '')
+redis.call('ZADD', zset, 'XX', '0', '\0none')
+redis.call('HDEL', hash, '\0none')
 -- A larger number would not fit into a reply.
 return {base36(us), math.min(stored_maxsize(stored[3]), 1e15)}

@@ -22,7 +22,7 @@ local name, vt, delay, maxsize, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[
 local stored = queue(hash, 'x:keep')
 redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
 if stored then
-  redis.pcall('SREM', queues, '') -- no queue has this name: when memory is full, it allows the next
+  redis.pcall('SREM', queues, '\0none') -- no queue has this name: when memory is full, it allows the next
 end
 redis.call('SADD', queues, name)
 if stored then

@@ -18,7 +18,7 @@ local stored = redis.call('HGET', hash, counter)
 if count ~= '' and stored ~= count and redis.call('ZSCORE', zset, id) then
   return 2
 end
-redis.call('HDEL', hash, '') -- fails here if the user lacks the right, before any change
+redis.call('HDEL', hash, '\0none') -- fails here if the user lacks the right, before any change
 local removed = redis.call('ZREM', zset, id)
 local reserved = false
 if #id < 10 or string.byte(id) == 120 then

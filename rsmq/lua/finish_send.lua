@@ -29,7 +29,7 @@ local function add()
   if not stored then
     return wait
   end
-  redis.call('ZREM', zset, '') -- allows the rest even if the bodies have filled the memory
+  redis.call('ZREM', zset, '\0none') -- allows the rest even if the bodies have filled the memory
   if channel ~= '' then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)
   end

@@ -33,7 +33,7 @@ if not stored then
   return queue_not_found(to_hash)
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
-redis.call('ZADD', to_zset, 'XX', '0', '')
+redis.call('ZADD', to_zset, 'XX', '0', '\0none')
 require_local_beside(to_zset, ':x:unbegun')
 require_local_limits(to_zset, stored[4])
 require_local_groups_of(to_zset, messages)

@@ -35,7 +35,7 @@ for at = 1, #queues, 2 do
     return refusal
   end
   require_local_limits(zset, record)
-  redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
+  redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if the commands below would fail
   if record then
     remove_free_limits(zset .. ':x:limits', 1, zset, found[4])
   end

@@ -20,7 +20,7 @@ end
 local kept = stored_attributes(hash)
 -- The first command allows the others when memory is full, and removes nothing: no message has an empty
 -- id. The second fails, before any change, if the user lacks the right to write the attributes back.
-redis.call('ZREM', zset, '')
+redis.call('ZREM', zset, '\0none')
 redis.call('HSET', hash, 'vt', stored[1])
 local removed = redis.call('ZCARD', zset)
 redis.call('UNLINK', zset, hash, unpack(extensions, 3))

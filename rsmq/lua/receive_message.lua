@@ -69,7 +69,7 @@ local changes = {id .. ':rc', count, id .. ':fr', first, 'totalrecv',
 if type(redis.pcall('HSET', hash, unpack(changes))) == 'table' then
   -- Memory is full. After a first write that needs no memory, Redis allows others; this one changes
   -- nothing.
-  redis.call('ZREM', zset, '')
+  redis.call('ZREM', zset, '\0none')
   redis.call('HSET', hash, unpack(changes))
 end
 redis.call('ZADD', zset, digits(now + hidden), id)

@@ -64,7 +64,7 @@ if not stored then
 end
 allow_removal(zset, hash)
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
-redis.call('ZADD', to_zset, 'XX', '0', '')
+redis.call('ZADD', to_zset, 'XX', '0', '\0none')
 require_local_beside(zset, ':x:reasons')
 
 local us = server_time_us()

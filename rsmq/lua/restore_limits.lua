@@ -31,7 +31,7 @@ for at = 1, #records, 2 do
   end
 end
 if #missing > 0 then
-  redis.call('ZADD', zset, 'XX', '0', '') -- fails if memory is full; after the next ones Redis allows all
+  redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
   remove_free_limits(limits, #missing / 2, zset, stored[4])
   redis.call('HSET', hash, 'x:limited', '1')
   variadic('HSET', limits, missing)

@@ -41,7 +41,7 @@ else -- the slow path for unusual values
   score = score_of(zset, delay, now, wait)
 end
 if channel ~= '' then -- first, since the user may lack the right; subscribers can't read yet
-  redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
+  redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if the commands below would fail
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 

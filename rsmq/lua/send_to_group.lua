@@ -45,7 +45,7 @@ else -- the slow path for unusual values
   due = digits(now + wait)
 end
 if channel ~= '' then -- as in send_message.lua
-  redis.call('ZADD', zset, 'XX', '0', '')
+  redis.call('ZADD', zset, 'XX', '0', '\0none')
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 

@@ -21,7 +21,7 @@ local function policy(namespace, zset, target, limit, limited)
     local found = queue(to_hash, 'x:limited')
     if found then -- these change nothing, but fail if the commands that move a message would fail
       allow_removal(to_zset, to_hash)
-      redis.call('ZADD', to_zset, 'XX', '0', '')
+      redis.call('ZADD', to_zset, 'XX', '0', '\0none')
     else
       require_local('EXISTS', zset, to_hash)
     end

@@ -4,12 +4,12 @@
 -- other writes too, so that a full server can still be drained. This one changes nothing: no
 -- message has an empty id.
 local function allow_when_full(zset)
-  redis.call('ZREM', zset, '')
+  redis.call('ZREM', zset, '\0none')
 end
 
 -- The same for a script that removes. It fails, before any change, if the user may not remove from
 -- both keys, and on keys of another type.
 local function allow_removal(zset, hash)
   allow_when_full(zset)
-  redis.call('HDEL', hash, '')
+  redis.call('HDEL', hash, '\0none')
 end

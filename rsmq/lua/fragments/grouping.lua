@@ -22,7 +22,7 @@ local function remove_free_groups(zset, groups, messages)
     return
   end
   local records = zset .. ':x:group_of'
-  redis.call('HDEL', records, '') -- Redis then allows the rest if memory is full
+  redis.call('HDEL', records, '\0none') -- Redis then allows the rest if memory is full
   if redis.call('HLEN', records) <= redis.call('ZCARD', zset) then
     return
   end

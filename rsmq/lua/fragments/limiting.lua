@@ -20,7 +20,7 @@ end
 local function may_drop_limits(limits, hash, zset, replace, limited)
   local drops = limits == hash and replace == '1' and limited
   if drops then
-    redis.call('HDEL', zset .. ':x:limits', '')
+    redis.call('HDEL', zset .. ':x:limits', '\0none')
     require_local_limits(zset, limited)
   end
   return drops
@@ -30,7 +30,7 @@ end
 -- has messages, chosen at random. Without x:limited, the records are those of an earlier queue with this name, and it
 -- removes up to 100,000. The first command fails, before any change, if the user lacks the right.
 local function remove_free_limits(limits, messages, zset, limited)
-  redis.call('HDEL', limits, '') -- Redis then allows the rest if memory is full
+  redis.call('HDEL', limits, '\0none') -- Redis then allows the rest if memory is full
   local most = limited and 2 * messages + 10 or 100000
   for _, id in ipairs(redis.call('HRANDFIELD', limits, most) or {}) do
     if not limited or not redis.call('ZSCORE', zset, id) then

@@ -7,7 +7,7 @@
 local function prepare_limits(hash, zset, records)
   if #records > 0 then
     require_local_beside(zset, ':x:limits')
-    redis.call('ZADD', zset, 'XX', '0', '') -- fails if memory is full; after the next ones Redis allows all
+    redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
     remove_free_limits(zset .. ':x:limits', #records / 2, zset, redis.call('HGET', hash, 'x:limited'))
   end
 end

@@ -26,7 +26,7 @@ local function restore(hash, zset, rows, at, now)
   if number > 0 then
     local limited = redis.call('HGET', hash, 'x:limited')
     require_local_limits(zset, limited)
-    redis.call('ZADD', zset, 'XX', '0', '')
+    redis.call('ZADD', zset, 'XX', '0', '\0none')
     for at = 2, limited and #members or 0, 2 do
       forget_limits(zset, members[at])
     end

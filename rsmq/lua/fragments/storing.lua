@@ -15,7 +15,7 @@ local function begin_storing(zset, channel, added, is_empty)
   if is_empty then
     return
   end
-  redis.call('ZADD', zset, 'XX', '0', '')
+  redis.call('ZADD', zset, 'XX', '0', '\0none')
   if channel ~= '' and added > 0 then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + added)
   end

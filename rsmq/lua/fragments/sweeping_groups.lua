@@ -8,7 +8,7 @@ local function allow_sweep(zset, admitted, held_back, records)
   allow_when_full(zset)
   redis.call('ZREM', admitted, '')
   redis.call('ZREM', held_back, '')
-  redis.call('HDEL', records, '')
+  redis.call('HDEL', records, '\0none')
 end
 
 -- Returns how many records x:group_of has more than the lists, or less if it is negative. A message has a record in it and

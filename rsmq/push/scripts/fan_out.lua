@@ -53,8 +53,8 @@ for at = 5, #own_keys, 2 do
   if stored[5] then
     require_local_group_keys(own_keys[at + 1])
   end
-  redis.call('ZADD', own_keys[at + 1], 'XX', '0', '') -- also fails when memory is full, or without the right
-  redis.call('HDEL', own_keys[at], '')
+  redis.call('ZADD', own_keys[at + 1], 'XX', '0', '\0none') -- also fails when memory is full, or without the right
+  redis.call('HDEL', own_keys[at], '\0none')
   if not queue(own_keys[at]) then
     create_subscriber_queue(own_keys[at], queues, names[(at + 5) / 2], us)
   end

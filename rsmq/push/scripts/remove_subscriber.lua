@@ -30,7 +30,7 @@ end
 local us, is_leaving = server_time_us(), string.find(stored, '^{"created":%d+,"removed":%d+,')
 local number = redis.call('ZCARD', zset)
 redis.call('HMGET', hash, 'vt') -- fails on a key of another type, before any change
-redis.call('SREM', queues, '') -- no queue has this name: when memory is full, it allows the next
+redis.call('SREM', queues, '\0none') -- no queue has this name: when memory is full, it allows the next
 if number > 0 and mode == 'finish' or mode == 'finish' and not is_leaving then
   return 0
 elseif number > 0 and mode == 'drain' then

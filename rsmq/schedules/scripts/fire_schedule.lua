@@ -48,7 +48,7 @@ if #messages > 8 then
     fields[#fields + 1], fields[#fields + 2] = id, messages[each]
     members[#members + 1], members[#members + 2] = visible_at, id
   end
-  redis.call('ZADD', zset, 'XX', '0', '') -- in the order of send_message.lua
+  redis.call('ZADD', zset, 'XX', '0', '\0none') -- in the order of send_message.lua
   if channel ~= '' then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)
   end

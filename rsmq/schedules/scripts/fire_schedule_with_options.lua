@@ -61,7 +61,7 @@ if #messages > 11 then
     members[#members + 1], members[#members + 2] = visible_at, id
   end
   if #ids > 0 then
-    redis.call('ZADD', zset, 'XX', '0', '') -- fails if memory is full; after the next ones Redis allows all
+    redis.call('ZADD', zset, 'XX', '0', '\0none') -- fails if memory is full; after the next ones Redis allows all
     prepare_options(unique, key, limits, hash, zset, #ids, stored[4])
     if channel ~= '' then
       redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)

@@ -47,7 +47,7 @@ else
     fields[2 * each - 1], fields[2 * each] = id, messages[each]
     members[2 * each - 1], members[2 * each] = score, id
   end
-  redis.call('ZADD', zset, 'XX', '0', '')
+  redis.call('ZADD', zset, 'XX', '0', '\0none')
   add_to(hash, 'totalsent', number)
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)

@@ -43,7 +43,7 @@ if lives[1] == -2 and lives[2] == -2 then
   return {now, -1}
 end
 local kept = names_of(lives, names, now)
-redis.call('SREM', queues, '')
+redis.call('SREM', queues, '\0none')
 put_deletion(trash, id, {state = 'kept', kind = 'delete-queue', ms = now, messages = messages, names = kept,
   facts = facts})
 redis.call('SREM', queues, name)

@@ -37,7 +37,7 @@ local off = trash_off(trash, now)
 if off then
   return off
 end
-redis.call('ZREM', zset, '') -- these two as in purge_queue.lua
+redis.call('ZREM', zset, '\0none') -- these two as in purge_queue.lua
 redis.call('HSET', hash, 'vt', stored[1])
 local lives, refusal = lives_of(renamed, 4, trash)
 if not lives then

@@ -35,7 +35,7 @@ elseif not queue(hash) then
   return queue_not_found(hash)
 end
 allow_removal(to_zset, to_hash) -- these as in move_messages.lua
-redis.call('ZADD', to_zset, 'XX', '0', '')
+redis.call('ZADD', to_zset, 'XX', '0', '\0none')
 require_local_beside(to_zset, ':x:unbegun')
 require_local_limits(to_zset, stored[4])
 require_local_groups_of(to_zset, rows)

@@ -45,7 +45,7 @@ if not stored then
   return queue_not_found(to_hash)
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
-redis.call('ZADD', to_zset, 'XX', '0', '')
+redis.call('ZADD', to_zset, 'XX', '0', '\0none')
 allow_removal(zset, hash)
 require_local_beside(zset, ':x:unbegun')
 require_local_target(to_zset, stored[4], messages[7] or '')

@@ -14,7 +14,7 @@
 local quarantined = KEYS[1]
 local id, count, lifetime = ARGV[1], ARGV[2], ARGV[3]
 
-redis.call('HDEL', quarantined, '') -- no message has this id: when memory is full, it allows the next
+redis.call('HDEL', quarantined, '\0none') -- no message has this id: when memory is full, it allows the next
 local times, last = string.match(redis.call('HGET', quarantined, id) or '', '^(%d+):(%d+)$')
 times = tonumber(times or 0)
 if last ~= count then -- else this is a retry: the reply to an earlier attempt of this call was lost

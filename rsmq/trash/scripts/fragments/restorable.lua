@@ -18,5 +18,5 @@ end
 -- Fails if the user lacks a right, before any change.
 local function allow_restoring(zset, hash)
   allow_removal(zset, hash)
-  redis.call('ZADD', zset, 'XX', '0', '')
+  redis.call('ZADD', zset, 'XX', '0', '\0none')
 end

@@ -26,7 +26,7 @@ local function send_next(keys, key_at, arguments, at, us, lifetime)
   if not stored then
     return wait
   end
-  redis.call('ZADD', to_zset, 'XX', '0', '') -- these fail without the right, or on a key of another type
+  redis.call('ZADD', to_zset, 'XX', '0', '\0none') -- these fail without the right, or on a key of another type
   if is_of_map then
     redis.call('HDEL', map, '')
   end
