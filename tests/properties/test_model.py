@@ -595,6 +595,8 @@ class QueueMachine(RuleBasedStateMachine):
             expected["totalsent"] = str(self.queue.sent)
         if self.queue.received:
             expected["totalrecv"] = str(self.queue.received)
+        if self.queue.names:
+            expected["x:named"] = "1"
         expected |= self.fields_of(self.queue.messages)
         assert fields == expected
         names = self.raw.hkeys(f"{self.ns}:q:x:dedup")
