@@ -68,6 +68,7 @@ class AsyncWatcher:
         self._worker: asyncio.Task[None] | None = None
         self._state_changed = asyncio.Event()
         self._closed = False
+        self._is_abandoned = False
 
     async def wait(
         self,
@@ -181,6 +182,11 @@ class AsyncWatcher:
             worker.cancel()
             await asyncio.wait((worker,))
 
+    def abandon(self) -> None:
+        """End the tasks as soon as nothing waits: the client was freed without being closed."""
+        self._is_abandoned = True
+        self._state_changed.set()
+
     def _note_end(self, worker: asyncio.Task[None]) -> None:
         """
         Wake all waiters at the end of the worker, which they then start again.
@@ -198,7 +204,8 @@ class AsyncWatcher:
                 self._state_changed.clear()
                 await self._note_ended_tasks()
                 step = self._state.next_step(now())
-                if step.action is Action.END:
+                is_unused = self._is_abandoned and not self._state.schedule
+                if is_unused or step.action is Action.END:
                     return
                 if step.action is Action.CONNECT:
                     self._connector = self._start(self._connect())
@@ -344,3 +351,8 @@ class AsyncWatchers:
                 await watcher.close()
             elif not loop.is_closed():
                 asyncio.run_coroutine_threadsafe(watcher.close(), loop)
+
+    def __del__(self) -> None:
+        for loop, watcher in list(self._watchers.items()):
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(watcher.abandon)

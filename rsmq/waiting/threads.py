@@ -73,6 +73,7 @@ class Watcher:
         self._is_resting = False
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._is_abandoned = False
 
     def wait(
         self,
@@ -219,6 +220,23 @@ class Watcher:
         if thread is not None and thread is not threading.current_thread():
             thread.join(1)
 
+    def abandon(self) -> None:
+        """
+        End the thread as soon as nothing waits: the client was freed without being closed.
+
+        Any thread may call it at any point, as the garbage collection does. So it waits for no
+        lock; if it could not wake the thread, that ends after IDLE_SECONDS.
+        """
+        if self._pid != os.getpid():
+            return
+        self._is_abandoned = True
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+        if self._lock.acquire(blocking=False):
+            self._lock.notify()
+            self._lock.release()
+
     def _send_due_request(self) -> None:
         """Send the request that is due, if any. The caller holds the lock."""
         if self._connection is not None:
@@ -272,7 +290,8 @@ class Watcher:
             with self._lock:
                 step = self._state.next_step(now())
                 connection = self._connection
-                if self._closed or step.action is Action.END:
+                is_unused = self._is_abandoned and not self._state.schedule
+                if self._closed or is_unused or step.action is Action.END:
                     self._thread = None
                     if connection is not None:
                         self._note_disconnected(None)
@@ -350,7 +369,7 @@ class Watcher:
         except Exception as error:  # noqa: BLE001 - redis-py's own if another thread disconnected
             with self._lock:
                 if self._connection is connection:
-                    self._note_disconnected(error)
+                    self._note_disconnected(None if self._is_abandoned else error)
         if self._connection is not connection:
             connection.disconnect()
 
@@ -404,3 +423,7 @@ class Watchers:
         self._closed = True
         for watcher in list(self._watchers.values()):
             watcher.close()
+
+    def __del__(self) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher.abandon()

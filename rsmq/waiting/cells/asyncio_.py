@@ -19,8 +19,8 @@ class AsyncCellWatchers(AnyCellWatchers[AsyncCaller, AsyncWatcher]):
     """The watchers of a set of cells: one tracking connection for each server and event loop."""
 
     def __init__(self, cells: Sequence[tuple[AsyncCaller, Namespace]]) -> None:
-        super().__init__(cells)
         self._loops: dict[asyncio.AbstractEventLoop, ServerWatchers[AsyncWatcher]] = {}
+        super().__init__(cells)
 
     def waiter(self, queues: CellQueues) -> AsyncCellWaiter:
         """Return a waiter for the queues in all cells."""
@@ -36,6 +36,12 @@ class AsyncCellWatchers(AnyCellWatchers[AsyncCaller, AsyncWatcher]):
                     await watcher.close()
                 elif not loop.is_closed():
                     asyncio.run_coroutine_threadsafe(watcher.close(), loop)
+
+    def __del__(self) -> None:
+        for loop, current in list(self._loops.items()):
+            for watcher in list(current.by_server.values()):
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(watcher.abandon)
 
     def _make_watcher(self, cell: int) -> AsyncWatcher:
         caller, namespace = self._cells[cell]

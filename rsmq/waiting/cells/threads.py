@@ -20,8 +20,8 @@ class CellWatchers(AnyCellWatchers[Caller, Watcher]):
     """The watchers of a set of cells: one tracking connection for each server and process."""
 
     def __init__(self, cells: Sequence[tuple[Caller, Namespace]]) -> None:
-        super().__init__(cells)
         self._processes: dict[int, ServerWatchers[Watcher]] = {}
+        super().__init__(cells)
 
     def waiter(self, queues: CellQueues) -> CellWaiter:
         """Return a waiter for the queues in all cells."""
@@ -33,6 +33,11 @@ class CellWatchers(AnyCellWatchers[Caller, Watcher]):
         for current in list(self._processes.values()):
             for watcher in list(current.by_server.values()):
                 watcher.close()
+
+    def __del__(self) -> None:
+        for current in list(self._processes.values()):
+            for watcher in list(current.by_server.values()):
+                watcher.abandon()
 
     def release_idle_connections(self) -> None:
         """Make the idle connections of this thread available to other threads."""
