@@ -13,12 +13,8 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; it writes what Node's sends and receives have written
 -- @include time_ms.lua
--- @include digits.lua
--- @include local_groups.lua
--- @include regrouping.lua
--- @include relimiting.lua
 -- @include sending.lua
--- @include restoring.lua
+-- @include restoring_whole.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, channel, number, limited = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -29,18 +25,12 @@ local stored, refusal = sendable(hash, largest, '')
 if not stored then
   return refusal
 end
-local now, groups, records = server_time_ms(), {}, {}
+local groups, records = {}, {}
 for at = 5, 3 + number + limited, 2 do
-  if not redis.call('ZSCORE', zset, rows[at]) then
-    local found = at < 5 + number and groups or records
-    found[#found + 1], found[#found + 2] = rows[at], rows[at + 1]
-  end
+  local found = at < 5 + number and groups or records
+  found[#found + 1], found[#found + 2] = rows[at], rows[at + 1]
 end
-require_local_groups_of(zset, groups)
-prepare_limits(hash, zset, records)
-local added = restore(hash, zset, rows, 5 + number + limited, digits(now))
-add_limits(hash, zset, records)
-regroup(zset, hash, groups, now)
+local added = restore_whole(hash, zset, rows, 5 + number + limited, groups, records, server_time_ms())
 if channel ~= '' and added > 0 then
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
 end

@@ -63,22 +63,22 @@ class RestoredMessage:
         )
 
 
+def pair_options(messages: Sequence[RestoredMessage]) -> tuple[list[bytes], list[bytes]]:
+    """Return the groups, then the limits: the id and the group or limits of each that has some."""
+    groups = [(each.id, encode_name(each.group)) for each in messages if each.group]
+    limits = [(each.id, each.limits) for each in messages if each.limits]
+    grouped, limited = (
+        [text for id, value in pairs for text in (encode_name(id), value)]
+        for pairs in (groups, limits)
+    )
+    return grouped, limited
+
+
 def restore_messages(
     keys: QueueKeys, messages: Sequence[RestoredMessage], *, largest: int, realtime: bool
 ) -> Operation[int]:
     """Put messages back whose ids are not in the queue; the result is how many were added."""
-    grouped = [
-        encode_name(text)
-        for message in messages
-        if message.group
-        for text in (message.id, message.group)
-    ]
-    limited = [
-        text
-        for message in messages
-        if message.limits
-        for text in (encode_name(message.id), message.limits)
-    ]
+    grouped, limited = pair_options(messages)
     return Operation(
         load("restore_messages"),
         (keys.hash, keys.zset),

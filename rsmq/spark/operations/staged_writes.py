@@ -9,14 +9,14 @@ here is idempotent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.operations.restore import RestoredMessage
+from rsmq.operations.restore import RestoredMessage, pair_options
 from rsmq.wire.id_arrays import make_joined_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import large_body_size
@@ -58,10 +58,11 @@ def stage_messages(
         QueueNotFound: the queue does not exist.
     """
     delay = b"" if delay_ms is None else digits(delay_ms)
-    packed: tuple[bytes, bytes, list[Any]]
+    packed: tuple[Any, ...]
     if messages and isinstance(messages[0], RestoredMessage):
-        rows = [value for message in messages for value in message.row()]  # type: ignore[union-attr]
-        packed = b"restore", b"", rows
+        restored = cast("Sequence[RestoredMessage]", messages)
+        rows = [value for message in restored for value in message.row()]
+        packed = b"restore", b"", rows, *pair_options(restored)
     else:
         packed = delay, make_joined_suffixes(len(messages)), list(messages)
     # A part is one value in Redis, so the largest body that can be staged is a little smaller than

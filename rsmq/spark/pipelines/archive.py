@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_stream
+from rsmq.spark.pipelines.kept_columns import name_kept_columns
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
@@ -77,6 +78,7 @@ def archive(
         refuse_stream_folder(spark, path)
         options = source.options(
             subscribe=join_names(queues),
+            columns=name_kept_columns(),
             bodyType=body,
             snapshot="exact",
             numPartitions=count_partitions(spark),
@@ -90,7 +92,14 @@ def archive(
         return Archived(int(messages.get["number"]), 0, path)
     checkpoint = checkpoint or f"{path}/_checkpoint"
     require_same_stream(spark, path, checkpoint, "parquet")
-    frame = read_stream(spark, source, queues, bodyType=body, maxMessagesPerTrigger=batch)
+    frame = read_stream(
+        spark,
+        source,
+        queues,
+        columns=name_kept_columns(),
+        bodyType=body,
+        maxMessagesPerTrigger=batch,
+    )
     writer = (
         _add_date(frame)
         .drop("visible_at")  # always null in a stream

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.folders import require_same_stream
+from rsmq.spark.pipelines.kept_columns import name_kept_columns
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
@@ -83,10 +84,14 @@ def drain(
         raise InvalidOption("checkpoint", "is where Spark keeps how far it is; give a folder.")
     if path is not None:
         require_same_stream(spark, path, checkpoint, kind)
-    body = {"bodyType": "binary"} if kind == "parquet" else {"includeRaw": kind in ("json", "csv")}
-    frame = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, **body).drop(
-        "visible_at"
-    )
+    frame = read_stream(
+        spark,
+        source,
+        queues,
+        columns=name_kept_columns(with_raw=kind in ("json", "csv")),
+        bodyType="binary" if kind == "parquet" else "string",
+        maxMessagesPerTrigger=batch,
+    ).drop("visible_at")
     if kind == "text":
         frame = frame.select("message")
     elif kind in ("json", "csv"):

@@ -5,7 +5,7 @@ The job migrate: copies all queues of a namespace to another namespace or server
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
@@ -13,19 +13,21 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
-from rsmq.operations.restore import restore_limits, restore_totals
+from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
-from rsmq.wire.fields import LIMITED
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
 
 _COMPARED_ATTRIBUTES = (
     "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "keep", "expired",
     "max_running", "rate", "paused",
 )  # fmt: skip
-_LIMITS_AT_ONCE = 1000
-_COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
+_COMPARED_COLUMNS = (
+    "id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS,
+)  # fmt: skip
+_HAS_GROUP = "`group` IS NOT NULL OR limit_key IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def migrate(
     A set of cells is copied to one with the same number of cells, each cell to the one of the same
     number.
 
-    The queues and messages also keep their limits, their expiry and their pause.
+    The queues and messages also keep their groups, limits, expiry and pause.
 
     The source is not changed. Queues and messages that are at the target already stay there, so an
     interrupted migration can be run again. For an exact copy, no client may use the queues
@@ -116,29 +118,28 @@ def migrate(
 
     reading = {
         "subscribe": ",".join(names),
+        "columns": ",".join(("queue", *_COMPARED_COLUMNS)),
         "bodyType": "binary",
         "snapshot": "exact",
         "numPartitions": count_partitions(spark),
     }
     reader = spark.read.format("rsmq").options(**source.options(**reading))
     # Persisted, because a second read could differ from what was copied.
-    originals = reader.load().select("queue", *_COMPARED_COLUMNS).persist(StorageLevel.DISK_ONLY)
+    originals = reader.load().persist(StorageLevel.DISK_ONLY)
     try:
         before = _compute_checksums(originals)
-        total = sum(number for number, _ in before.values())
+        total = sum(number for number, *_ in before.values())
         counts = f"{format_count(len(names), 'queue')}, {format_count(total)}"
         tell(JobProgress("migrate", f"copying {counts}"))
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
-        originals.write.format("rsmq").options(**sink_options).mode("append").save()
+        for frame in _divide_by_groups(originals, before):
+            frame.write.format("rsmq").options(**sink_options).mode("append").save()
         for (_, server), attributes in zip(pairs, all_attributes, strict=True):
             for name in names:
                 server.run(restore_totals(server.namespace.queue(name), attributes[name]))
-        with_other_limits = {
-            name: sum(_copy_limits(*pair, name) for pair in pairs) for name in names
-        }
         tell(JobProgress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(**target.options(**reading))
-        copied = reader.load().select("queue", *_COMPARED_COLUMNS)
+        copied = reader.load()
         after = _compute_checksums(
             copied.join(originals.select("queue", "id"), ["queue", "id"], "left_semi")
         )
@@ -146,15 +147,11 @@ def migrate(
         originals.unpersist()
     results = []
     for name in names:
-        messages, checksum = before.get(name, (0, 0))
-        found, target_checksum = after.get(name, (0, 0))
-        same = (
-            (messages, checksum) == (found, target_checksum)
-            and not with_other_limits[name]
-            and all(
-                _has_same_attributes(attributes[name], _read_attributes(server, name))
-                for (_, server), attributes in zip(pairs, all_attributes, strict=True)
-            )
+        messages, checksum, _ = before.get(name, (0, 0, 0))
+        found, target_checksum, _ = after.get(name, (0, 0, 0))
+        same = (messages, checksum) == (found, target_checksum) and all(
+            _has_same_attributes(attributes[name], _read_attributes(server, name))
+            for (_, server), attributes in zip(pairs, all_attributes, strict=True)
         )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
@@ -210,34 +207,35 @@ def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bo
     return all(getattr(source, name) == getattr(target, name) for name in _COMPARED_ATTRIBUTES)
 
 
-def _copy_limits(source: SparkServer, target: SparkServer, name: str) -> int:
+def _divide_by_groups(
+    messages: DataFrame, checksums: Mapping[str, tuple[int, int, int]]
+) -> list[DataFrame]:
     """
-    Copy the expiry and the number of retries of the messages of a queue.
+    Return the messages in one frame, or those with groups in a second one, in the order of groups.
 
-    Returns:
-        How many messages have others at the target.
+    The first message of a group that arrives is the first that is due there, so one task writes a
+    group, in the order of the ids.
     """
-    keys, target_keys = source.namespace.queue(name), target.namespace.queue(name)
-    if not source.call("HEXISTS", keys.hash, LIMITED):
-        return 0
-    others, cursor = 0, b"0"
-    while True:
-        cursor, fields = source.call("HSCAN", keys.limits, cursor, "COUNT", _LIMITS_AT_ONCE)
-        records = dict(zip(fields[::2], fields[1::2], strict=True))
-        if records:
-            others += target.run(restore_limits(target_keys, records))
-        if int(cursor) == 0:
-            return others
+    if not any(grouped for *_, grouped in checksums.values()):
+        return [messages]
+    by_group = messages.where(_HAS_GROUP).repartition("queue", "group", "limit_key", "max_running")
+    return [messages.where(f"NOT ({_HAS_GROUP})"), by_group.sortWithinPartitions("id")]
 
 
-def _compute_checksums(frame: DataFrame) -> dict[str, tuple[int, int]]:
-    """Return the number of messages of each queue, and a checksum that ignores their order."""
+def _compute_checksums(frame: DataFrame) -> dict[str, tuple[int, int, int]]:
+    """
+    Return figures of the messages of each queue.
+
+    These are their number, a checksum that ignores their order, and how many have a group or a
+    limit key.
+    """
     rows = (
         frame.groupBy("queue")
         .agg(
             functions.count(functions.lit(1)).alias("number"),
             functions.bit_xor(functions.xxhash64(*_COMPARED_COLUMNS)).alias("checksum"),
+            functions.count_if(functions.expr(_HAS_GROUP)).alias("grouped"),
         )
         .collect()
     )
-    return {row["queue"]: (row["number"], row["checksum"]) for row in rows}
+    return {row["queue"]: (row["number"], row["checksum"], row["grouped"]) for row in rows}

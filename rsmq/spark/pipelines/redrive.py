@@ -11,8 +11,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
+from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, refuse_loop
+from rsmq.spark.pipelines.queues import Queues, count_partitions, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 from rsmq.wire.cells import cell_of_key
 
@@ -62,7 +63,8 @@ def redrive(
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is no expression.
+        InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is no expression;
+            or a dead letter has a group or a limit key, which would be lost.
         QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
     """
     refuse_loop(at, dead_letter_queue, at, otherwise, option="otherwise")
@@ -71,6 +73,7 @@ def redrive(
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
     frame = read_stream(spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch)
     frame = _with_chosen(frame, to)
+    _refuse_groups(spark, at, dead_letter_queue)
     target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
     columns = {
         "message": functions.col("raw"),
@@ -86,6 +89,20 @@ def redrive(
     )
     done = run_stream("redrive", at, writer, follow=False, report_progress=tell)
     return Redriven(done.messages, done.lost)
+
+
+def _refuse_groups(spark: SparkSession, at: Queues, dead_letter_queue: str) -> None:
+    options = at.options(
+        subscribe=dead_letter_queue,
+        columns="id,group,limit_key",
+        include="visible",
+        numPartitions=count_partitions(spark),
+    )
+    refuse_loss_of_groups(
+        spark.read.format("rsmq").options(**options).load(),
+        "queue",
+        "Redrive them with rsmq redrive, which keeps groups and limit keys.",
+    )
 
 
 def _with_chosen(frame: DataFrame, to: str) -> DataFrame:

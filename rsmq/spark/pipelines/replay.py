@@ -12,11 +12,13 @@ from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connections import get_home
+from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.spark.write.write_decision import is_written
 
-_RESTORED_COLUMNS = ("id", "receive_count", "first_received", "visible_at")
+_RESTORED_COLUMNS = ("id", "receive_count", "first_received", "visible_at", *SENT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,16 @@ def replay(
         kind: ``parquet`` or ``json`` (one row for each line).
         date: the day of an archive, as in 2026-01-31.
         where: a condition in SQL that selects rows.
-        restore: True keeps ids, times and counters, and adds only messages that are not in the
-            queue; False sends new messages.
+        restore: True keeps ids, times, counters, groups, limit keys, expiry and retries, and adds
+            only messages that are not in the queue; False sends new messages, which have the
+            expiry and the retries of their queue.
         create: True creates missing queues.
         write_id: a name under which this replay is done only once, however often it is run.
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: the kind is unknown, the date is not a day, or a column is missing.
+        InvalidOption: the kind is unknown, the date is not a day, or a column is missing; or
+            messages with a group or a limit key would be sent as new ones, without it.
     """
     if date is not None:
         _check_day(date)
@@ -81,7 +85,8 @@ def replay(
         home = get_home(target.connection(), write_id)
         if is_written(home, write_id, 0):
             return Replayed(0, done_before=True)
-    rows = spark.read.format(kind).load(path)
+    # Files of earlier versions lack columns.
+    rows = spark.read.format(kind).option("mergeSchema", kind == "parquet").load(path)
     if date is not None:
         if "date" not in rows.columns:
             raise InvalidOption(
@@ -90,6 +95,9 @@ def replay(
         rows = rows.where(functions.col("date") == functions.lit(date).cast("date"))
     if where is not None:
         rows = rows.where(where)
+    if not restore and "message" in rows.columns and "id" in rows.columns:
+        remedy = "Keep them with restore, or choose other messages with where."
+        refuse_loss_of_groups(rows, "restore", remedy)
     observation = Observation()
     count = functions.count(functions.lit(1)).alias("number")
     messages = _select_messages(rows, has_queue_column=queue is None, restore=restore)
@@ -128,5 +136,26 @@ def _select_messages(rows: DataFrame, *, has_queue_column: bool, restore: bool) 
     if has_queue_column:
         columns.append("queue")
     if restore:
+        rows = _without_receive_of_archive(rows)
         columns += [name for name in _RESTORED_COLUMNS if name in rows.columns]
     return rows.select(*columns)
+
+
+def _without_receive_of_archive(rows: DataFrame) -> DataFrame:
+    """
+    Subtract the receive by which an archive has moved messages with groups.
+
+    A restored message that was received does not wait for others of its group, as it may be in
+    flight. Only archives that moved messages have no column ``visible_at``.
+    """
+    names = {"group", "limit_key", "receive_count", "first_received"}
+    if "visible_at" in rows.columns or not names.issubset(rows.columns):
+        return rows
+    has_group = functions.expr("`group` IS NOT NULL OR limit_key IS NOT NULL")
+    count, first = functions.col("receive_count"), functions.col("first_received")
+    return rows.withColumns(
+        {
+            "receive_count": functions.when(has_group & (count > 0), count - 1).otherwise(count),
+            "first_received": functions.when(~has_group | (count > 1), first),
+        }
+    )

@@ -31,6 +31,7 @@ from rsmq.spark.read.record_batch import (
 )
 from rsmq.spark.read.scan import Shard, count_shards, scan_shard
 from rsmq.spark.read.scanned import SeenIds, parse_scores
+from rsmq.spark.read.sent_columns import read_sent_columns
 from rsmq.spark.read.source_options import SnapshotOptions, SourceOptions
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.cells import join_id
@@ -304,6 +305,7 @@ class SnapshotReader(DataSourceReader):
             if self._options.include in _STATES_BY_GROUP:
                 held_back = find_held_back(server, keys, columns["id"])
             selected = self._drop_unselected({**columns, **reasons}, held_back)
+            selected = read_sent_columns(server, keys, selected, self._schema.fieldNames())
             if selected["id"]:
                 yield build_record_batch(schema, keys.name, selected, server.id_prefix)
 

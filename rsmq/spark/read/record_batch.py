@@ -20,9 +20,11 @@ from pyspark.sql.types import (
 )
 
 from rsmq.spark.read.reasons import REASON_COLUMNS
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.wire.id_arrays import parse_sent_us_array
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
+_TIMES = ("first_received", "visible_at", "died_at", "expires_at")
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     StringType: pa.string(),
     BinaryType: pa.binary(),
@@ -54,8 +56,8 @@ def build_record_batch(
         schema: the columns of the record batch.
         columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
-            ``parse_reason_columns``. A column that the schema lacks may be missing. If
-            ``first_received`` or ``visible_at`` is missing, it is null in all rows.
+            ``parse_reason_columns`` and ``read_sent_columns``. A column that the schema lacks may
+            be missing. If ``first_received`` or ``visible_at`` is missing, it is null in all rows.
         id_prefix: what the ids begin with in the frame: the number of their cell, and a hyphen.
     """
     ids = columns["id"]
@@ -68,11 +70,11 @@ def build_record_batch(
         elif field.name == "sent":
             us, is_missing = parse_sent_us_array(ids)
             column = pa.array(us, pa.int64(), mask=is_missing).view(_TIMESTAMP)
-        elif field.name in ("first_received", "visible_at", "died_at"):
+        elif field.name in _TIMES:
             column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
             column = _to_count_array(columns["receive_count"])
-        elif field.name in REASON_COLUMNS:
+        elif field.name in REASON_COLUMNS or field.name in SENT_COLUMNS:
             column = pa.array(columns[field.name], field.type)
         elif field.type == pa.binary():
             column = pa.array(columns["raw"], pa.binary())

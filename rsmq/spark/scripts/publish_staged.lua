@@ -3,7 +3,8 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
---                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua}
+--                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua, {id,
+--                              group, id ...}, {id, limits, id ...}}
 -- ARGV[1] part     string      the name of the part
 -- ARGV[2] channel  string      where to publish the number of messages; '' = nowhere
 --
@@ -11,13 +12,12 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG, which was checked when the part was staged
 -- source  none in Node; each message is sent as npm rsmq 0.12.4 sendMessage sends it
 -- @include time_us.lua
--- @include digits.lua
 -- @include queue.lua
 -- @include sending.lua
 -- @include id.lua
 -- @include totals.lua
 -- @include variadic.lua
--- @include restoring.lua
+-- @include restoring_whole.lua
 
 local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]
 local part, channel = ARGV[1], ARGV[2]
@@ -28,14 +28,15 @@ if not packed then
 elseif packed == '' then
   return 0
 end
-local delay, suffixes, messages = unpack(cmsgpack.unpack(packed))
+local delay, suffixes, messages, groups, records = unpack(cmsgpack.unpack(packed))
 local us = server_time_us()
 local now, number = math.floor(us / 1000), #messages
 if delay == 'restore' then
   if not queue(hash) then
     return queue_not_found(hash)
   end
-  number = restore(hash, zset, messages, 1, digits(now))
+  -- an earlier version has stored no groups
+  number = restore_whole(hash, zset, messages, 1, groups or {}, records or {}, now)
 else
   local stored, wait = sendable(hash, 0, delay, now) -- sizes were checked when the part was staged
   if not stored then

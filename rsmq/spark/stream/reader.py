@@ -23,6 +23,7 @@ from rsmq.errors import InvalidOption
 from rsmq.spark.connections import find_placed_queue, get_servers, require_queues
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
+from rsmq.spark.read.sent_columns import read_sent_columns
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.batch_fill import UNLIMITED, BatchLimits
 from rsmq.spark.stream.batches import BatchEvent
@@ -271,6 +272,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     queue.label,
                 )
             if columns is not None and columns["id"]:
+                with queue.server.naming_cell():
+                    names = self._schema.fieldNames()
+                    columns = read_sent_columns(queue.server, queue.keys, columns, names)
                 yield build_record_batch(schema, queue.keys.name, columns, id_prefix)
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -24,18 +24,26 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rsmq.errors import InvalidOption, MessageNotString
+from rsmq.errors import InvalidFormat, InvalidOption, MessageNotString, show
 from rsmq.operations.restore import RestoredMessage
 from rsmq.spark.write.sink_options import SinkOptions
 from rsmq.wire.cells import cell_of_key, split_id
-from rsmq.wire.ids import check_id
-from rsmq.wire.limits import to_milliseconds, utf16_length
+from rsmq.wire.groups import check_group, make_limit_group
+from rsmq.wire.ids import check_id, may_have_group
+from rsmq.wire.limits import MAX_RECEIVES, to_milliseconds, utf16_length
+from rsmq.wire.names import decode_name
+from rsmq.wire.throttle import MAX_RUNNING
 
 _RESTORED_COLUMNS = {
     "id": StringType,
     "visible_at": TimestampType,
     "receive_count": NumericType,
     "first_received": TimestampType,
+    "group": StringType,
+    "limit_key": StringType,
+    "max_running": NumericType,
+    "expires_at": TimestampType,
+    "max_retries": NumericType,
 }
 
 
@@ -199,14 +207,82 @@ def _build_restored(batch: Any, raws: list[bytes], cells: int | None) -> list[Re
         raise InvalidOption("restore", "column id is null in a row.")
     if cells is not None:
         ids = [_cell_of_id(id, cells)[1] for id in ids]
-    visible, first = read("visible_at", _to_unix_ms), read("first_received", _to_unix_ms)
-    counts = read("receive_count", lambda column: column.to_pylist())
+
+    def read_values(name: str) -> list[Any]:
+        return read(name, lambda column: column.to_pylist())
+
+    def read_times(name: str) -> list[int | None]:
+        return read(name, _to_unix_ms)
+
+    groups = zip(*map(read_values, ("group", "limit_key", "max_running")), strict=True)
+    limits = zip(read_values("max_retries"), read_times("expires_at"), strict=True)
     return [
-        RestoredMessage(check_id(id), raw, visible_at, int(count or 0), first_received)
-        for id, raw, visible_at, count, first_received in zip(
-            ids, raws, visible, counts, first, strict=True
+        RestoredMessage(
+            check_id(id),
+            raw,
+            visible_at,
+            int(count or 0),
+            first_received,
+            _make_group(id, *group),
+            _make_limits(id, *limit),
+        )
+        for id, raw, visible_at, count, first_received, group, limit in zip(
+            ids,
+            raws,
+            read_times("visible_at"),
+            read_values("receive_count"),
+            read_times("first_received"),
+            groups,
+            limits,
+            strict=True,
         )
     ]
+
+
+def _make_group(
+    id: str, group: str | None, limit_key: str | None, max_running: float | None
+) -> str | None:
+    """
+    Return the group of a restored message as it is stored.
+
+    Raises:
+        InvalidOption: it is not a group, or the id is not that of a message with a group.
+    """
+    if group is None and limit_key is None:
+        return None
+    if not may_have_group(id):
+        raise _make_wrong_row(id, "a message with a group or limit_key has an id that ends in Gr")
+    if group is not None and limit_key is not None:
+        raise _make_wrong_row(id, "a message has a group or a limit_key, not both")
+    try:
+        if group is not None:
+            return decode_name(check_group(group))
+        if not 1 <= (max_running or 0) <= MAX_RUNNING:
+            raise _make_wrong_row(id, f"max_running is 1 to {MAX_RUNNING} beside a limit_key")
+        return decode_name(make_limit_group(limit_key, int(max_running or 0)))
+    except InvalidFormat as error:
+        raise _make_wrong_row(id, str(error)) from None
+
+
+def _make_limits(id: str, retries: float | None, ends: int | None) -> bytes:
+    """
+    Return the limits of a restored message as they are stored; empty for none.
+
+    Raises:
+        InvalidOption: a value is out of range.
+    """
+    if retries is not None and not 0 <= retries <= MAX_RECEIVES:
+        raise _make_wrong_row(id, f"max_retries is 0 to {MAX_RECEIVES}")
+    if ends is not None and ends < 0:
+        raise _make_wrong_row(id, "expires_at is 1970-01-01 or later")
+    parts = ["" if each is None else str(int(each)) for each in (retries, ends)]
+    return ":".join(parts).encode() if any(parts) else b""
+
+
+def _make_wrong_row(id: str, rule: str) -> InvalidOption:
+    return InvalidOption(
+        "restore", f"the row of id {show(id)} can't be restored: {rule}.", value=id
+    )
 
 
 def _to_unix_ms(times: Any) -> list[int | None]:

@@ -1,0 +1,46 @@
+"""
+The columns that jobs keep of messages, and the refusal of jobs that would lose a group.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, functions
+
+from rsmq.errors import InvalidOption
+from rsmq.printable import format_count
+from rsmq.spark.read.schema import DEFAULT_COLUMNS
+from rsmq.spark.read.sent_columns import SENT_COLUMNS
+
+
+def name_kept_columns(*, with_raw: bool = False) -> str:
+    """
+    Return the option ``columns`` of a read of all that a message can be restored from.
+
+    Args:
+        with_raw: whether the bytes of the body are read beside its text.
+    """
+    raw = ["raw"] if with_raw else []
+    return ",".join([*DEFAULT_COLUMNS[:3], *raw, *DEFAULT_COLUMNS[3:], *SENT_COLUMNS])
+
+
+def refuse_loss_of_groups(messages: DataFrame, option: str, remedy: str) -> None:
+    """
+    Refuse to send messages as new ones that have groups or limit keys, which would be lost.
+
+    Args:
+        messages: the messages; columns of groups that the frame lacks are lost by nothing.
+        option: the option that the error names.
+        remedy: what to do instead, a sentence.
+
+    Raises:
+        InvalidOption: a message has a group or a limit key.
+    """
+    names = [name for name in ("group", "limit_key") if name in messages.columns]
+    if not names:
+        return
+    (row,) = messages.agg(*(functions.count(name).alias(name) for name in names)).collect()
+    lost = [f"the {name} of {format_count(row[name])}" for name in names if row[name]]
+    if lost:
+        raise InvalidOption(
+            option, f"new messages would be sent without {' and '.join(lost)}. {remedy}"
+        )

@@ -1,0 +1,131 @@
+"""Jobs keep groups, limit keys, expiry and retries, take all messages, or refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import RSMQ
+from rsmq.spark import InvalidOption, pipelines
+
+
+@pytest.fixture
+def queues(server, ns):
+    return pipelines.Queues(server.url, ns)
+
+
+@pytest.fixture
+def sent(rsmq):
+    """Messages with groups and limit keys in a queue; their ids by body."""
+    rsmq.create_queue("q")
+    names = [f"{group}{number}" for number in range(4) for group in "abc"]
+    ids = dict(
+        zip(names, rsmq.send_messages("q", names, groups=[n[0] for n in names]), strict=True)
+    )
+    for name in ("k0", "k1", "k2"):
+        ids[name] = rsmq.send_message("q", name, limit_key="k", max_running=2)
+    ids["plain"] = rsmq.send_message("q", "plain", expires=9000, max_retries=1)
+    return ids
+
+
+def snapshot(raw, ns):
+    """Return what is stored of groups and limits, without times that change."""
+    return {key: raw.zrange(f"{ns}:q:x:{key}", 0, -1) for key in ("admitted", "held_back")} | {
+        key: raw.hgetall(f"{ns}:q:x:{key}") for key in ("group_of", "limits")
+    }
+
+
+def receive_all(rsmq, queue="q"):
+    """Receive and delete all messages, one at a time; return their bodies in order."""
+    bodies = []
+    while (message := rsmq.receive_message(queue)) is not None:
+        bodies.append(message.body)
+        rsmq.delete_message(message)
+    return bodies
+
+
+def check_order(bodies, sent):
+    assert sorted(bodies) == sorted(sent)
+    for group in "abck":
+        names = [body for body in bodies if body[0] == group]
+        assert names == sorted(names)
+
+
+def test_a_migration_keeps_groups_and_limit_keys(spark, server, rsmq, raw, ns, queues, sent):
+    assert rsmq.receive_message("q", vt=500).body == "a0"
+    target = pipelines.Queues(server.url, f"{ns}-other")
+    before = snapshot(raw, ns)
+    for _ in range(2):
+        assert pipelines.migrate(spark, queues, target).verified
+        after = snapshot(raw, f"{ns}-other")
+        assert after.keys() == before.keys()
+        for key in ("admitted", "held_back", "limits"):
+            assert after[key] == before[key]
+        assert after["group_of"].keys() == before["group_of"].keys()
+    assert snapshot(raw, ns) == before
+
+    with RSMQ.from_url(server.url, ns=f"{ns}-other") as other:
+        states = other.count_messages("q")
+        assert (states.visible, states.in_flight, states.held_back) == (5, 1, 10)
+        other.delete_message("q", sent["a0"])
+        check_order(["a0", *receive_all(other)], sent)
+
+
+def test_an_archive_of_kept_messages_is_restored_with_groups(
+    spark, rsmq, raw, ns, queues, sent, tmp_path
+):
+    path = str(tmp_path / "archive")
+    before = snapshot(raw, ns)
+    assert pipelines.archive(spark, queues, "q", path, keep=True).messages == len(sent)
+    assert snapshot(raw, ns) == before
+    rsmq.delete_queue("q")
+    rsmq.create_queue("q")
+    with pytest.raises(InvalidOption, match="the group of 12 messages and the limit_key of 3"):
+        pipelines.replay(spark, path, queues)
+    assert raw.zcard(f"{ns}:q") == 0
+    assert pipelines.replay(spark, path, queues, restore=True).messages == len(sent)
+    assert snapshot(raw, ns) == before
+    check_order(receive_all(rsmq), sent)
+
+
+def test_an_archive_and_a_drain_take_all_messages_of_groups(
+    spark, rsmq, raw, ns, queues, sent, tmp_path
+):
+    path = str(tmp_path / "archive")
+    assert pipelines.archive(spark, queues, "q", path).messages == len(sent)
+    assert raw.zcard(f"{ns}:q") == 0
+    assert pipelines.replay(spark, path, queues, restore=True).messages == len(sent)
+    assert rsmq.count_messages("q").held_back == 10
+
+    done = pipelines.drain(spark, queues, "q", str(tmp_path / "drained"))
+    assert (done.messages, raw.zcard(f"{ns}:q")) == (len(sent), 0)
+    rows = spark.read.json(str(tmp_path / "drained"))
+    assert {(row["group"] or row["limit_key"]) for row in rows.collect()} == {
+        "a",
+        "b",
+        "c",
+        "k",
+        None,
+    }
+
+
+def test_a_transformation_takes_all_messages_of_groups(spark, rsmq, queues, sent, tmp_path):
+    done = pipelines.transform(
+        spark, queues, "q", queues, "out", lambda frame: frame.select("message"),
+        checkpoint=str(tmp_path / "checkpoint"), create=True,
+    )  # fmt: skip
+    assert done.messages == len(sent)
+    check_order(receive_all(rsmq, "out"), sent)
+
+
+def test_a_redrive_refuses_to_lose_groups(spark, rsmq, raw, ns, queues, sent, tmp_path):
+    for name in ("dead", "rest"):
+        rsmq.create_queue(name)
+    rsmq.move_messages("q", "dead", ids=list(sent.values()))
+    before = {key: raw.dump(key) for key in raw.keys(f"{ns}:*")}
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(
+        InvalidOption, match=r"the group of 3 messages and the limit_key of 2.*rsmq redrive"
+    ):
+        pipelines.redrive(spark, queues, "dead", "'q'", "rest", checkpoint=str(checkpoint))
+    assert {key: raw.dump(key) for key in raw.keys(f"{ns}:*")} == before
+    assert not checkpoint.exists()
