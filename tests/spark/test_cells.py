@@ -245,7 +245,7 @@ def test_stream_has_the_messages_of_all_cells_once(env):
     assert sorted(row["id"] for row in query.run()) == sorted(sent)
     assert query.offsets[-1]["cells"] == NUMBER
     assert sum(query.offsets[-1]["queues"].values()) == 20
-    assert query.progress["backlog"] == {"q": {"visible": 0, "hidden": 20}}
+    assert query.progress["backlog"] == {"q": {"visible": 0, "hidden": 20, "held_back": 0}}
     sent += env.send(5, "n")
     query.run_until_empty()
     assert sorted(query.ids()) == sorted(sent)

@@ -52,7 +52,8 @@ def make_tables(queues=("q",), causes=(), workers=("w1",)):
     return {
         "queues": tuple(
             {
-                "queue": name, "messages": 1234, "visible": 1200, "in_flight": 34, "delayed": 0,
+                "queue": name, "messages": 1234, "visible": 1200, "in_flight": 34,
+                "retrying": 0, "held_back": 0, "delayed": 0,
                 "age_p50": 3.0, "age_p90": 7200.0, "age_p99": 90_000.0, "age_max": None,
                 "bytes": 10, "mean_bytes": 2.5, "max_bytes": 4,
             }

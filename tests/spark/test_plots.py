@@ -52,7 +52,7 @@ def test_unit_of_durations(longest, unit):
 @pytest.mark.parametrize("minutes", [[0], [0, 600]])
 def test_axes_begin_at_zero_and_show_only_the_span(minutes):
     queue = {
-        "queue": "q", "visible": 3, "in_flight": 0, "delayed": 0,
+        "queue": "q", "visible": 3, "in_flight": 0, "retrying": 0, "held_back": 0, "delayed": 0,
         "age_p50": 7200.0, "age_p90": None, "age_p99": 90_000.0,
     }  # fmt: skip
     tables = {
@@ -75,7 +75,14 @@ def test_axes_begin_at_zero_and_show_only_the_span(minutes):
 
 def test_each_bar_of_messages_has_its_number():
     rows = tuple(
-        {"queue": str(total), "visible": total - flying, "in_flight": flying, "delayed": 0}
+        {
+            "queue": str(total),
+            "visible": total - flying,
+            "in_flight": flying,
+            "retrying": 0,
+            "held_back": 0,
+            "delayed": 0,
+        }
         for total, flying in ((1234, 34), (2, 2), (0, 0))
     )
     axes = plots._draw_bars(rows, plots._STATES, "Messages", "messages").axes[0]

@@ -225,6 +225,17 @@ def test_progress_has_the_lag_and_the_oldest_age(env, queue):
     assert hour_old is not None
 
 
+def test_lag_and_backlog_count_messages_that_are_held_back(env, queue):
+    env.rsmq.send_messages("q", ["a", "b", "c"], groups=["g", "g", "g"])
+    env.rsmq.send_message("q", "later", delay=100)
+    query = env.query()
+    query.run()
+    query.poll()
+    backlog = query.progress["backlog"]["q"]
+    assert (query.progress["lag"], backlog["held_back"]) == (1, 1)
+    assert sum((backlog["visible"], backlog["hidden"])) == 3
+
+
 def to_base36(number):
     digits = ""
     while number:
@@ -248,7 +259,7 @@ def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
     monkeypatch.setattr(client, "peek_messages", delete_before)
     read = stream_queues.read_backlog([env.placed("a2"), env.placed("a1")])
     assert read.oldest_age < 20
-    assert read.queues["a1"] == {"visible": 1, "hidden": 0}
+    assert read.queues["a1"] == {"visible": 1, "hidden": 0, "held_back": 0}
 
 
 def test_oldest_age_is_that_of_the_first_visible_message(env, queue):

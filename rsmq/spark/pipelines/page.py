@@ -45,7 +45,7 @@ _HEADINGS = {
 }  # fmt: skip
 
 _ALTERNATIVES = {
-    "depth": "Bars of the messages of each queue: visible, in flight, delayed",
+    "depth": "Bars of the messages of each queue: visible, in flight, retrying, held back, delayed",
     "age": "Bars of the percentiles of the age of messages, for each queue",
     "receive_counts": "Bars of the messages by how often they were received",
     "by_minute": "Lines of the messages sent by time, for each queue",

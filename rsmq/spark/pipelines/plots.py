@@ -28,10 +28,14 @@ from matplotlib import pyplot as plt
 time_axis: Any = dates
 
 _DEAD = "#a13232"
-_STATES = {"visible": "#3274a1", "in_flight": "#e1812c", "delayed": "#b0b0b0"}
+_STATES = {
+    "visible": "#3274a1", "in_flight": "#e1812c", "retrying": "#c03d3e", "held_back": "#9372b2",
+    "delayed": "#b0b0b0",
+}  # fmt: skip
 #: The names of parts in legends.
 _PARTS = {
-    "in_flight": "in flight", "age_p50": "median", "age_p90": "90 %", "age_p99": "99 %",
+    "in_flight": "in flight", "held_back": "held back", "age_p50": "median", "age_p90": "90 %",
+    "age_p99": "99 %",
 }  # fmt: skip
 #: More lines would be hard to distinguish; smaller queues are left out, and the title reports it.
 _MAX_LINES = 10

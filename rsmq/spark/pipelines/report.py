@@ -4,6 +4,7 @@ The job report: figures of queues, read without changing them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,8 +29,9 @@ class QueueReport:
     The figures of queues at one moment: tables, each a tuple of rows, which are dicts.
 
     Attributes:
-        queues: for each queue its number of messages (all, visible, in flight, delayed), the
-            percentiles of their age in seconds, and the bytes of bodies (total, mean, largest).
+        queues: for each queue its number of messages (all, and those of each state of
+            ``rsmq.MessageCounts``), the percentiles of their age in seconds, and the bytes of
+            bodies (total, mean, largest).
         receive_counts: for each queue and receive count, the number of messages.
         by_minute: for each queue and minute (UTC), the number of messages that were sent.
         dead_by_cause: for each dead-letter queue and cause, the number of dead letters, when the
@@ -77,6 +79,7 @@ def report(
     if not names:
         return QueueReport((), (), (), (), (), (), ())
     tell(JobProgress("report", f"reading {format_count(len(names), 'queue')}"))
+    numbers = {name: _count_by_state(at, name) for name in sorted(names)}
     options = at.options(
         subscribe=",".join(names), bodyType="binary", numPartitions=count_partitions(spark)
     )
@@ -89,20 +92,20 @@ def report(
         functions.octet_length("message").alias("size"),
         functions.date_trunc("minute", "sent").alias("minute"),
         (now.cast("double") - functions.col("sent").cast("double")).alias("age"),
-        (functions.col("visible_at") > now).alias("hidden"),
     ).persist()
     try:
         tables = {
-            "queues": _count_by_queue(figures),
+            "queues": _measure_queues(figures),
             "receive_counts": _count_by_receive_count(figures),
             "by_minute": _count_by_minute(figures),
         }
         results = {name: collect_rows(table) for name, table in tables.items()}
     finally:
         figures.unpersist()
-    missing = sorted(set(names) - {row["queue"] for row in results["queues"]})
-    empty = tuple({"queue": name, **_EMPTY_QUEUE} for name in missing)
-    results["queues"] = tuple(sorted((*results["queues"], *empty), key=lambda row: row["queue"]))
+    sizes = {row["queue"]: row for row in results["queues"]}
+    results["queues"] = tuple(
+        {"queue": name, **counts, **sizes.get(name, _NO_SIZES)} for name, counts in numbers.items()
+    )
     results |= count_dead_letters(spark, at, names)
     files: list[str] = []
     if path is not None:
@@ -115,22 +118,26 @@ def report(
 
 
 _AGE_PERCENTILES = (0.5, 0.9, 0.99, 1.0)
-_EMPTY_QUEUE: dict[str, Any] = {
-    "messages": 0, "visible": 0, "in_flight": 0, "delayed": 0,
+_STATES = ("visible", "in_flight", "retrying", "held_back", "delayed")
+_NO_SIZES: dict[str, Any] = {
     "age_p50": None, "age_p90": None, "age_p99": None, "age_max": None,
     "bytes": 0, "mean_bytes": None, "max_bytes": None,
 }  # fmt: skip
 
 
-def _count_by_queue(figures: DataFrame) -> DataFrame:
-    is_received = functions.col("receive_count") > 0
-    is_hidden = functions.col("hidden")
+def _count_by_state(at: Queues, name: str) -> dict[str, int]:
+    """Return the messages of a queue, of all states and of each, in all cells together."""
+    totals: Counter[str] = Counter()
+    for server in at.servers():
+        with server.naming_cell():
+            counts = server.rsmq.count_messages(name)
+        totals.update({state: getattr(counts, state) for state in _STATES})
+    return {"messages": totals.total(), **{state: totals[state] for state in _STATES}}
+
+
+def _measure_queues(figures: DataFrame) -> DataFrame:
     ages = functions.percentile("age", functions.array(*map(functions.lit, _AGE_PERCENTILES)))
     table = figures.groupBy("queue").agg(
-        functions.count(functions.lit(1)).alias("messages"),
-        functions.count_if(~is_hidden).alias("visible"),
-        functions.count_if(is_hidden & is_received).alias("in_flight"),
-        functions.count_if(is_hidden & ~is_received).alias("delayed"),
         ages.alias("ages"),
         functions.sum("size").alias("bytes"),
         functions.round(functions.avg("size"), 1).alias("mean_bytes"),
@@ -140,10 +147,7 @@ def _count_by_queue(figures: DataFrame) -> DataFrame:
         functions.round(functions.col("ages")[place], 3).alias(name)
         for place, name in enumerate(("age_p50", "age_p90", "age_p99", "age_max"))
     ]
-    return table.select(
-        "queue", "messages", "visible", "in_flight", "delayed", *age_columns,
-        "bytes", "mean_bytes", "max_bytes",
-    ).orderBy("queue")  # fmt: skip
+    return table.select("queue", *age_columns, "bytes", "mean_bytes", "max_bytes")
 
 
 def _count_by_receive_count(figures: DataFrame) -> DataFrame:

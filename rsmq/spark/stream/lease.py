@@ -210,7 +210,7 @@ class StreamLease:
             if not has_changed:
                 return False
             queues = self.queues.get()
-            visible = read_backlog(queues).lag
+            visible = read_backlog(queues).visible
             self.idle_wait.note_empty(queues)  # begins to wait for more, without receiving them
             if visible < self.stream.options.min_messages:
                 return False

@@ -107,8 +107,8 @@ class Backlog:
 
     Attributes:
         recent_until: the time of ``time.monotonic`` from which it is to be read again.
-        queues: by name, how many messages of a queue are visible and hidden. With cells these are
-            the sums of all cells.
+        queues: by name, how many messages of a queue are visible, hidden, and of the hidden ones
+            held back. With cells these are the sums of all cells.
         oldest_age: seconds since the first visible message of any queue was sent; None if there is
             none, or if its id does not have the time.
     """
@@ -118,9 +118,14 @@ class Backlog:
     oldest_age: float | None = None
 
     @property
-    def lag(self) -> int:
+    def visible(self) -> int:
         """How many messages are visible: the stream could receive them now."""
         return sum(counts["visible"] for counts in self.queues.values())
+
+    @property
+    def lag(self) -> int:
+        """How many messages are visible, or wait for others of their group."""
+        return self.visible + sum(counts["held_back"] for counts in self.queues.values())
 
     def describe(self) -> dict[str, Any]:
         """Return the values for the progress of a query."""
@@ -144,9 +149,14 @@ def read_backlog(queues: Sequence[PlacedQueue]) -> Backlog:
         with server.naming_cell():
             try:
                 attributes = server.rsmq.get_queue_attributes(name)
-                counts = backlog.queues.setdefault(name, {"visible": 0, "hidden": 0})
+                counts = backlog.queues.setdefault(
+                    name, {"visible": 0, "hidden": 0, "held_back": 0}
+                )
                 counts["visible"] += attributes.visible_messages
                 counts["hidden"] += attributes.hidden_messages
+                # A sweep removes the records of messages that other clients have deleted.
+                number = server.count_held_back(queue.keys) if attributes.hidden_messages else 0
+                counts["held_back"] += min(number, attributes.hidden_messages)
                 first = server.rsmq.peek_messages(name, 0, 1) if attributes.visible_messages else []
                 for message in first:
                     if message.sent_ms is not None:

@@ -129,3 +129,22 @@ def test_a_redrive_refuses_to_lose_groups(spark, rsmq, raw, ns, queues, sent, tm
         pipelines.redrive(spark, queues, "dead", "'q'", "rest", checkpoint=str(checkpoint))
     assert {key: raw.dump(key) for key in raw.keys(f"{ns}:*")} == before
     assert not checkpoint.exists()
+
+
+def test_a_report_counts_all_states_as_the_library_does(spark, rsmq, raw, ns, queues, sent):
+    rsmq.create_queue("empty")
+    rsmq.send_message("q", "later", delay=500)
+    message = rsmq.receive_message("q", vt=500)
+    rsmq.receive_message("q", vt=500)
+    created = raw.hget(f"{ns}:q:Q", "created")
+    raw.hset(f"{ns}:q:x:retrying", mapping={"": created, message.id: "1:ValueError: no"})
+    states = ("visible", "in_flight", "retrying", "held_back", "delayed")
+    expected = dict(zip(states, (4, 1, 1, 10, 1), strict=True))
+    counts = rsmq.count_messages("q")
+    assert {state: getattr(counts, state) for state in states} == expected
+
+    empty, row = pipelines.report(spark, queues).queues
+
+    assert {state: row[state] for state in states} == expected
+    assert (row["messages"], row["bytes"]) == (17, sum(map(len, [*sent, "later"])))
+    assert (empty["messages"], empty["bytes"], empty["age_max"]) == (0, 0, None)
