@@ -94,9 +94,14 @@ def iso_time(ms: float) -> str:
 
 
 def show_time(ms: float) -> str:
-    """Return a Unix time in ms: the time of day, with the date if it is another day."""
+    """Return a Unix time in ms for a sentence: as ``show_clock``, with its zone."""
+    return f"{show_clock(ms)} UTC"
+
+
+def show_clock(ms: float) -> str:
+    """Return a Unix time in ms as UTC: the time of day, with the date if it is another day."""
     at, today = _time_of(ms), datetime.now(UTC).date()
-    return f"{at:%H:%M:%S} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{at:%H:%M:%S}" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def seconds_since(ms: float) -> float:
@@ -148,7 +153,7 @@ FILTERS = {
     "text": show_text,
     "value": show_value,
     "iso": iso_time,
-    "clock": show_time,
+    "clock": show_clock,
     "since": seconds_since,
     "plural": plural,
 }

@@ -31,7 +31,7 @@ const replace = (old, fresh) => {
   fresh.querySelectorAll(".scroll").forEach((each, at) => { if (scrolls[at]) each.scrollTo(...scrolls[at]); });
   for (const key of checked) { const box = key && fresh.querySelector(key); if (box) box.checked = true; }
   if (focus) fresh.querySelector(focus)?.focus({ preventScroll: true });
-  localise(fresh);
+  addLocalTimes(fresh);
 };
 
 const apply = (text) => {
@@ -52,16 +52,12 @@ const apply = (text) => {
   seconds = Number(page.documentElement.dataset.refresh) || 0;
 };
 
-// Times are sent as UTC, and shown in the zone of the reader.
-const localise = (root) => {
+// All times of a page are UTC, also those in sentences and charts. The local time is a hint.
+const addLocalTimes = (root) => {
   for (const node of root.querySelectorAll("time[datetime]")) {
     const at = new Date(node.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    const isToday = at.toDateString() === new Date().toDateString();
-    const day = `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`;
-    const clock = at.toTimeString().slice(0, 8);
-    node.title = node.dateTime;
-    node.textContent = isToday ? clock : `${day} ${clock}`;
+    node.title = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
   }
 };
 
@@ -116,5 +112,5 @@ document.addEventListener("keydown", (event) => {
 // In a narrow window the menu is wider than its bar.
 document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
-localise(document);
+addLocalTimes(document);
 wait();

@@ -49,7 +49,7 @@ const show = ({ kind, data, at }) => {
 };
 
 const take = (kind) => (event) => {
-  const line = { kind, data: JSON.parse(event.data), at: new Date().toTimeString().slice(0, 8) };
+  const line = { kind, data: JSON.parse(event.data), at: new Date().toISOString().slice(11, 19) };
   if (!held) { show(line); return; }
   held.push(line);
   if (held.length > MAX_LINES) held.shift();

@@ -160,7 +160,7 @@ def _facts(queue: Mapping[str, Any]) -> list[tuple[str, str]]:
     if queue["rate"] is not None:
         facts.append(("rate", f"at most {queue['rate']}"))
     if queue["created"]:
-        facts.append(("created", queue["created"].replace("T", " ")[:19] + " UTC"))
+        facts.append(("created", queue["created"].replace("T", " ")[:19]))
     return facts
 
 
