@@ -214,16 +214,21 @@ def one_of(*values: str) -> dict[str, Any]:
 SECONDS = between(0, 9_999_999)
 
 
-def read_query(pairs: list[tuple[str, str]], fields: tuple[Field, ...]) -> dict[str, Any]:
+def read_query(
+    pairs: list[tuple[str, str]], fields: tuple[Field, ...], in_body: tuple[Field, ...] = ()
+) -> dict[str, Any]:
     """
     Return the values of a query.
+
+    Args:
+        in_body: the fields that belong to the body instead.
 
     Raises:
         Refused: a field is unknown, missing, repeated, or of another kind.
     """
     values: dict[str, Any] = {}
     for name, text in pairs:
-        each = _find(name, fields)
+        each = _find(name, fields, in_body, "the body, as JSON")
         if name in values:
             raise Refused("repeatedField", f"The field {show(name)} is there twice", status=400)
         try:
@@ -234,9 +239,14 @@ def read_query(pairs: list[tuple[str, str]], fields: tuple[Field, ...]) -> dict[
     return values
 
 
-def read_object(content: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
+def read_object(
+    content: Any, fields: tuple[Field, ...], in_query: tuple[Field, ...] = ()
+) -> dict[str, Any]:
     """
     Return the values of a JSON object; a field that is null counts as one that is not passed.
+
+    Args:
+        in_query: the fields that belong to the query instead.
 
     Raises:
         Refused: as for ``read_query``, or the content is not an object.
@@ -245,7 +255,7 @@ def read_object(content: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
         raise Refused("invalidFormat", "The body is not a JSON object")
     values: dict[str, Any] = {}
     for name, value in content.items():
-        each = _find(name, fields)
+        each = _find(name, fields, in_query, "the query")
         if value is None and each.kind is not Shape.ANY:
             continue
         if not each.kind.value.of_json(value):
@@ -255,17 +265,17 @@ def read_object(content: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
     return values
 
 
-def _find(name: str, fields: tuple[Field, ...]) -> Field:
+def _find(name: str, fields: tuple[Field, ...], others: tuple[Field, ...], place: str) -> Field:
     for each in fields:
         if each.name == name:
             return each
-    known = ", ".join(each.name for each in fields)
-    raise Refused(
-        "unknownField",
-        f"There is no field {show(name)} here",
-        value=name,
-        hint=f"The fields are: {known}." if known else "This call has no fields.",
-    )
+    if any(each.name == name for each in others):
+        hint = f"It is a field of {place}."
+    elif fields:
+        hint = f"The fields are: {', '.join(each.name for each in fields)}."
+    else:
+        hint = "This call has no fields here." if others else "This call has no fields."
+    raise Refused("unknownField", f"There is no field {show(name)} here", value=name, hint=hint)
 
 
 def _wrong_kind(each: Field, value: object) -> Refused:

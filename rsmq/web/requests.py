@@ -105,20 +105,23 @@ async def read_values(
         Refused: the query or the body is not valid.
     """
     pairs = _parse_query(scope["query_string"]) + _options_of(route, headers)
-    values = read_query(pairs, route.query)
     if isinstance(route.body, RawBody):
-        return values
+        return read_query(pairs, route.query)
+    values = read_query(pairs, route.query, route.body)
     if len(body) <= json_requests.LARGE_BYTES:
-        return values | _read_content(body, headers, route.body)
-    return values | await asyncio.to_thread(_read_content, body, headers, route.body)
+        return values | _read_content(body, headers, route.body, route.query)
+    return values | await asyncio.to_thread(_read_content, body, headers, route.body, route.query)
 
 
 def _read_content(
-    body: bytes, headers: Mapping[str, str], fields: tuple[Field, ...]
+    body: bytes,
+    headers: Mapping[str, str],
+    fields: tuple[Field, ...],
+    in_query: tuple[Field, ...],
 ) -> dict[str, Any]:
     content = _parse(body, headers) if body.strip() else {}
     # PHP writes an empty object as an empty list.
-    return read_object({} if content == [] else content, fields)
+    return read_object({} if content == [] else content, fields, in_query)
 
 
 def _parse_query(query: bytes) -> list[tuple[str, str]]:

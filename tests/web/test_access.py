@@ -4,6 +4,8 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
+import time
 
 import pytest
 
@@ -14,7 +16,7 @@ from rsmq.web import create_app, pulse
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.principals import Principal, scopes_of
 from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
-from rsmq.web.access.users import read_users
+from rsmq.web.access.users import Users, UsersFile, read_users
 from rsmq.web.fields import Refused
 from rsmq.web.routes import TABLE
 from rsmq.web.table import Scope
@@ -559,6 +561,22 @@ def test_a_users_file_that_has_changed_is_read_again_and_an_invalid_one_is_not(t
     assert "not TOML" in lines[0]
 
 
+def test_a_users_file_that_is_empty_for_a_moment_locks_nobody_out(tmp_path):
+    one = _TOKEN_OF.format(name="one", sha256=hash_token("one"))
+    path = _write(tmp_path / "users.toml", one)
+    file = UsersFile(path)
+    _write(path, "")
+    assert len(file.read().tokens) == 1
+    _write(path, one + one.replace("one", "two").replace(hash_token("one"), hash_token("two")))
+    assert len(file.read().tokens) == 2
+    _write(path, "")
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    assert file.read() == Users()
+    _write(path, one)
+    _write(path, "# nobody\n")
+    assert file.read() == Users()
+
+
 _TOKEN_OF = '[tokens.{name}]\nsha256 = "{sha256}"\nrole = "viewer"\n'
 
 
@@ -571,8 +589,10 @@ def test_a_caller_that_is_not_known_learns_both_ways(run, users):
     run(test, users=users, auth=True)
 
 
-@pytest.mark.parametrize("text", ["", _TOKEN_OF.format(name="one", sha256=hash_token("one"))])
-def test_a_receive_that_waits_ends_when_its_token_is_removed_or_may_no_more(
+@pytest.mark.parametrize(
+    "text", ["# nobody\n", _TOKEN_OF.format(name="one", sha256=hash_token("one"))]
+)
+def test_a_call_that_waits_ends_when_its_token_is_removed_or_may_no_more(
     tmp_path, monkeypatch, text
 ):
     monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
@@ -584,9 +604,11 @@ def test_a_receive_that_waits_ends_when_its_token_is_removed_or_may_no_more(
             await queues.create_queue("q")
             http = Http(create_app(queues, users=path), headers=_bearer("one"))
             content = {"queues": ["q"], "wait": 60}
+            job = await queues.send_message("q", "a", delay=60, track=True)
             waiting = [
                 asyncio.create_task(http("POST", path, content)) for path in ("/receive", "/pop")
             ]
+            waiting.append(asyncio.create_task(http("GET", f"/queues/q/jobs/{job}?wait=60")))
             await asyncio.sleep(0.1)
             assert not any(each.done() for each in waiting)
             _write(path, text)
@@ -609,7 +631,7 @@ def test_messages_that_come_after_the_token_was_removed_are_released(tmp_path):
             content = {"queues": ["q"], "wait": 60}
             waiting = asyncio.create_task(http("POST", "/receive", content))
             await asyncio.sleep(0.1)
-            _write(path, "")
+            _write(path, "# nobody\n")
             await queues.send_message("q", "a")
             assert (await waiting).status == 401
             assert (await queues.get_queue_attributes("q")).hidden_messages == 0

@@ -177,3 +177,18 @@ def test_each_path_of_the_server_that_is_not_there_is_a_problem(run):
         assert (reply.status, reply.json["code"]) == (405, "methodNotAllowed")
 
     run(test)
+
+
+def test_a_field_in_the_wrong_part_of_a_request_is_named_with_the_right_one(run):
+    async def test(http, queues):
+        await queues.create_queue("q")
+        purge = await http("POST", "/queues/q:purge?undo=true")
+        assert (purge.status, purge.json["value"]) == (422, "undo")
+        assert purge.json["hint"] == "It is a field of the body, as JSON."
+        assert (await http("POST", "/queues/q:purge", {"undo": True})).status == 200
+        read = await http("DELETE", "/queues/q/messages/a", {"receipt": "a-1"})
+        assert read.json["hint"] == "It is a field of the query."
+        other = await http("POST", "/queues/q:purge?other=true")
+        assert other.json["hint"] == "This call has no fields here."
+
+    run(test)

@@ -390,6 +390,20 @@ def test_a_reader_does_not_see_redacted_values_anywhere(run, users):
     run(test, auth=True, users=users, redact=["customer.email"])
 
 
+def test_the_size_of_a_redacted_body_does_not_tell_the_length_of_its_values(run):
+    async def test(http, queues):
+        for length in (1, 500):
+            value = "x" * length
+            await _send(queues, json.dumps({"customer": {"email": value}}), value)
+        listed = (await http("GET", "/queues/q/messages")).json["messages"]
+        assert [each["size"] for each in listed] == [35, None, 35, None]
+        for each in listed:
+            one = (await http("GET", f"/queues/q/messages/{each['id']}?max_bytes=10")).json
+            assert one["size"] == each["size"]
+
+    run(test, redact=["customer.email"])
+
+
 def test_a_redacted_body_that_is_longer_than_the_stored_one_is_not_cut(run):
     async def test(http, queues):
         [id] = await _send(queues, '{"customer":{"email":5}}')
@@ -397,7 +411,7 @@ def test_a_redacted_body_that_is_longer_than_the_stored_one_is_not_cut(run):
         [listed] = (await http("GET", "/queues/q/messages")).json["messages"]
         for shown in (one, listed):
             assert shown["body"] == '{"customer":{"email":"[redacted]"}}'
-            assert (shown["truncated"], shown["size"]) == (False, 24)
+            assert (shown["truncated"], shown["size"]) == (False, 35)
 
     run(test, redact=["customer.email"])
 

@@ -16,6 +16,7 @@ The users file: users with passwords, and tokens of programs.
 from __future__ import annotations
 
 import stat
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from rsmq.guarded_log import get_logger
 from rsmq.search.json_path import JsonPath, parse_path
 from rsmq.web.access.principals import NAME_OF_KEY, ROLES, Principal, scopes_of
 from rsmq.web.access.secrets import hash_token, is_hash
+
+#: For how long an empty file may be one that is being written.
+_MAX_EMPTY_SECONDS = 5
 
 _log = get_logger("rsmq.web")
 
@@ -62,9 +66,13 @@ class UsersFile:
         self._users = read_users(path)
 
     def read(self) -> Users:
-        """Return the users; those of before if the file has become invalid, which is logged."""
+        """
+        Return the users; those of before if the file has become invalid, which is logged.
+
+        Editors empty a file before they write it, so an empty one does not count at once.
+        """
         stamp = _stamp_of(self._path)
-        if stamp != self._stamp:
+        if stamp != self._stamp and not _is_being_written(stamp):
             self._stamp = stamp
             try:
                 self._users = read_users(self._path)
@@ -80,6 +88,13 @@ def _stamp_of(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _is_being_written(stamp: tuple[int, ...]) -> bool:
+    if not stamp or stamp[2] > 0:
+        return False
+    age_seconds = time.time() - stamp[0] / 1e9
+    return 0 <= age_seconds < _MAX_EMPTY_SECONDS
 
 
 def users_of_key(key: str) -> Users:

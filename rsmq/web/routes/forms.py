@@ -76,7 +76,8 @@ def show_stored(
         **show_body(shown),
         "redacted": raw != message.raw,
         "truncated": is_cut,
-        "size": size,
+        # Not the bytes of what the reader does not see.
+        "size": size if raw == message.raw else None if raw is None else len(raw),
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
         "sent_ms": whole(message.sent_ms),

@@ -11,10 +11,9 @@ from rsmq.errors import ClientClosed, JobNotEnded
 from rsmq.jobs.asyncio_ import AsyncJobHandle, list_jobs
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.search.redaction import MARK, Redaction
-from rsmq.web.delivery import while_connected
 from rsmq.web.fields import Field, Shape, between, one_of
 from rsmq.web.routes.forms import QUEUE, show_value
-from rsmq.web.routes.receives import check_wait
+from rsmq.web.routes.receives import check_wait, while_admitted
 from rsmq.web.search import run_paced
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -48,7 +47,7 @@ async def _get(call: ApiCall) -> ApiAnswer:
     if wait:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
         try:
-            [status] = await while_connected(waiting, call.has_left, _forget)
+            [status] = await while_admitted(call, waiting, _forget)
             return ApiAnswer(_show(status, call.redaction))
         except (JobNotEnded, ClientClosed):  # the second one if the server stops
             pass

@@ -231,7 +231,8 @@ ROUTES = (
             *BODY_FIELDS[:2],
             Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
             Field("truncated", Shape.FLAG, "Whether the body is cut."),
-            Field("size", Shape.WHOLE, "The bytes of the whole body."),
+            Field("size", Shape.WHOLE, "The bytes of the whole body; of a redacted one those "
+                "that are shown, and null if none is."),
             Field("state", Shape.TEXT, "Its state."),
         ),
     ),

@@ -4,8 +4,8 @@ Operations that receive messages, as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from rsmq.errors import ClientClosed, InvalidValue
 from rsmq.model import Message
@@ -18,6 +18,8 @@ from rsmq.web.routes.forms import QUEUE, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _MAX_WAIT_SECONDS = 60
+
+T = TypeVar("T")
 
 WAIT = Field(
     "wait",
@@ -54,26 +56,29 @@ async def receive(call: ApiCall, names: list[str], number: int) -> list[Message[
     receiving = _receive_some(call, names, number, wait)
     if not wait:  # the answer comes soon; a client that leaves is seen before it is sent
         return await receiving
-    received = await _while_admitted(call, receiving, give_back)
+    received = await while_admitted(call, _until_stop(receiving), give_back)
     if not await call.keeps_rights():
         await give_back(received)
         raise _rights_changed()
     return received
 
 
-async def _while_admitted(
-    call: ApiCall,
-    receiving: Awaitable[list[Message[Any]]],
-    give_back: Callable[[list[Message[Any]]], Awaitable[None]],
-) -> list[Message[Any]]:
-    """Wait until the client leaves, has other rights, or a server gives no sign of life."""
+async def while_admitted(
+    call: ApiCall, waiting: Coroutine[Any, Any, T], give_back: Callable[[T], Awaitable[None]]
+) -> T:
+    """
+    Wait until the client leaves, has other rights, or a server gives no sign of life.
+
+    Args:
+        give_back: undoes what the wait has returned, if the client has left.
+    """
 
     async def check() -> None:
         if not await call.keeps_rights():
             raise _rights_changed()
 
     watch = pulse_of(call.queues).watch(check)
-    return await while_connected(_until_stop(receiving), call.has_left, give_back, watch)
+    return await while_connected(waiting, call.has_left, give_back, watch)
 
 
 def _rights_changed() -> Refused:
@@ -102,7 +107,7 @@ async def pop(call: ApiCall, names: list[str], number: int) -> list[Message[Any]
     if not wait:
         popped: list[Message[Any]] = await popping
         return popped
-    return await _while_admitted(call, popping, _lose)
+    return await while_admitted(call, _until_stop(popping), _lose)
 
 
 async def _until_stop(receiving: Awaitable[list[Message[Any]]]) -> list[Message[Any]]:
