@@ -159,7 +159,7 @@ UNCHANGING = {
 
 #: Calls that must pass so that consumers can receive and delete: they renew what is stored.
 RENEWING = {
-    "acknowledge_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, 99_000, "query", ""]),
+    "acknowledge_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, 99_000, "query", "", ""]),
     "acquire_lease": ([H, LEASES], ["lease", "holder", 99_000, 99_000]),
     "finish_write": (["rsmq:x:written"], ["write", 1, 99_000]),
     "keep_acknowledged": ([ACKED], ["query", 99_000]),

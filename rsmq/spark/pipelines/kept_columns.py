@@ -10,6 +10,7 @@ from rsmq.errors import InvalidOption
 from rsmq.printable import format_count
 from rsmq.spark.read.schema import DEFAULT_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.wire.ids import GROUP_MARK
 
 
 def name_kept_columns(*, with_raw: bool = False) -> str:
@@ -28,7 +29,8 @@ def refuse_loss_of_groups(messages: DataFrame, option: str, remedy: str) -> None
     Refuse to send messages as new ones that have groups or limit keys, which would be lost.
 
     Args:
-        messages: the messages; columns of groups that the frame lacks are lost by nothing.
+        messages: the messages, with a column ``id``. Rows whose id is not one of messages with
+            groups do not count: their columns of these names are of another program.
         option: the option that the error names.
         remedy: what to do instead, a sentence.
 
@@ -38,7 +40,8 @@ def refuse_loss_of_groups(messages: DataFrame, option: str, remedy: str) -> None
     names = [name for name in ("group", "limit_key") if name in messages.columns]
     if not names:
         return
-    (row,) = messages.agg(*(functions.count(name).alias(name) for name in names)).collect()
+    grouped = messages.where(functions.col("id").endswith(GROUP_MARK.decode()))
+    (row,) = grouped.agg(*(functions.count(name).alias(name) for name in names)).collect()
     lost = [f"the {name} of {format_count(row[name])}" for name in names if row[name]]
     if lost:
         raise InvalidOption(

@@ -57,11 +57,13 @@ def read_sent_columns(
     found: dict[str, Any] = {}
     if not GROUP_COLUMNS.keys().isdisjoint(wanted):
         records = _read_groups(server, keys, ids)
-        names = [parse_group(records[id][1]) if id in records else NO_GROUP for id in ids]
-        found["group"] = [_to_text(name.group) for name in names]
-        found["limit_key"] = [_to_text(name.limit_key) for name in names]
-        found["max_running"] = [name.max_running for name in names]
-        if "visible_at" in columns and records:
+        found = dict.fromkeys(GROUP_COLUMNS, [None] * len(ids))
+        if records:
+            names = [parse_group(records[id][1]) if id in records else NO_GROUP for id in ids]
+            found["group"] = [_to_text(name.group) for name in names]
+            found["limit_key"] = [_to_text(name.limit_key) for name in names]
+            found["max_running"] = [name.max_running for name in names]
+        if records and "visible_at" in columns:
             found["visible_at"] = _read_visible_at(server, keys, columns, records)
     if not _LIMIT_COLUMNS.keys().isdisjoint(wanted):
         found |= _read_limits(server, keys, ids)

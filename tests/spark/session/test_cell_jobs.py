@@ -234,6 +234,31 @@ def test_each_cell_is_migrated_to_the_cell_of_its_number(run, place, server, oth
     target.close()
 
 
+def test_groups_of_each_cell_are_migrated_and_restored(run, place, server, other, ns, tmp_path):
+    names = [f"{group}{number}" for number in range(3) for group in "abcdef"]
+    for name in names:
+        place.cells.send_message("q", name, group=name[0])
+    assert place.cells.count_messages("q").held_back == 12
+    target = Set([other, server, server], f"{ns}-other")
+    places = [*place.location("--from-"), *target.location("--to-")]
+    assert run("migrate", location=places)["verified"]
+    path = str(tmp_path / "archive")
+    assert run("archive", "q", path, "--keep")["messages"] == 18
+    place.cells.purge_queue("q")
+    assert run("replay", path, "--restore")["messages"] == 18
+    for each in (target, place):
+        assert each.cells.count_messages("q").held_back == 12
+        bodies = []
+        while (message := each.cells.receive_message("q")) is not None:
+            bodies.append(message.body)
+            each.cells.delete_message(message)
+        assert sorted(bodies) == sorted(names)
+        assert [[b for b in bodies if b[0] == g] for g in "abcdef"] == [
+            [f"{g}{number}" for number in range(3)] for g in "abcdef"
+        ]
+    target.close()
+
+
 def test_migration_to_another_number_of_cells_is_refused(run, place, server, ns):
     send(place, 3)
     to = ["--to-url", server.url, "--to-ns", f"{ns}-plain"]

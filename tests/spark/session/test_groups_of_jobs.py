@@ -148,3 +148,11 @@ def test_a_report_counts_all_states_as_the_library_does(spark, rsmq, raw, ns, qu
     assert {state: row[state] for state in states} == expected
     assert (row["messages"], row["bytes"]) == (17, sum(map(len, [*sent, "later"])))
     assert (empty["messages"], empty["bytes"], empty["age_max"]) == (0, 0, None)
+
+
+def test_columns_of_another_program_are_not_groups(spark, rsmq, raw, ns, queues, tmp_path):
+    lines = tmp_path / "events.jsonl"
+    lines.write_text('{"id": "7", "message": "m", "group": "of users", "limit_key": "k"}\n')
+    rsmq.create_queue("q")
+    assert pipelines.replay(spark, str(lines), queues, "q", kind="json").messages == 1
+    assert receive_all(rsmq) == ["m"]
