@@ -28,9 +28,12 @@ end
 
 -- Before records are stored, removes those of messages that have left the queue: it reads twice as many as the batch
 -- has messages, chosen at random. Without x:limited, the records are those of an earlier queue with this name, and it
--- removes up to 100,000. The first command fails, before any change, if the user lacks the right.
+-- removes all; up to 100,000 if the user may not UNLINK. The first command fails, before any change, if the user lacks the right.
 local function remove_free_limits(limits, messages, zset, limited)
   redis.call('HDEL', limits, '\0none') -- Redis then allows the rest if memory is full
+  if not limited then
+    redis.pcall('UNLINK', limits)
+  end
   local most = limited and 2 * messages + 10 or 100000
   for _, id in ipairs(redis.call('HRANDFIELD', limits, most) or {}) do
     if not limited or not redis.call('ZSCORE', zset, id) then
