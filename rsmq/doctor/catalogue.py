@@ -519,6 +519,15 @@ _MESSAGES = {
         "Stores the records again from those that are left, as rsmq sweep-groups {queue} does.",
         safe=True,
     ),
+    "lost-group": Fault(
+        "error",
+        "messages that are held back, and whose groups are lost: {number}",
+        "keys with x: that were deleted, evicted or not restored",
+        "They are hidden for a day from their send.",
+        "Makes them visible, in the order of their sends. One of 3,844 messages without a group "
+        "that were sent with a delay of a day looks like them.",
+        ways=("lost-group",),
+    ),
     "waiting-group": Fault(
         "warning",
         "groups that wait without need: {number}",

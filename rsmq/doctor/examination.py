@@ -17,6 +17,7 @@ from rsmq.doctor.cell_faults import UNREACHABLE, find_differences, find_record_f
 from rsmq.doctor.finding import Finding, Report, make_finding
 from rsmq.doctor.message_faults import (
     FaultCount,
+    find_ungrouped,
     looks_like_id,
     tally_field_faults,
     tally_message_faults,
@@ -83,9 +84,9 @@ def examine(
 
     Cost, in round trips: one for each 1,000 keys of the database and two for schedules (only
     without ``queues``), and for each queue one, one for each 100 ids, and one for each 100 fields
-    of its hash (for fewer fields if bodies are large), one if it has rates, and at most one for
-    each 100 messages that are held back, if no worker sweeps its groups. The cells of a set are
-    examined one after another; each queue costs one more in a cell that lacks it or has faults.
+    of its hash (for fewer fields if bodies are large), one if it has rates, and one for each 100
+    messages that are held back, or at most two if no worker sweeps its groups. The cells of a set
+    are examined one after another; each queue costs one more in a cell that lacks it or has faults.
     Other clients wait for one step at most.
 
     Args:
@@ -446,9 +447,13 @@ class _CellExamination:
         return result
 
     def _examine_groups(self, result: _QueueResult) -> None:
+        held_back = result.tallies.pop("lost-group", None)
         if find_wrong_group_keys(result.facts):
             return
         try:
+            if held_back is not None:
+                ungrouped = find_ungrouped(self._rsmq, result.facts.keys, held_back.ids)
+                result.tallies["lost-group"] = ungrouped
             lost = find_lost_group_records(self._rsmq, result.facts)
             result.tallies["lost-group-record"] = lost
             result.tallies["waiting-group"] = find_waiting_groups(self._rsmq, result.facts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
@@ -23,7 +23,9 @@ from rsmq.doctor.operations import (
     QueueFacts,
     examine_fields,
     examine_messages,
+    examine_ungrouped,
 )
+from rsmq.wire.fields import GROUPED
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import MAX_SECONDS
@@ -48,6 +50,9 @@ _SCORE_TOLERANCE_MS = 1000
 
 #: The clock of a client may be ahead by so much.
 CLOCK_TOLERANCE_MS = 60_000
+
+#: The score of a message that is held back is so much later than its send, until a sweep renews it.
+_HELD_BACK_MS = 86_400_000
 
 _MAX_HIDDEN_MS = MAX_SECONDS * 1000
 #: A time from _MIN_UNIX_SECONDS to below UNIX_SECONDS_LIMIT is in seconds, not in ms.
@@ -165,6 +170,22 @@ def is_certain_ghost(entry: QueueEntry, now_ms: int) -> bool:
     return is_old(entry.id, now_ms) or find_score_fault(float(entry.score), now_ms) is not None
 
 
+def looks_held_back(entry: QueueEntry, now_ms: int) -> bool:
+    """
+    Return whether a message has the id of one with a group, and the score of one that is held back.
+
+    So has one of 3,844 messages without a group that were sent with a delay of a day.
+    """
+    return (
+        entry.has_body
+        and entry.receive_count is None
+        and entry.id.endswith(b"Gr")
+        and _TIMED_ID.fullmatch(entry.id) is not None
+        and float(entry.score) > now_ms
+        and abs(get_initial_wait_ms(entry) - _HELD_BACK_MS) <= _SCORE_TOLERANCE_MS
+    )
+
+
 def looks_like_id(id: bytes) -> bool:
     """Return whether a text has a form that the ids of some RSMQ client have."""
     return _ANY_ID.fullmatch(id) is not None
@@ -207,6 +228,15 @@ def walk_entries(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, QueueEntry]
         position, now, entries = rsmq.run(examine_messages(keys, position))
         for entry in entries:
             yield now, entry
+
+
+def find_ungrouped(rsmq: RSMQ, keys: QueueKeys, ids: Iterable[bytes]) -> FaultCount:
+    """Return those of some messages whose group is stored nowhere."""
+    found, rest = FaultCount(), list(ids)
+    for first in range(0, len(rest), 100):
+        for id in rsmq.run(examine_ungrouped(keys, rest[first : first + 100])):
+            found.add(id)
+    return found
 
 
 def walk_orphan_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, OrphanField]]:
@@ -261,7 +291,11 @@ def get_delay_ms(facts: QueueFacts) -> float:
 
 
 def tally_message_faults(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, FaultCount]]:
-    """Return the number of ids in a queue, and the faults of its messages, by code."""
+    """
+    Return the number of ids in a queue, and the faults of its messages, by code.
+
+    Of those of ``lost-group``, ``find_ungrouped`` finds the ones that are.
+    """
     keys, delay_ms = facts.keys, get_delay_ms(facts)
     tallies: dict[str, FaultCount] = {}
     number = 0
@@ -269,6 +303,8 @@ def tally_message_faults(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, 
         number += 1
         for code in find_entry_faults(entry, now, delay_ms):
             tallies.setdefault(code, FaultCount()).add(entry.id)
+        if GROUPED in facts.fields and looks_held_back(entry, now):
+            tallies.setdefault("lost-group", FaultCount()).add(entry.id)
     return number, {**tallies, **tally_field_faults(rsmq, keys)}
 
 

@@ -226,6 +226,26 @@ def examine_group_records(keys: QueueKeys, position: bytes) -> Operation[tuple[b
     )
 
 
+def examine_ungrouped(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[list[bytes]]:
+    """
+    Find those of some messages whose group is stored nowhere.
+
+    Args:
+        ids: at most 100.
+
+    Returns:
+        Their ids; none while there is a group in one of the lists that ``x:group_of`` lacks.
+    """
+    return Operation(
+        load("examine_ungrouped"),
+        (keys.admitted, keys.held_back, keys.group_of),
+        tuple(ids),
+        list,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
 def examine_turns(keys: QueueKeys, most: int) -> Operation[tuple[int, list[bytes]]]:
     """
     Find turns of rates that are so far ahead that no message of the queue explains them.

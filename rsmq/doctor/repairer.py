@@ -25,12 +25,14 @@ from rsmq.doctor.message_faults import (
     UNIX_SECONDS_LIMIT,
     find_entry_faults,
     find_field_fault,
+    find_ungrouped,
     get_delay_ms,
     get_initial_wait_ms,
     is_certain_ghost,
     is_old,
     is_receive_count,
     is_time,
+    looks_held_back,
     looks_like_id,
     walk_entries,
     walk_orphan_fields,
@@ -82,12 +84,14 @@ _REPAIR_ORDER = (
     "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
     "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id",
-    "wrong-group-key", "lost-group-record", "waiting-group", "far-turn", "left-over-extension",
-    "listed-without-queue", *SET_REPAIRS,
+    "wrong-group-key", "lost-group-record", "lost-group", "waiting-group", "far-turn",
+    "left-over-extension", "listed-without-queue", *SET_REPAIRS,
 )  # fmt: skip
 
 #: The repairs of records of groups and of rates.
-_RECORD_REPAIRS = {"wrong-group-key", "lost-group-record", "waiting-group", "far-turn"}
+_RECORD_REPAIRS = {
+    "wrong-group-key", "lost-group-record", "lost-group", "waiting-group", "far-turn",
+}  # fmt: skip
 
 _IDS_PER_STEP = 100
 
@@ -271,6 +275,20 @@ class _Repairer:
             return remove_extensions(keys, left_over)
         return None
 
+    def _repair_lost_groups(self, finding: Finding, keys: QueueKeys) -> int:
+        """Make messages whose groups are lost visible, in the order of their sends."""
+        held_back = {
+            entry.id: entry
+            for now, entry in walk_entries(self._rsmq, keys)
+            if looks_held_back(entry, now)
+        }
+        done = 0
+        for part in _split_into_steps(list(find_ungrouped(self._rsmq, keys, held_back).ids)):
+            changes = [(id, held_back[id].score, b"%d" % (_parse_sent_ms(id) or 0)) for id in part]
+            done += self._rsmq.run(repair_scores(keys, changes))
+            self._report_progress(finding, done)
+        return done
+
     def _repair_groups(self, finding: Finding, keys: QueueKeys) -> int:
         number = finding.number
         if finding.code == "wrong-group-key":
@@ -280,6 +298,8 @@ class _Repairer:
 
     def _repair_records(self, finding: Finding, keys: QueueKeys) -> int:
         """Repair the records of groups or of rates."""
+        if finding.code == "lost-group":
+            return self._repair_lost_groups(finding, keys)
         if finding.code != "far-turn":
             return self._repair_groups(finding, keys)
         while number := self._rsmq.run(repair_turns(keys)):

@@ -126,6 +126,29 @@ def test_messages_whose_records_are_lost_are_found_and_due_in_order(namespace, r
     assert namespace.find_codes() == []
 
 
+@pytest.mark.parametrize("is_used_again", [False, True])
+def test_messages_that_are_held_back_without_any_record_are_shown_in_their_order(
+    namespace, rsmq, raw, is_used_again
+):
+    sent = rsmq.send_messages("q", ["m"] * 250, groups=["a"] * 250)
+    delayed = rsmq.send_message("q", "m", group="b", delay=600)
+    raw.delete(*(f"{namespace.zset()}:x:{name}" for name in ("held_back", "admitted", "group_of")))
+    if is_used_again:
+        rsmq.send_messages("q", ["m"] * 3, groups=["a"] * 3)
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity, finding.number) == ("lost-group", "error", 249)
+    assert finding.ways == ("lost-group",)
+    assert namespace.repair() == []
+    before = namespace.read_scores()
+    assert namespace.repair("lost-group") == [("lost-group", "q", 249)]
+    after, now = namespace.read_scores(), namespace.now_ms()
+    assert [id for id in after if id in sent] == sent
+    assert all(after[id] <= now for id in sent)
+    assert after[delayed] == before[delayed] > now
+    assert namespace.find_codes() == []
+
+
 @pytest.mark.parametrize("name", ["held_back", "group_of", "admitted"])
 def test_a_key_of_groups_of_a_wrong_type_is_found_and_replaced(namespace, rsmq, raw, name):
     first, second, third = rsmq.send_messages("q", ["m"] * 3, groups=["a"] * 3)

@@ -75,6 +75,7 @@ UNCHANGING = {
     "delete_queue": (["rsmq:no:Q", "rsmq:no", INDEX, "rsmq:no:x"], ["no"]),
     "divide_milliseconds": ([H], [1, 2, "", 3, 4]),
     "examine_group_records": ([H, Z, *GROUPS], ["0"]),
+    "examine_ungrouped": (GROUPS, [NO_ID]),
     "examine_groups": ([H, Z, *GROUPS[:2]], [""]),
     "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
     "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
