@@ -69,7 +69,7 @@ def _check_group(size: Size, before: Snapshot, step: Step, after: Snapshot, grou
 def drain(make: type[Model], size: Size, at: Snapshot, drained: set[Snapshot]) -> None:
     """
     Let a state come to an end under a fair schedule: sweeps run, leases end, and Node receives and
-    deletes. Days pass only if all records of a message were lost.
+    deletes. Days pass only if all records of a message were lost, or that of a cut admission.
 
     Raises:
         Broken: a message is stuck.
@@ -84,7 +84,7 @@ def drain(make: type[Model], size: Size, at: Snapshot, drained: set[Snapshot]) -
         model.handlers = []
         for group in range(size.groups):
             model.sweep(group)
-        is_known = model.held | model.keyed
+        is_known = model.held | model.keyed & ~model.admitted
         if any(
             state == State.HELD_BACK and not is_known >> message & 1
             for message, state in enumerate(model.states)
