@@ -188,7 +188,8 @@ class _Places:
         left = until - time.monotonic()
         wait = left if limit.wait is None else min(limit.wait, left)
         try:
-            return self.free.get(wait > 0, None if wait == math.inf else wait)
+            # eventlet's queue refuses a timeout without blocking.
+            return self.free.get(True, None if wait == math.inf else max(wait, 0.0))
         except Empty:
             raise MaxConnectionsError("Too many connections") from None
 
