@@ -191,6 +191,7 @@ class Field:
 
     Attributes:
         rule: the rest of its JSON schema, such as a range, which the handler or the client checks.
+        items: the fields of each object of a list, for its JSON schema; the handler checks them.
     """
 
     name: str
@@ -198,6 +199,7 @@ class Field:
     text: str
     required: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
+    items: tuple[Field, ...] = ()
 
 
 def between(low: float, high: float) -> dict[str, Any]:

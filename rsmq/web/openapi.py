@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rsmq.web.fields import BODY_FIELDS, Field, Shape
+from rsmq.web.fields import Field, Shape
 from rsmq.web.table import RawBody, Route
 
 _PROBLEM = "#/components/schemas/Problem"
@@ -141,13 +141,7 @@ def _content(fields: tuple[Field, ...] | RawBody) -> dict[str, Any]:
     """Return the body of a request: others than its fields are refused."""
     if isinstance(fields, RawBody):
         return {fields.media_type: _BYTES}
-    schema = {**_object(fields), "additionalProperties": False}
-    if {each.name for each in BODY_FIELDS} <= {each.name for each in fields}:
-        schema["oneOf"] = [
-            {"required": [each.name], "properties": {each.name: each.kind.value.schema}}
-            for each in BODY_FIELDS
-        ]
-    return {"application/json": {"schema": schema}}
+    return {"application/json": {"schema": _object(fields, is_closed=True)}}
 
 
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -160,20 +154,33 @@ def _result(fields: tuple[Field, ...] | RawBody) -> dict[str, Any]:
     return {"application/json": {"schema": _object(fields)}}
 
 
-def _object(fields: tuple[Field, ...]) -> dict[str, Any]:
+def _object(fields: tuple[Field, ...], *, is_closed: bool = False) -> dict[str, Any]:
+    """
+    Return the schema of an object.
+
+    That a message has one body of three is in their texts: of ``oneOf``, generators make classes
+    that lack the other fields.
+
+    Args:
+        is_closed: whether other fields are refused.
+    """
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {each.name: _property(each) for each in fields},
+        "properties": {each.name: _property(each, is_closed=is_closed) for each in fields},
     }
+    if is_closed:
+        schema["additionalProperties"] = False
     required = [each.name for each in fields if each.required]
     if required:
         schema["required"] = required
     return schema
 
 
-def _property(each: Field) -> dict[str, Any]:
+def _property(each: Field, *, is_closed: bool) -> dict[str, Any]:
     """Return the schema of a field, which may be null if it may be left out."""
     schema = {**each.kind.value.schema, **each.rule}
+    if each.items:
+        schema["items"] = _object(each.items, is_closed=is_closed)
     if not each.required and "type" in schema:
         schema["type"] = [schema["type"], "null"]
         if "enum" in schema:
@@ -183,8 +190,6 @@ def _property(each: Field) -> dict[str, Any]:
 
 def _query_schema(each: Field) -> dict[str, Any]:
     schema = {**each.kind.value.schema, **each.rule}
-    if each.kind is Shape.FLAG:
-        schema = {"enum": [True, False, "1", "0", ""]}
     if each.kind is Shape.TEXTS:
         return {"schema": schema, "style": "form", "explode": False}
     return {"schema": schema}

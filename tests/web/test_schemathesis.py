@@ -35,6 +35,8 @@ def _document():
         for each in operation["parameters"]:
             if each["name"] == "queue":
                 each["schema"] = known
+            elif each["schema"].get("type") == "boolean":
+                each["schema"] = {"enum": [True, False, "1", "0", ""]}  # the server reads all five
             elif each["name"] == "wait":
                 each["schema"]["maximum"] = 0.001
         for content in operation.get("requestBody", {}).get("content", {}).values():

@@ -18,12 +18,41 @@ from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, cut_body, show_body
 from rsmq.web.client import Client
-from rsmq.web.fields import Field, Refused, Shape
+from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
 from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
 
 #: The name of a queue in the path of an entry.
 QUEUE = "queue"
+
+_OF_EACH = (
+    Field("queue", Shape.TEXT, "Its queue."),
+    Field("id", Shape.TEXT, "The id of the message."),
+    *BODY_FIELDS[:2],
+    Field("receive_count", Shape.WHOLE, "How often it was received."),
+    Field("first_received_ms", Shape.WHOLE, "When it was first received, Unix ms."),
+    Field("sent_ms", Shape.WHOLE, "When it was sent, Unix ms."),
+)
+#: The fields of ``show_message``.
+RECEIVED = (*_OF_EACH, Field("receipt", Shape.TEXT, "The receipt of this receive."))
+#: The fields of ``show_stored``.
+STORED = (
+    *_OF_EACH,
+    Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
+    Field("truncated", Shape.FLAG, "Whether the body is cut."),
+    Field(
+        "size",
+        Shape.WHOLE,
+        "The bytes of the whole body; of a redacted one those that are shown, and null if none is.",
+    ),
+    Field("state", Shape.TEXT, "Its state."),
+    Field("visible_at_ms", Shape.WHOLE, "When it becomes visible, Unix ms."),
+    Field("last_error", Shape.TEXT, "The failure of its last attempt."),
+    Field("group", Shape.TEXT, "Its group."),
+    Field("limit_key", Shape.TEXT, "Its limit key."),
+    Field("max_running", Shape.WHOLE, "How many messages of the limit key may run at a time."),
+    Field("reason", Shape.OBJECT, "Of a dead letter: why it is one."),
+)
 
 _MAX_SKIP = 10**9
 _SCORE = re.compile(r"-?(?:[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|inf)")

@@ -74,6 +74,22 @@ async def _cancel(call: ApiCall) -> ApiAnswer:
 
 
 _WAIT = Field("wait", Shape.NUMBER, "Seconds to wait for its end, 0 to 60.", rule=between(0, 60))
+_JOB = (
+    Field("queue", Shape.TEXT, "Its queue."),
+    Field("id", Shape.TEXT, "The id of the message."),
+    Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
+    "or expired."),
+    Field("is_ended", Shape.FLAG, "Whether it changes no more."),
+    Field("attempt", Shape.WHOLE, "The number of the last attempt."),
+    Field("worker", Shape.TEXT, "The worker of that attempt."),
+    Field("begun_at", Shape.TIME, "When that attempt began."),
+    Field("ended_at", Shape.TIME, "When the job ended; null for one that has expired and "
+    "of which that is not stored."),
+    Field("error", Shape.TEXT, "Type and text of the last failure."),
+    Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
+    Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),
+    Field("result", Shape.ANY, "What its handler returned."),
+)  # fmt: skip
 
 ROUTES = (
     Route(
@@ -90,26 +106,13 @@ ROUTES = (
                 rule=between(1, 10_000),
             ),
         ),
-        result=(Field("jobs", Shape.OBJECTS, "As of a single job."),),
+        result=(Field("jobs", Shape.OBJECTS, "As of a single job.", items=_JOB),),
     ),
     Route(
         "GET", "/queues/{queue}/jobs/{id}", Scope.PEEK,
         "Read what has become of a message, and wait for its result.", _get,
         ("job", "wait_for_jobs"), query=(_WAIT,),
-        result=(
-            Field("state", Shape.TEXT, "waiting, running, retrying, succeeded, failed, cancelled "
-            "or expired."),
-            Field("is_ended", Shape.FLAG, "Whether it changes no more."),
-            Field("attempt", Shape.WHOLE, "The number of the last attempt."),
-            Field("worker", Shape.TEXT, "The worker of that attempt."),
-            Field("begun_at", Shape.TIME, "When that attempt began."),
-            Field("ended_at", Shape.TIME, "When the job ended; null for one that has expired and "
-            "of which that is not stored."),
-            Field("error", Shape.TEXT, "Type and text of the last failure."),
-            Field("progress", Shape.OBJECT, "done, total and text, as its handler reported."),
-            Field("is_cancelling", Shape.FLAG, "Whether its consumer is to cancel it."),
-            Field("result", Shape.ANY, "What its handler returned."),
-        ),
+        result=_JOB,
     ),
     Route(
         "POST", "/queues/{queue}/jobs/{id}:cancel", Scope.MANAGE,

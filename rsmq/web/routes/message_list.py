@@ -13,9 +13,10 @@ from rsmq.model import State, StoredMessage
 from rsmq.search.message_filter import SearchFilter, parse_filter
 from rsmq.search.operations import SearchCandidate, SearchPosition
 from rsmq.web.bodies import BODIES
-from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape, between, one_of
+from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.routes.forms import (
     QUEUE,
+    STORED,
     bad_cursor,
     make_cursor,
     message_gone,
@@ -211,7 +212,8 @@ ROUTES = (
         ),
         result=(
             Field("messages", Shape.OBJECTS, "In the order in which they become visible, with the "
-            "first 4,096 bytes of each body; truncated says whether there are more."),
+            "first 4,096 bytes of each body; truncated says whether there are more.",
+            items=(*STORED, Field("holder", Shape.TEXT, "Its worker, if holders is true."))),
             Field("scanned", Shape.WHOLE, "The messages that were looked at."),
             Field("cursor", Shape.TEXT, "For the next page; null after the last. A page may have "
             "fewer messages than limit: a search ends after two seconds."),
@@ -226,15 +228,7 @@ ROUTES = (
                 rule=between(0, _MAX_BYTES),
             ),
         ),
-        result=(
-            Field("id", Shape.TEXT, "The id of the message."),
-            *BODY_FIELDS[:2],
-            Field("redacted", Shape.FLAG, "Whether values of the body are not shown."),
-            Field("truncated", Shape.FLAG, "Whether the body is cut."),
-            Field("size", Shape.WHOLE, "The bytes of the whole body; of a redacted one those "
-                "that are shown, and null if none is."),
-            Field("state", Shape.TEXT, "Its state."),
-        ),
+        result=STORED,
     ),
     Route(
         "GET", "/queues/{queue}/messages/{id}/body", Scope.PEEK, "Read the bytes of a body.",

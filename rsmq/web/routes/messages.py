@@ -277,7 +277,9 @@ async def _move_many(call: ApiCall) -> ApiAnswer:
 
 _UNDO_RULE = "A consumer that deletes by receipt has finished: there is no undo"
 _OF_PATH = (Field("receipt", Shape.TEXT, "Its receipt; without one it needs the scope manage."),)
-_BATCH = Field("messages", Shape.OBJECTS, "At most 10,000 messages and 16 MiB.", required=True)
+_BATCH = Field(
+    "messages", Shape.OBJECTS, "At most 10,000 messages and 16 MiB.", required=True, items=_MESSAGE
+)
 _QUEUES = Field("queues", Shape.TEXTS, "The names of the queues.", required=True)
 _SENT = {201: "sent, or sent before with this key"}
 

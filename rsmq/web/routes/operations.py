@@ -185,7 +185,7 @@ ROUTES = (
         "GET", "/operations", Scope.STATS,
         "List the operations of many messages, the last first.", _list,
         result=(Field("operations", Shape.OBJECTS, "Those that are not ended, and at least the "
-        "last 1,000 of the last 7 days."),),
+        "last 1,000 of the last 7 days.", items=SHOWN),),
     ),
     Route(
         "GET", "/operations/{operation}", Scope.STATS, "Read an operation.", _get, result=SHOWN,

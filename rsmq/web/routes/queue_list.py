@@ -18,6 +18,7 @@ from rsmq.web.client import Client
 from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
+from rsmq.web.routes.queues import QUEUE_RESULT
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import is_pattern
 
@@ -166,7 +167,9 @@ ROUTES = (
             Field("q", Shape.TEXT, "Only names that contain this text, or match it if it has *."),
         ),
         result=(
-            Field("queues", Shape.OBJECTS, "The queues, in this order."),
+            Field("queues", Shape.OBJECTS, "The queues, in this order.", items=(
+                *QUEUE_RESULT, Field("activity", Shape.OBJECT, "If activity is true."),
+            )),
             Field("cursor", Shape.TEXT, "For the next page; null after the last."),
         ),
     ),

@@ -47,7 +47,7 @@ _LIMITS = (
     Field("max_running", Shape.WHOLE, "How many messages may be in flight, 1 to 1,000."),
     Field("rate", Shape.TEXT, "How many may be received in a time, such as 10/s, 100/m or 1000/h."),
 )
-_QUEUE_RESULT = (
+QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
     *_ATTRIBUTES,
     _EXPIRED,
@@ -180,16 +180,16 @@ _CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
 ROUTES = (
     Route(
         "PUT", "/queues/{queue}", Scope.MANAGE, "Create a queue.", _create,
-        ("create_queue",), body=_ATTRIBUTES, result=_QUEUE_RESULT,
+        ("create_queue",), body=_ATTRIBUTES, result=QUEUE_RESULT,
         answers={201: "created", 200: "it existed, with these attributes"},
     ),
     Route(
         "GET", "/queues/{queue}", Scope.STATS, "Read the attributes and counts of a queue.", _read,
-        ("get_queue_attributes",), result=_QUEUE_RESULT,
+        ("get_queue_attributes",), result=QUEUE_RESULT,
     ),
     Route(
         "PATCH", "/queues/{queue}", Scope.MANAGE, "Change attributes of a queue.", _change,
-        ("set_queue_attributes",), body=(*_ATTRIBUTES, _EXPIRED), result=_QUEUE_RESULT,
+        ("set_queue_attributes",), body=(*_ATTRIBUTES, _EXPIRED), result=QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
@@ -231,11 +231,11 @@ ROUTES = (
     ),
     Route(
         "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _limit,
-        ("set_queue_limits",), body=_LIMITS, result=_QUEUE_RESULT,
+        ("set_queue_limits",), body=_LIMITS, result=QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}/limits", Scope.MANAGE, "Remove the limits of a queue.",
-        _remove_limits, ("set_queue_limits",), result=_QUEUE_RESULT,
+        _remove_limits, ("set_queue_limits",), result=QUEUE_RESULT,
     ),
     Route(
         "POST", "/queues/{queue}:pause", Scope.MANAGE, "Stop workers from receiving.", _pause,

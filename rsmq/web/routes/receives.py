@@ -14,7 +14,7 @@ from rsmq.web.bodies import BODIES
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
 from rsmq.web.pulse import pulse_of
-from rsmq.web.routes.forms import QUEUE, show_message
+from rsmq.web.routes.forms import QUEUE, RECEIVED, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 _MAX_WAIT_SECONDS = 60
@@ -35,7 +35,11 @@ VT = Field(
 )
 _QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
 _MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.", rule=between(1, 10_000))
-_MESSAGES = (Field("messages", Shape.OBJECTS, "The messages; an empty list if there are none."),)
+_MESSAGES = (
+    Field(
+        "messages", Shape.OBJECTS, "The messages; an empty list if there are none.", items=RECEIVED
+    ),
+)
 
 
 def check_wait(call: ApiCall) -> float:
