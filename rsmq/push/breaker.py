@@ -85,7 +85,7 @@ class Breaker:
     The circuit breaker of a push target.
 
     Attributes:
-        failures: failures in a row, while it is closed.
+        failures: failures in a row, while it is closed, or paused since.
         openings: how often it has opened since it was last closed.
         until_ms: the end of the pause, or of the trial, Unix ms; 0 if it is closed or gone.
         owner: the token of the process that has the trial; otherwise empty.
@@ -98,6 +98,11 @@ class Breaker:
     until_ms: int = 0
     owner: str = ""
     text: str = ""
+
+    @property
+    def failures_in_a_row(self) -> int:
+        """Failures since the last success: those that opened it, and one for each failed trial."""
+        return FAILURES_TO_OPEN + self.openings - 1 if self.openings else self.failures
 
     def has_trial(self, owner: str) -> bool:
         """Return whether a process has the trial."""

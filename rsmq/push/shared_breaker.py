@@ -253,7 +253,7 @@ class PushTarget:
         queue: the queue whose messages are pushed.
         url: the URL, without the text of its query.
         state: ``closed`` (messages are pushed), ``open``, ``trial``, ``paused`` or ``gone``.
-        failures: failures in a row, while it is closed.
+        failures: failures since the last success; 0 after a 410.
         until_ms: the end of the pause or of the trial, Unix ms; None if there is none.
         answer: the last answer that was not 2xx; None if there was none.
         refusal: why a process that should push to it does not, such as a variable that it lacks;
@@ -279,7 +279,7 @@ def list_targets(rsmq: RSMQ) -> list[tuple[str, PushTarget]]:
             str(facts.get("queue", "")),
             str(facts.get("url", "")),
             breaker.state.value,
-            breaker.failures,
+            breaker.failures_in_a_row,
             breaker.until_ms or None,
             breaker.text or None,
             str(facts[_REFUSAL]) if facts.get(_REFUSAL) else None,

@@ -110,6 +110,7 @@ def test_targets_are_listed_resumed_and_removed(raw, ns, cli):
         ["orders", "https://a/", "open"],
         ["orders", "https://b/?***", "closed"],
     ]
+    assert [line.split()[3] for line in listed.splitlines()] == ["FAILURES", "0", "11", "3"]
     assert "2023-11-14T22:13:20" in listed
     assert [each["queue"] for each in cli("push", "orders", "--list", "--json").json] == [
         "orders"
