@@ -121,6 +121,26 @@ def test_the_routes_of_rest_rsmq_can_have_a_port_of_their_own(start, rsmq):
     assert web.said.endswith("Stopped by SIGHUP\n")
 
 
+@pytest.mark.parametrize(
+    ("prefix", "left"),
+    [("/rsmq", ""), ("/rsmq", "/rsmq"), ("/a b/c", "/a%20b/c"), ("/queues", "")],
+)
+def test_a_proxy_may_leave_the_prefix_in_paths(start, rsmq, prefix, left):
+    rsmq.create_queue("q")
+    web = start("--no-auth", "--root-path", prefix)
+    url = web.url.removesuffix("/api/v1") + left
+    shown = prefix.replace(" ", "%20")
+    assert web.get("/api/v1/queues/q", url=url)[1]["name"] == "q"
+    assert web.get("/api/v1/openapi.json", url=url)[1]["servers"] == [{"url": f"{shown}/api/v1"}]
+    assert web.get("/rest-rsmq/queues", url=url) == (200, {"queues": ["q"]})
+    for page in ("/", "/queues/q"):
+        with urllib.request.urlopen(url + page, timeout=30) as reply:
+            assert f'href="{shown}/queues"' in reply.read().decode()
+    # Of a health check beside the proxy.
+    with urllib.request.urlopen(web.url.replace("/api/v1", "/healthz"), timeout=30) as reply:
+        assert reply.status == 200
+
+
 def test_it_answers_a_client_that_waits_for_a_message_and_stops(start, rsmq, server):
     rsmq.create_queue("q")
     web = start("--no-auth")

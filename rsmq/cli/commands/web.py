@@ -96,7 +96,7 @@ _SIGNALS = tuple(
     "--root-path",
     default="",
     metavar="PATH",
-    help="The prefix that a proxy in front has removed from paths.",
+    help="The prefix of the paths at a proxy in front, which may remove it or not.",
 )
 @click.option(
     "--trusted-proxy",
@@ -312,6 +312,7 @@ def _make_server(
     import uvicorn  # noqa: PLC0415 - needs an extra
 
     from rsmq.web.connection import WatchedConnection  # noqa: PLC0415 - as above
+    from rsmq.web.root_path import RootPath  # noqa: PLC0415 - as above
 
     class _Server(uvicorn.Server):
         def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
@@ -326,14 +327,13 @@ def _make_server(
 
     return _Server(
         uvicorn.Config(
-            app,
+            RootPath(app, options["root_path"]) if options["root_path"] else app,
             http=WatchedConnection,
             access_log=False,  # paths may contain what nobody wants in a log
             log_level="warning",
             lifespan="off",
             proxy_headers=False,  # the address of a client is that of its connection
             server_header=False,
-            root_path=options["root_path"],
             ssl_certfile=options["tls_cert"],
             ssl_keyfile=options["tls_key"],
             timeout_graceful_shutdown=_GRACE_SECONDS,
