@@ -93,10 +93,15 @@ def _keys(found: MessageCalls) -> list[tuple[str, str] | str]:
 
 
 def _last_change(found: MessageCalls) -> float:
-    """Return a time after which no known call hides it; infinite while its handler may run."""
+    """
+    Return a time after which no call hides it.
+
+    It is infinite while its handler may run, and if no call is known: then the time of its send is
+    not.
+    """
     times = [each.end + each.delay for each in found.sends]
     for each in [*found.deliveries, *found.extensions, *found.deletes]:
         has_no_end = each.kind == "handle" and len(each.lines) == 1
         begun = each.begin if each.outcome == "unknown" else each.end
         times.append(math.inf if has_no_end else begun + each.vt)
-    return max(times, default=0.0)
+    return max(times, default=math.inf)

@@ -166,6 +166,18 @@ def test_each_broken_history_is_found_with_its_message_and_lines(broken):
     assert found.allowed_by is None
 
 
+def test_a_message_whose_send_got_no_answer_is_not_stuck_since_a_look_before_it():
+    story = Story()
+    story.send(1, "x")
+    story.receive(2, "x")
+    story.delete(3, "x")
+    story.receive_nothing(100)
+    story.send(200, "y", outcome="unknown")
+    story.left("y")
+
+    assert story.check().violations == []
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(min_value=0), steps=st.integers(1, 150))
 def test_histories_of_a_model_pass(seed, steps):
