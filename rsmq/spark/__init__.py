@@ -7,8 +7,11 @@ a session that does not.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rsmq.errors import (
@@ -68,6 +71,7 @@ def register(spark: SparkSession | Any) -> None:
     Needed if Spark does not find it itself: over Spark Connect, or if the import of another package
     named ``pyspark_...`` fails, because Spark then finds none of them. Useful if an application
     starts several streams: it keeps two that start at the same moment from breaking all tasks.
+    Needed too if this package comes by ``spark-submit --py-files``.
 
     Args:
         spark: the session.
@@ -79,11 +83,22 @@ def register(spark: SparkSession | Any) -> None:
     # All streams of a data source have one HashMap for their environment, and each adds these
     # variables to it without a lock. Here they are added before: later only values are replaced.
     own = context.environment
-    context.environment = {**_VARIABLES_OF_STREAMS, **own}
+    context.environment = {**_VARIABLES_OF_STREAMS, **own, **_path_of_archive(own)}
     try:
         _register(spark)
     finally:
         context.environment = own
+
+
+def _path_of_archive(environment: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return the variable by which streams find this package in an archive of ``--py-files``.
+
+    Spark does not pass such archives to the process on the driver that plans batches of streams.
+    """
+    root = Path(__file__).parents[2]
+    paths = [environment.get("PYTHONPATH"), str(root)]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))} if root.is_file() else {}
 
 
 def _register(spark: Any) -> None:
