@@ -20,6 +20,7 @@ from tests.cli.test_exporter import scrape
 from tests.migrate.rqueue_states import Rqueue
 from tests.ports import free_port
 from tests.program import Program
+from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
@@ -229,9 +230,12 @@ def _called(raw):
     return {name.removeprefix("cmdstat_") for name, each in stats.items() if each["calls"]}
 
 
-@pytest.fixture
-def empty(own_server):
-    return own_server
+@pytest.fixture(scope="module")
+def server():
+    """A server of its own: the commands that it has run are counted, and its data is removed."""
+    server = Server(redis_7())
+    yield server
+    server.stop()
 
 
 @pytest.mark.parametrize("name", [*LISTED, *UNLISTED])
