@@ -86,6 +86,8 @@ _TARGET_STATE = Series(
     kind="gauge",
 )
 _TARGET_STATES = ("closed", "open", "trial", "paused", "gone")
+#: The names of exceptions that a process counts apart; further ones are counted as one.
+_MAX_EXCEPTIONS, _OTHER_EXCEPTIONS = 100, "other"
 #: The metrics of a worker.
 ALL_SERIES = (
     _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEFERRED, _DEAD_LETTERED, _DROPPED, _RELEASED,
@@ -127,6 +129,8 @@ class Metrics(Middleware):
         """
         self._tally = Tally()
         self._counted_as_running: set[int] = set()
+        #: The names of exceptions that are counted apart.
+        self._failures: set[str] = set()
         #: The last states of targets, by queue and target.
         self._target_states: dict[tuple[str, str], str] = {}
         self._queues = QueueCollector(INTERVAL_SECONDS) if queues else None
@@ -185,7 +189,12 @@ class Metrics(Middleware):
             self._tally.add(_HANDLED, labels)
 
     def _count_failure(self, message: Delivery, error: BaseException) -> None:
-        self._tally.add(_FAILED, (message.queue, type(error).__name__))
+        kind = type(error).__name__
+        # Programs make classes as they run: Prometheus keeps a series for each name forever.
+        if len(self._failures) >= _MAX_EXCEPTIONS and kind not in self._failures:
+            kind = _OTHER_EXCEPTIONS
+        self._failures.add(kind)
+        self._tally.add(_FAILED, (message.queue, kind))
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         if not isinstance(error, Retry):

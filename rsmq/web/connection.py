@@ -172,6 +172,13 @@ class _LimitedConnection(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
+    def shutdown(self) -> None:
+        """End with the answer to the request; refuse one whose body has not arrived."""
+        if self._part is _Part.BODY and not self.cycle.response_started:
+            self._refuse("503 Service Unavailable", "retry-after: 1\r\n")
+        else:
+            super().shutdown()
+
     def _is_head_too_long(self) -> bool:
         return self._part is _Part.HEAD and (
             self._size > MAX_HEAD_BYTES or self._headers > MAX_HEADERS

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rsmq.web import connection, create_app, request_limits
+from rsmq.web.connection import WatchedConnection
 from rsmq.web.request_limits import BODY_BYTES_A_SECOND, BODY_SECONDS, seconds_for_body
 from tests.scale import WAIT_SECONDS
 from tests.web.asgi import open_queues
@@ -71,6 +72,29 @@ def test_a_wait_for_a_message_is_no_wait_for_a_request(server, ns, monkeypatch):
         assert answer.endswith(b'{"messages": []}')
 
     asyncio.run(test())
+
+
+def test_a_server_that_stops_refuses_requests_that_have_not_arrived(
+    server, ns, caplog, monkeypatch
+):
+    begun = []
+    on_body = WatchedConnection.on_body
+    monkeypatch.setattr(
+        WatchedConnection, "on_body", lambda each, body: begun.append(each) or on_body(each, body)
+    )
+
+    async def test():
+        async with open_queues(server.url, ns=ns) as queues:
+            async with _serving(create_app(queues, auth=False)) as port:
+                head = _HEAD + b"content-length: 100\r\n\r\n{"
+                answers = [asyncio.create_task(_exchange(port, head)) for _ in range(20)]
+                while len(begun) < len(answers):
+                    await asyncio.sleep(0.01)
+            return await asyncio.gather(*answers)
+
+    answers = asyncio.run(test())
+    assert {each[:12] for each in answers} == {b"HTTP/1.1 503"}
+    assert "Traceback" not in caplog.text
 
 
 def test_a_connection_too_many_is_told_to_come_again(server, ns, monkeypatch):

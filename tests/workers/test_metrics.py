@@ -174,6 +174,27 @@ def test_hung_handler_and_its_next_attempt_are_counted_once_each(
     wait_until(lambda: sample_value(registry, "handlers_running", queue="q") == 0)
 
 
+def test_names_of_exceptions_are_bounded(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
+
+    @worker.listener("q", drop=True, max_retries=0)
+    def handle(body):
+        raise type(f"Error{body}", (Exception,), {})
+
+    rsmq.send_messages("q", [f"{number}" for number in range(130)])
+    worker.run(until_empty=True)
+
+    names = {
+        sample.labels["exception"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "rsmq_messages_failed_total"
+    }
+    assert (len(names), names.pop("other")) == (101, 30)
+    assert set(names.values()) == {1}
+
+
 def test_requested_retry_is_no_failure(env, rsmq, registry):
     env.create_queues("q")
     worker = env.create_worker(middleware=[Metrics(registry)])
