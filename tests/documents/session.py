@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 
 
 def main() -> None:
@@ -22,6 +23,8 @@ def main() -> None:
 
 
 def run_blocks(answers) -> None:
+    # Some packages import eventlet if it is installed, and pages run with warnings as errors.
+    warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
     names = {"__name__": "__main__"}
     prints: list[tuple[int, str]] = []
 
