@@ -225,7 +225,7 @@ def test_export_can_be_piped_into_import(rsmq, environment, source, target):
     assert target.scores("q") == source.scores("q")
 
 
-def test_export_ends_silently_when_the_reader_closes_the_pipe(rsmq, environment):
+def test_export_ends_with_a_code_when_the_reader_closes_the_pipe(rsmq, environment):
     create_filled_queue(rsmq, bodies=["x" * 10_000] * 1000)
     with subprocess.Popen(
         [*PROGRAM, "export"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -234,7 +234,7 @@ def test_export_ends_silently_when_the_reader_closes_the_pipe(rsmq, environment)
         export.stdout.close()
         assert export.stderr.read() == b""
 
-    assert export.returncode == 0
+    assert export.returncode == 141
 
 
 def test_progress_is_shown_on_a_terminal(rsmq, environment, tmp_path):
