@@ -184,48 +184,48 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         # Tests that wait for servers and processes: more of them run at the same time.
         # The first one is early, so that its servers find a machine with little work.
         measured(
-            "core: clusters, Sentinels", 150, *_GROUPS, "--dist", "worksteal", workers=5,
+            "core: clusters, Sentinels", 210, *_GROUPS, "--dist", "worksteal", workers=5,
             is_waiting=True, is_delicate=True,
         ),
         Part(_LOWEST, 20, ["scripts/setup", ".venv-lowest", "redis==6.4.0"], is_waiting=True),
         measured(
-            "worker: kills, zombies, faults", 200, "-m", "slow", "tests/workers",
+            "worker: kills, zombies, faults", 280, "-m", "slow", "tests/workers",
             workers=4, is_waiting=True, needs=[_PEERS],
         ),
         # Thousands of short tests, for each of which pytest-xdist takes a millisecond.
-        measured("core: contract", 150, "-m", "not slow", _CONTRACT, workers=0),
-        measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT, workers=0),
+        measured("core: contract", 110, "-m", "not slow", _CONTRACT, workers=0),
+        measured("core: contract, on the other servers", 160, "-m", "slow", _CONTRACT, workers=0),
         measured(
-            "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
+            "core: faults, properties, cells", 280, "tests/faults", "tests/properties",
             "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
             workers=4, is_waiting=True,
         ),
-        measured("worker: in process, on every server", 180, "-m", "not slow", "tests/workers"),
+        measured("worker: in process, on every server", 200, "-m", "not slow", "tests/workers"),
         measured(
-            "browser: the pages in Chromium, the demo", 130, "tests/browser", "--dist", "loadfile",
+            "browser: the pages in Chromium, the demo", 120, "tests/browser", "--dist", "loadfile",
             needs=[_PEERS],
         ),
-        measured("migrate: from the other systems", 110, "tests/migrate", needs=[_PEERS]),
+        measured("migrate: from the other systems", 140, "tests/migrate", needs=[_PEERS]),
         Part(
-            "core: random signals, documents", 110,
+            "core: random signals, documents", 300,
             _tests(_RANDOM_SIGNALS, "tests/documents", "tests/operations", workers=4),
             is_waiting=True, needs=[_PEERS],
         ),
         measured(
-            "web: the API, rest-rsmq, callers; history, undo, explanations", 80, "tests/web",
+            "web: the API, rest-rsmq, callers; history, undo, explanations", 130, "tests/web",
             "tests/history", "tests/trash", "tests/explain",
             "--ignore=tests/web/test_failover.py", is_waiting=True,
         ),
         measured(
-            "features: schedules, tasks, jobs, Django, admission", 90, "tests/schedules",
+            "features: schedules, tasks, jobs, Django, admission", 120, "tests/schedules",
             "tests/tasks", "tests/asgi", "tests/jobs", "tests/django", "tests/admission",
             workers=3, is_waiting=True,
         ),
-        Part("compat: the other clients", 70, _tests("compat"), needs=[_PEERS]),
-        measured("cli: the program, in terminals too", 70, "tests/cli", needs=[_PEERS]),
-        Part("spark: readers and writers, no JVM", 70, _tests("-m", "not spark", "tests/spark")),
+        Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
+        measured("cli: the program, in terminals too", 100, "tests/cli", needs=[_PEERS]),
+        Part("spark: readers and writers, no JVM", 110, _tests("-m", "not spark", "tests/spark")),
         measured(
-            "doctor, transfer, pyrsmq, rfq, opentelemetry", 50, "tests/doctor", "tests/transfer",
+            "doctor, transfer, pyrsmq, rfq, opentelemetry", 70, "tests/doctor", "tests/transfer",
             "tests/pyrsmq", "tests/compat", "tests/tracing", needs=[_PEERS],
         ),
         Part(
