@@ -8,12 +8,15 @@ import pytest
 
 from rsmq.transport.asyncio_.cancellation import CancellationGuard
 from rsmq.transport.asyncio_.requests import Request
+from tests.scale import WAIT_SECONDS
 
 
 async def cancelled_while_waiting(guard, request):
     """Cancel a task that waits for the reply to a request; return the task."""
     task = asyncio.ensure_future(guard.wait(request))
-    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not request.future._callbacks:  # busy tests wait before they wait for it
+            await asyncio.sleep(0)
     task.cancel()
     for _ in range(3):
         await asyncio.sleep(0)
