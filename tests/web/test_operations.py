@@ -16,6 +16,7 @@ from rsmq.web.access.secrets import hash_token
 from rsmq.web.bulk import steps
 from rsmq.web.bulk.operations import change_operation, read_operation
 from rsmq.web.bulk.steps import run_step
+from tests.scale import WAIT_SECONDS
 from tests.web.asgi import Http
 
 SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
@@ -516,6 +517,7 @@ def test_a_step_of_much_work_leaves_the_event_loop_free_and_changes_all_that_fit
 
         one_fits = search.fits
         monkeypatch.setattr(search, "fits", fits)
+        monkeypatch.setattr(search, "MAX_SECONDS", WAIT_SECONDS)
         listed = await http("GET", "/queues/dead/messages?filter=json.10000:1")
         assert len(listed.json["messages"]) == 10
         content = {"filter": "json.10000:1", "destination": "q"}
