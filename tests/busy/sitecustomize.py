@@ -66,8 +66,8 @@ class _Finder:
         def execute_and_slow(module):
             execute(module)
             for class_name, methods in _SLOWED[name].items():
-                slowed = getattr(module, class_name)
-                for method in methods:
+                slowed = getattr(module, class_name, None)
+                for method in methods if slowed else ():  # redis-py of other programs may be older
                     setattr(slowed, method, _slow(getattr(slowed, method)))
 
         spec.loader.exec_module = execute_and_slow
