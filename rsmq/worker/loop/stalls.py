@@ -72,16 +72,16 @@ class Stalls:
 
     def note_late(self, seconds: float) -> None:
         """
-        Warn if the worker's own thread could not run for so long that leases were in danger.
+        Warn if a turn of the worker's loop took so long that leases were in danger.
 
         Args:
-            seconds: how much later it ran than it was to; at least MIN_LATE_SECONDS.
+            seconds: how long it took beyond its sleep; at least MIN_LATE_SECONDS.
         """
         lanes = list(chain.from_iterable(self._lanes.values()))
         shortest_vt = min(lane.vt for lane in lanes)
         if seconds < shortest_vt / 3:
             return
-        began_before = time.monotonic() - seconds
+        began_before = time.monotonic() - MIN_LATE_SECONDS
         calls = dict.fromkeys(
             f"{lane.name} {lease.shown_id}"
             for lane in lanes
@@ -91,7 +91,8 @@ class Stalls:
         )
         _log.warning(
             "worker %s could not run for %.3g s, nor extend visibility timeouts: a handler keeps "
-            "the GIL, or the process was suspended or had no processor. Calls that had begun: %s",
+            "the GIL, the process was suspended or had no processor, or Redis answered late. "
+            "Calls that had begun: %s",
             self._name, seconds, ", ".join(islice(calls, _MAX_SHOWN_CALLS)) or "none",
         )  # fmt: skip
 

@@ -303,7 +303,10 @@ class WorkerLoop:
         if self._has_switches:
             self._apply_switches()
         self._access_redis(now)
-        self._sleep()
+        pause = self._sleep()
+        late = time.monotonic() - now - pause
+        if late > MIN_LATE_SECONDS and not self._access.has_failed:
+            self._stalls.note_late(late)
 
     def _access_redis(self, now: float) -> None:
         """Make the calls to Redis that are due. A server that fails is left alone for a while."""
@@ -555,23 +558,24 @@ class WorkerLoop:
                 self._access.attempt(cell.number, partial(self._settler.write_step, cell))
             self._heartbeat.renew(time.monotonic())
 
-    def _sleep(self) -> None:
-        """Sleep until there is something to do."""
+    def _sleep(self) -> float:
+        """Sleep until there is something to do. Return the seconds for which it was to last."""
         now = time.monotonic()
         if self._access.are_all_failing:
             retry_at = min(self._access.retry_at(), now + _MAX_FAILING_SLEEP_SECONDS)
-            self._wake_up.wait(min(retry_at, max(self._stop_deadline, now)) - now)
+            pause = min(retry_at, max(self._stop_deadline, now)) - now
+            self._wake_up.wait(pause)
             self._wake_up.clear()
-            return
+            return pause
         self._is_asleep = True  # set before any state is read: later changes set _wake_up
         pause, self._jobs_before_wake_up = self._plan_sleep(now)
         if len(self._finished_jobs) < self._jobs_before_wake_up and pause > 0:
             self._wake_up.wait(pause)
-            late = time.monotonic() - now - pause
-            if late > MIN_LATE_SECONDS:
-                self._stalls.note_late(late)
+        else:
+            pause = 0.0
         self._is_asleep = False
         self._wake_up.clear()
+        return pause
 
     def _plan_sleep(self, now: float) -> tuple[float, int]:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
