@@ -27,10 +27,8 @@ if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa:
     )
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells as Cells
     from rsmq._sync.client import RSMQ as RSMQ
     from rsmq.aio import AsyncRSMQ as AsyncRSMQ
-    from rsmq.cells.cells import AsyncCells as AsyncCells
     from rsmq.codecs import BYTES as BYTES
     from rsmq.codecs import JSON as JSON
     from rsmq.codecs import MSGPACK as MSGPACK
@@ -75,8 +73,6 @@ else:
         name: module
         for module, names in {
             "rsmq.aio": ("AsyncRSMQ",),
-            "rsmq.cells.cells": ("AsyncCells",),
-            "rsmq._sync.cells": ("Cells",),
             "rsmq._sync.client": ("RSMQ",),
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (

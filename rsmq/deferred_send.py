@@ -8,10 +8,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.codecs import JSON, Codec, check_codec
 from rsmq.headers import current_headers, use_headers
 from rsmq.operations.messages import send_message
@@ -20,7 +18,7 @@ from rsmq.wire.keys import Namespace
 
 
 def prepare_send(
-    queues: RSMQ[Any] | Cells | AsyncRSMQ[Any] | AsyncCells,
+    queues: RSMQ[Any] | AsyncRSMQ[Any],
     qname: str,
     body: object,
     *,

@@ -26,7 +26,6 @@ from contextlib import (
 from typing import Any
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingExtra, RSMQError, show_type
 from rsmq.headers import REQUEST_ID, use_headers
 from rsmq.operations.plain import plain_command
@@ -53,7 +52,7 @@ _VALID_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def lifespan(
-    queues: Callable[[], AsyncRSMQ[Any] | AsyncCells] | None = None,
+    queues: Callable[[], AsyncRSMQ[Any]] | None = None,
     *,
     tasks: Tasks | None = None,
     worker: Worker[Any] | None = None,
@@ -75,7 +74,7 @@ def lifespan(
     Raises:
         InvalidFormat: an argument is of another type.
     """
-    if queues is not None and (not callable(queues) or isinstance(queues, AsyncRSMQ | AsyncCells)):
+    if queues is not None and (not callable(queues) or isinstance(queues, AsyncRSMQ)):
         hint = "Pass a function that opens it, as in lambda: AsyncRSMQ.from_url(url)."
         raise InvalidFormat("queues", value=show_type(queues), hint=hint)
     if tasks is not None and not isinstance(tasks, Tasks):
@@ -181,7 +180,7 @@ async def readyz(request: Request) -> JSONResponse:
     return _answer(checks)
 
 
-async def _answers(client: AsyncRSMQ[Any] | AsyncCells) -> bool:
+async def _answers(client: AsyncRSMQ[Any]) -> bool:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             for cell in client.cells:

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, MissingExtra, show_type
 from rsmq.tasks import Signature
@@ -40,7 +38,7 @@ _WAITING = "rsmq.send_on_commit"
 @overload
 def send_on_commit(
     session: Session | scoped_session[Any],
-    queues: RSMQ[Any] | Cells,
+    queues: RSMQ[Any],
     qname: str,
     body: Any,
     **options: Any,
@@ -48,7 +46,7 @@ def send_on_commit(
 @overload
 def send_on_commit(
     session: AsyncSession | async_scoped_session[Any],
-    queues: AsyncRSMQ[Any] | AsyncCells,
+    queues: AsyncRSMQ[Any],
     qname: str,
     body: Any,
     **options: Any,
@@ -101,7 +99,7 @@ def send_on_commit(
             raise InvalidFormat("qname", value=qname, hint=hint)
         send = prepare_call(queues, is_async=is_async)
     else:
-        fitting = AsyncRSMQ | AsyncCells if is_async else RSMQ | Cells
+        fitting = AsyncRSMQ if is_async else RSMQ
         if not isinstance(queues, fitting):
             names = "an AsyncRSMQ or AsyncCells" if is_async else "an RSMQ or Cells"
             hint = f"Pass {names} with a {type(session).__name__}, or the signature of a task."

@@ -22,10 +22,7 @@ _RUFF = str(Path(sys.executable).with_name("ruff"))
 #: the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
-    "AsyncCellClient": "CellClient",
-    "AsyncCellEngine": "CellEngine",
     "AsyncCellWatchers": "CellWatchers",
-    "AsyncCells": "Cells",
     "AsyncConsumer": "Consumer",
     "AsyncEveryCell": "EveryCell",
     "AsyncJobHandle": "JobHandle",
@@ -67,14 +64,8 @@ SOURCES = {
     "rsmq.trash.asyncio_": "trash",
     "rsmq.push.async_subscribers": "subscribers",
     "rsmq.explain.async_reader": "reader",
-    **{
-        f"rsmq.cells.{name}": name
-        for name in (
-            "cells", "cell_client", "connect", "engine", "every_cell", "look", "membership",
-            "one_cell",
-        )
-    },
-}  # fmt: skip
+    "rsmq.cells.one_cell": "one_cell",
+}
 #: The synchronous modules of features that are above the clients are beside the asyncio ones.
 _FOLDERS = {"subscribers": "push", "reader": "explain"}
 #: Packages and modules of asyncio, and those of threads.
@@ -185,14 +176,6 @@ CONSUMING_TEXTS = {
 }
 
 
-#: The same for the modules of sets of cells.
-CELLS_TEXTS = {
-    "The asyncio client of a set of cells, ``AsyncCells``.": (
-        "The synchronous client of a set of cells, ``Cells``."
-    ),
-    "An asyncio client for queues that are spread": "A client for queues that are spread",
-    "Waiting calls in other event loops end": "Waiting calls in other threads end",
-}
 #: The texts of each module that has some.
 TEXTS = {
     "jobs": {
@@ -201,7 +184,6 @@ TEXTS = {
     },
     "client": CLIENT_TEXTS,
     "consuming": CONSUMING_TEXTS,
-    "cells": CELLS_TEXTS,
     "schedules": {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."

@@ -437,14 +437,14 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         The client itself, as the only one: a plain client is a set of one cell.
 
-        A program that works with ``Cells`` too makes a call in each namespace by a loop over
+        A program that works with ``AsyncCells`` too makes a call in each namespace by a loop over
         ``cells``. The number of a cell is its place here.
         """
         return (self,)
 
     @property
     def engine(self) -> OneCell[RSMQ[B_co]]:
-        """The only cell and the rules of calls to it, for extensions; as ``Cells.engine``."""
+        """The only cell and the rules of calls to it, for extensions; as ``AsyncCells.engine``."""
         return OneCell(self, self._namespace.name)
 
     @property

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 class OneCell(Generic[C]):
     """
-    The calls of a plain client, as ``CellEngine`` makes them in the cells of a set.
+    The calls of a plain client, as ``AsyncCellEngine`` makes them in the cells of a set.
 
     It adds no command and no check to a call, and no number to an id.
 

@@ -12,7 +12,6 @@ from typing import Any
 from django.core import checks
 from django.utils import timezone
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import JSON, CannotDecode
 from rsmq.django.backend_options import (
@@ -68,7 +67,7 @@ class RSMQBackend(BaseTaskBackend):
     supports_priority = True
 
     @property
-    def client(self) -> RSMQ[Any] | Cells:
+    def client(self) -> RSMQ[Any]:
         """
         The client, which all threads share.
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import JSON
 from rsmq.errors import RSMQError, show
@@ -134,20 +133,18 @@ def add_listener(worker: Worker[Any], queue: str, options: Mapping[str, Any], ha
     worker.listener(queue, codec=JSON, levels=LEVELS, weight=WEIGHT, **listener)(handler)
 
 
-def _make_client(options: Mapping[str, Any]) -> RSMQ[Any] | Cells:
+def _make_client(options: Mapping[str, Any]) -> RSMQ[Any]:
     rest = {"ns": options.get("ns", DEFAULT_NS), "codec": JSON, **options.get("client", {})}
-    if "cells" in options:
-        return Cells.from_url(options["url"], cells=options["cells"], **rest)
     return RSMQ.from_url(options["url"], **rest)
 
 
 #: The client of each backend, with the options that it was made from. Django makes a backend for
 #: each thread, and they share the client.
-_clients: dict[str, tuple[Mapping[str, Any], RSMQ[Any] | Cells]] = {}
+_clients: dict[str, tuple[Mapping[str, Any], RSMQ[Any]]] = {}
 _lock = threading.Lock()
 
 
-def get_client(alias: str, queues: set[str], options: Mapping[str, Any]) -> RSMQ[Any] | Cells:
+def get_client(alias: str, queues: set[str], options: Mapping[str, Any]) -> RSMQ[Any]:
     """
     Return the client of a backend, which all threads share.
 

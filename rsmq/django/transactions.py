@@ -8,7 +8,6 @@ from typing import Any, overload
 
 from django.db import transaction
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.deferred_send import prepare_call, prepare_send
 from rsmq.errors import InvalidFormat, show_type
@@ -17,7 +16,7 @@ from rsmq.tasks import Signature
 
 @overload
 def send_on_commit(
-    queues: RSMQ[Any] | Cells,
+    queues: RSMQ[Any],
     qname: str,
     body: Any,
     *,
@@ -68,7 +67,7 @@ def send_on_commit(
             hint = "The call of a task has its queue and options: pass using and robust only."
             raise InvalidFormat("qname", value=qname, hint=hint)
         send = prepare_call(queues)
-    elif isinstance(queues, RSMQ | Cells):
+    elif isinstance(queues, RSMQ):
         send = prepare_send(queues, qname, body, **options)
     else:
         hint = "Pass an RSMQ or Cells, or the signature of a task."

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rsmq.doctor.examination import examine as examine
-    from rsmq.doctor.examination import examine_cells as examine_cells
     from rsmq.doctor.finding import Finding as Finding
     from rsmq.doctor.finding import Report as Report
     from rsmq.doctor.repairer import Repair as Repair
     from rsmq.doctor.repairer import repair as repair
-    from rsmq.doctor.repairer import repair_cells as repair_cells
 else:
     # Imported at their first use: the program's completion needs only the catalogue.
     _MODULES = {
@@ -31,9 +29,7 @@ else:
         "Repair": "rsmq.doctor.repairer",
         "Report": "rsmq.doctor.finding",
         "examine": "rsmq.doctor.examination",
-        "examine_cells": "rsmq.doctor.examination",
         "repair": "rsmq.doctor.repairer",
-        "repair_cells": "rsmq.doctor.repairer",
     }
     __all__ = list(_MODULES)
 

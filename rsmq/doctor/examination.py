@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -53,9 +53,6 @@ from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
 from rsmq.wire.workers import read_worker
 
-if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
-
 T = TypeVar("T")
 
 #: Seconds until a second check of faults that may be a call in progress of another client.
@@ -66,7 +63,7 @@ _RECHECKED_CODES = {"orphan-body", "left-over-counter", "odd-field"}
 
 
 def examine(
-    rsmq: RSMQ[Any] | Cells,
+    rsmq: RSMQ[Any],
     queues: Iterable[str] | None = None,
     *,
     progress: Callable[[str, int], None] | None = None,
@@ -110,22 +107,12 @@ def examine(
     )
 
 
-def examine_cells(
-    cells: Cells,
-    queues: Iterable[str] | None = None,
-    *,
-    progress: Callable[[str, int], None] | None = None,
-) -> Report:
-    """Find faults of a set of cells: ``examine`` does the same."""
-    return examine(cells, queues, progress=progress)
-
-
 class _Examination:
     """One run of ``examine``."""
 
     def __init__(
         self,
-        rsmq: RSMQ[Any] | Cells,
+        rsmq: RSMQ[Any],
         progress: Callable[[str, int], None] | None,
         *,
         tries_commands: bool,

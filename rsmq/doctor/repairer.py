@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -69,9 +69,6 @@ from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_number
 
-if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
-
 T = TypeVar("T")
 
 #: The order of repairs. A queue is repaired before its messages, and removed from the list after
@@ -119,7 +116,7 @@ class Repair:
 
 
 def repair(
-    rsmq: RSMQ[Any] | Cells,
+    rsmq: RSMQ[Any],
     findings: Iterable[Finding],
     *,
     also: Collection[str] = (),
@@ -172,17 +169,6 @@ def repair(
         differences = [finding for finding in chosen if finding.code in SET_REPAIRS]
         repairs += [_repair_difference(clients, finding) for finding in differences]
     return repairs
-
-
-def repair_cells(
-    cells: Cells,
-    findings: Iterable[Finding],
-    *,
-    also: Collection[str] = (),
-    progress: Callable[[Finding, int], None] | None = None,
-) -> list[Repair]:
-    """Repair the faults of a set of cells: ``repair`` does the same."""
-    return repair(cells, findings, also=also, progress=progress)
 
 
 def _repair_difference(clients: Sequence[RSMQ[Any]], finding: Finding) -> Repair:

@@ -12,7 +12,6 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.cells.totals import add_attributes
 from rsmq.explain.causes import has_no_trace
 from rsmq.explain.observed import ObservedMessage, ObservedQueue, QueueRates, RepeatedReceives
@@ -34,9 +33,7 @@ from rsmq.worker.registry import parse_workers
 _IDS_PER_STEP = 1000
 
 
-async def observe_message(
-    rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str, id: str
-) -> ObservedMessage:
+async def observe_message(rsmq: AsyncRSMQ[Any], qname: str, id: str) -> ObservedMessage:
     """
     Return what is known of a message, from two round trips. Nothing is changed.
 
@@ -75,7 +72,7 @@ async def observe_message(
 
 
 async def find_holders(
-    rsmq: AsyncRSMQ[Any] | AsyncCells, messages: Sequence[StoredMessage[Any]]
+    rsmq: AsyncRSMQ[Any], messages: Sequence[StoredMessage[Any]]
 ) -> dict[str, str]:
     """
     Return by the id of a message the name of the worker that has it in flight.
@@ -159,7 +156,7 @@ async def _add_rates(client: Any, facts: ObservedQueue) -> ObservedQueue:
     return replace(facts, rates=rates)
 
 
-async def observe_queue(rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str) -> ObservedQueue:
+async def observe_queue(rsmq: AsyncRSMQ[Any], qname: str) -> ObservedQueue:
     """
     Return what is known of a queue, from two round trips for each cell, and three if it is empty.
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.cells.totals import add_attributes
 from rsmq.explain.causes import has_no_trace
@@ -35,7 +34,7 @@ from rsmq.worker.registry import parse_workers
 _IDS_PER_STEP = 1000
 
 
-def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMessage:
+def observe_message(rsmq: RSMQ[Any], qname: str, id: str) -> ObservedMessage:
     """
     Return what is known of a message, from two round trips. Nothing is changed.
 
@@ -73,7 +72,7 @@ def observe_message(rsmq: RSMQ[Any] | Cells, qname: str, id: str) -> ObservedMes
     return replace(facts, queue=_add_rates(client, facts.queue))
 
 
-def find_holders(rsmq: RSMQ[Any] | Cells, messages: Sequence[StoredMessage[Any]]) -> dict[str, str]:
+def find_holders(rsmq: RSMQ[Any], messages: Sequence[StoredMessage[Any]]) -> dict[str, str]:
     """
     Return by the id of a message the name of the worker that has it in flight.
 
@@ -156,7 +155,7 @@ def _add_rates(client: Any, facts: ObservedQueue) -> ObservedQueue:
     return replace(facts, rates=rates)
 
 
-def observe_queue(rsmq: RSMQ[Any] | Cells, qname: str) -> ObservedQueue:
+def observe_queue(rsmq: RSMQ[Any], qname: str) -> ObservedQueue:
     """
     Return what is known of a queue, from two round trips for each cell, and three if it is empty.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.figures.operations import MAX_WALKED_MESSAGES, add_hidden, sample_hidden
 from rsmq.model import MessageCounts
 
@@ -32,7 +31,7 @@ class EstimatedCounts:
 
 
 async def estimate_counts(
-    rsmq: AsyncRSMQ[Any] | AsyncCells, qname: str, *, exact_up_to: int | None = None
+    rsmq: AsyncRSMQ[Any], qname: str, *, exact_up_to: int | None = None
 ) -> EstimatedCounts:
     """
     Count the messages of a queue by state; of many, a sample of the hidden ones.

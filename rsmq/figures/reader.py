@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.cells.records import check_records
 from rsmq.cells.totals import add_attributes, add_counts
@@ -102,7 +101,7 @@ class QueueReader:
         records: the record of each cell that was read; None if it has none.
     """
 
-    def __init__(self, rsmq: RSMQ[Any] | Cells) -> None:
+    def __init__(self, rsmq: RSMQ[Any]) -> None:
         self.failures: dict[int, Exception] = {}
         self.records: dict[int, CellRecord | None] = {}
         self._engine = rsmq.engine

@@ -26,7 +26,6 @@ from rsmq.wire.names import is_pattern
 from rsmq.worker import list_workers
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
 
 _log = get_logger("rsmq.metrics")
@@ -117,7 +116,7 @@ class QueueCollector:
         self._changed = Event()
         self._thread: Thread | None = None
 
-    def add(self, key: object, rsmq: RSMQ[Any] | Cells, names: Iterable[str]) -> None:
+    def add(self, key: object, rsmq: RSMQ[Any], names: Iterable[str]) -> None:
         """
         Add queues.
 
@@ -324,7 +323,7 @@ class QueueMetrics:
 
     def __init__(
         self,
-        rsmq: RSMQ[Any] | Cells,
+        rsmq: RSMQ[Any],
         queues: Iterable[str] = ("*",),
         *,
         registry: CollectorRegistry = REGISTRY,

@@ -21,7 +21,6 @@ from opentelemetry.trace import (
 )
 
 from rsmq import __version__
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
 from rsmq.model import Message
@@ -58,7 +57,7 @@ def span_attributes(operation: str, operation_type: str, queue: str | None) -> d
     return attributes if queue is None else {**attributes, DESTINATION_NAME: queue}
 
 
-def server_attributes(client: RSMQ | AsyncRSMQ | Cells) -> dict[str, Any]:
+def server_attributes(client: RSMQ | AsyncRSMQ) -> dict[str, Any]:
     """
     Return the attributes of a client's server.
 

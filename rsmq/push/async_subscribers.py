@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.push.operations import add_subscriber, list_subscribers, remove_subscriber
 from rsmq.push.subscriber import (
     DEFAULT_CONCURRENCY,
@@ -34,7 +33,7 @@ class AsyncSubscribers:
     second. In a set of cells, each call is made in all cells.
     """
 
-    def __init__(self, rsmq: AsyncRSMQ[Any] | AsyncCells) -> None:
+    def __init__(self, rsmq: AsyncRSMQ[Any]) -> None:
         """
         Make it.
 

@@ -18,7 +18,6 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidFormat, QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
@@ -193,7 +192,7 @@ class SubscriberPusher(Middleware):
 
     def __init__(
         self,
-        rsmq: RSMQ[Any] | Cells,
+        rsmq: RSMQ[Any],
         queues: str | Iterable[str] | None = None,
         *,
         allow: str | Iterable[str] = (),

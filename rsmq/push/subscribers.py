@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.push.operations import add_subscriber, list_subscribers, remove_subscriber
 from rsmq.push.subscriber import (
@@ -35,7 +34,7 @@ class Subscribers:
     second. In a set of cells, each call is made in all cells.
     """
 
-    def __init__(self, rsmq: RSMQ[Any] | Cells) -> None:
+    def __init__(self, rsmq: RSMQ[Any]) -> None:
         """
         Make it.
 

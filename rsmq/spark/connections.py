@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
@@ -37,9 +37,6 @@ from rsmq.transport.url import option_names
 from rsmq.waiting.threads import Watcher
 from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
-
-if TYPE_CHECKING:
-    from rsmq.spark.cells_of_process import CellsOfProcess
 
 T = TypeVar("T")
 
@@ -263,7 +260,6 @@ def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
 
 # By process id, too: a forked process must not use the connections of its parent.
 _servers: dict[tuple[int, ConnectionOptions, int], SparkServer] = {}
-_sets: dict[tuple[int, ConnectionOptions], CellsOfProcess] = {}
 
 
 def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
@@ -318,7 +314,7 @@ def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
     credentials = _read_credentials(options)
     url = options.urls[cell if len(options.urls) > 1 else 0]
     try:
-        rsmq, caller, find_watcher = _open_client(options, cell, credentials)
+        rsmq, caller, find_watcher = _open_client(options, credentials)
     except RSMQError as error:
         names = [f"redis.{name}" for name in option_names(url)]
         words = re.findall(r"\w+", str(error))
@@ -326,15 +322,11 @@ def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
         option = " or ".join(named or ["url", *names])
         raise InvalidOption(option, str(error), value=error.value) from None
     number = None if options.cells is None else cell
-    server = SparkServer(rsmq, caller, rsmq.namespace, number, find_watcher)
-    if options.cells is not None:
-        with server.naming_cell():
-            _sets[os.getpid(), options].check_cell(cell)
-    return server
+    return SparkServer(rsmq, caller, rsmq.namespace, number, find_watcher)
 
 
 def _open_client(
-    options: ConnectionOptions, cell: int, credentials: dict[str, Any]
+    options: ConnectionOptions, credentials: dict[str, Any]
 ) -> tuple[RSMQ[Any], Caller, Callable[[], Watcher]]:
     """Return a client of the namespace, its caller, and the function that finds its watcher."""
     namespace = options.namespace
@@ -345,17 +337,9 @@ def _open_client(
         "retry_deadline": options.retry_deadline,
         **credentials,
     }
-    if options.cells is None:
-        rsmq = RSMQ.from_url(options.urls[0], **settings)
-        caller = rsmq._caller  # noqa: SLF001 - there is no public attribute
-        return rsmq, caller, lambda: rsmq.watcher
-    key = os.getpid(), options
-    if key not in _sets:
-        from rsmq.spark.cells_of_process import CellsOfProcess  # noqa: PLC0415 - takes time
-
-        _sets[key] = CellsOfProcess.from_url(options.urls, cells=options.cells, **settings)
-    cells = _sets[key]
-    return cells.cells[cell], cells.callers[cell], lambda: cells.find_watcher(cell)
+    rsmq = RSMQ.from_url(options.urls[0], **settings)
+    caller = rsmq._caller  # noqa: SLF001 - there is no public attribute
+    return rsmq, caller, lambda: rsmq.watcher
 
 
 def _read_credentials(options: ConnectionOptions) -> dict[str, str]:

@@ -24,7 +24,6 @@ from typing import (
     overload,
 )
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq._sync.jobs import JobHandle
 from rsmq.codecs import JSON
@@ -135,7 +134,7 @@ class Tasks(NamesElsewhere):
 
     _elsewhere = OF_DECLARATIONS
 
-    def __init__(self, client: RSMQ[Any] | Cells) -> None:
+    def __init__(self, client: RSMQ[Any]) -> None:
         """
         Make it without tasks; it connects with the first call.
 
@@ -147,7 +146,7 @@ class Tasks(NamesElsewhere):
         Raises:
             InvalidFormat: it is not such a client.
         """
-        if not isinstance(client, RSMQ | Cells):
+        if not isinstance(client, RSMQ):
             raise InvalidFormat(
                 "client",
                 value=show_type(client),

@@ -20,7 +20,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, request_response
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.search.json_path import parse_path
@@ -216,7 +215,7 @@ def _mount(path: str, app: Any) -> Mount:
 
 
 def _open(queues: Client | str) -> Client:
-    if isinstance(queues, AsyncRSMQ | AsyncCells):
+    if isinstance(queues, AsyncRSMQ):
         return queues
     if isinstance(queues, str):
         return AsyncRSMQ.from_url(queues, **CLIENT_OPTIONS)

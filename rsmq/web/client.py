@@ -7,6 +7,5 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 
-Client: TypeAlias = AsyncRSMQ[Any] | AsyncCells
+Client: TypeAlias = AsyncRSMQ[Any]

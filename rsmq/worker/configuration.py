@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, show, show_type
@@ -49,7 +48,7 @@ class Configuration(Generic[B_co]):
 
     def __init__(
         self,
-        rsmq: RSMQ[B_co] | Cells,
+        rsmq: RSMQ[B_co],
         name: str | None,
         middleware: Iterable[Middleware] | Middleware,
     ) -> None:
@@ -64,14 +63,14 @@ class Configuration(Generic[B_co]):
         Raises:
             InvalidFormat: client or middleware is invalid.
         """
-        if not isinstance(rsmq, RSMQ | Cells):
+        if not isinstance(rsmq, RSMQ):
             raise InvalidFormat(
                 "client",
                 value=show_type(rsmq),
-                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')), or a "
-                "Cells. It also runs async handlers.",
+                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')). "
+                "It also runs async handlers.",
             )
-        self.rsmq: RSMQ[B_co] | Cells = rsmq
+        self.rsmq: RSMQ[B_co] = rsmq
         self.name: str | None = name
         self._middleware: list[Middleware] = [Logging()]
         self._listeners: dict[str, Listener] = {}

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rsmq._sync.cells import open_queues
+from rsmq._sync.client import RSMQ
 from rsmq.worker.worker import Worker, WorkerSource
 
 
@@ -76,10 +76,10 @@ def use_other_place(worker: Worker, place: Mapping[str, Any]) -> None:
 
     Args:
         worker: the worker.
-        place: the arguments of ``open_queues``: urls, ns and cells.
+        place: the arguments of ``RSMQ.from_url``: url and ns.
 
     Raises:
-        The errors of ``RSMQ.from_url`` and ``Cells.from_url``.
+        The errors of ``RSMQ.from_url``.
     """
-    own = worker.rsmq.cells[0]
-    worker.rsmq = open_queues(**place, codec=own.codec, strict_names=own.namespace.strict_names)
+    own = worker.rsmq
+    worker.rsmq = RSMQ.from_url(**place, codec=own.codec, strict_names=own.namespace.strict_names)

@@ -19,14 +19,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, overload, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from redis.exceptions import RedisError
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.cells.cells import AsyncCells
 from rsmq.errors import (
     InvalidFormat,
     NotEmptyInTime,
@@ -116,35 +114,9 @@ class Worker(Configuration[B_co]):
             processes too; None if there is none.
     """
 
-    @overload
     def __init__(
         self,
         rsmq: RSMQ[B_co],
-        *,
-        name: str | None = None,
-        concurrency: int = 8,
-        grace: float = 30.0,
-        middleware: Iterable[Middleware] = (),
-        strict: bool = False,
-        mixed: bool = False,
-        strict_priority: bool = False,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Worker[Any],
-        rsmq: Cells,
-        *,
-        name: str | None = None,
-        concurrency: int = 8,
-        grace: float = 30.0,
-        middleware: Iterable[Middleware] = (),
-        strict: bool = False,
-        mixed: bool = False,
-        strict_priority: bool = False,
-    ) -> None: ...
-    def __init__(
-        self,
-        rsmq: RSMQ[B_co] | Cells,
         *,
         name: str | None = None,
         concurrency: int = 8,
@@ -158,7 +130,7 @@ class Worker(Configuration[B_co]):
         Make a worker; it does nothing before ``run`` or ``start``.
 
         Args:
-            rsmq: a synchronous client, or a set of cells, also for async handlers. Close it after
+            rsmq: a synchronous client, also for async handlers. Close it after
                 the worker.
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ -``, the same at every start, and used by
                 one live worker only. When a worker starts, it releases the messages that a killed
@@ -236,7 +208,7 @@ class Worker(Configuration[B_co]):
         ]
 
     @property
-    def aio(self) -> AsyncRSMQ[B_co] | AsyncCells:
+    def aio(self) -> AsyncRSMQ[B_co]:
         """
         An asyncio client for async handlers, on the server and with the settings of ``rsmq``.
 

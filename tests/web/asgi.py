@@ -6,13 +6,11 @@ import asyncio
 import json
 from urllib.parse import unquote
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 
 
-def open_queues(url, cells=None, **options):
-    """Return a client, or that of a set of cells."""
-    if cells:
-        return AsyncCells.from_url(url, cells=cells, **options)
+def open_queues(url, **options):
+    """Return a client."""
     return AsyncRSMQ.from_url(url, **options)
 
 

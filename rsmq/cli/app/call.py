@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rsmq.cli.app.errors import ErrorReport, Failed
+from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
@@ -22,8 +22,6 @@ from rsmq.wire.keys import DEFAULT_NS
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
     from rsmq.aio import AsyncRSMQ
-    from rsmq.cells.cells import AsyncCells
-    from rsmq.cli.app.cells import CellsOfCommand
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
@@ -98,7 +96,6 @@ class Call:
 
     options: dict[str, Any] = field(default_factory=dict)
     default_url: str = DEFAULT_URL
-    _opened: list[CellsOfCommand] = field(default_factory=list, init=False, repr=False)
 
     @property
     def as_json(self) -> bool:
@@ -224,14 +221,9 @@ class Call:
         name = option or os.environ.get("RSMQ_PROFILE") or self.config.default
         return (self.config.profile(name) if name else Profile()), option is not None
 
-    def open_queues(
-        self, *, client_options: Mapping[str, Any] | None = None
-    ) -> RSMQ | CellsOfCommand:
+    def open_queues(self, *, client_options: Mapping[str, Any] | None = None) -> RSMQ:
         """
         Return a client of the namespace or of the set of cells, as ``open`` does.
-
-        The calls of the client of a set return the results of the cells that work. At the end of
-        the program, ``check_cells`` raises the error of the others.
 
         Args:
             client_options: further arguments of ``from_url``.
@@ -240,23 +232,9 @@ class Call:
             Failed: the configuration file is invalid, or does not have the profile.
             RSMQError: a URL, the namespace or the number of cells is invalid.
         """
-        if self.cells is None:
-            return self.open(client_options=client_options)
-        from rsmq.cli.app.cells import CellsOfCommand  # noqa: PLC0415 - takes time, and is rare
+        return self.open(client_options=client_options)
 
-        values = self.configured_place
-        client = CellsOfCommand.from_url(
-            values.urls or (self.default_url,),
-            cells=self.cells,
-            ns=values.ns or DEFAULT_NS,
-            **self._client_arguments(client_options),
-        )
-        self._opened.append(client)
-        return client
-
-    def open_async(
-        self, *, client_options: Mapping[str, Any] | None = None
-    ) -> AsyncRSMQ[Any] | AsyncCells:
+    def open_async(self, *, client_options: Mapping[str, Any] | None = None) -> AsyncRSMQ[Any]:
         """
         Return an asyncio client of the namespace or of the set of cells, as ``open_queues`` does.
 
@@ -266,41 +244,9 @@ class Call:
             Failed, RSMQError: as for ``open_queues``.
         """
         arguments = self._client_arguments(client_options)
-        if self.cells is None:
-            from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
+        from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
 
-            return AsyncRSMQ.from_url(self.location.url, ns=self.location.ns, **arguments)
-        from rsmq.cells.cells import AsyncCells  # noqa: PLC0415 - as above
-
-        values = self.configured_place
-        return AsyncCells.from_url(
-            values.urls or (self.default_url,),
-            cells=self.cells,
-            ns=values.ns or DEFAULT_NS,
-            **arguments,
-        )
-
-    def check_cells(self) -> None:
-        """
-        End the program with an error if a call did not run in all cells of a set.
-
-        Raises:
-            Failed: it names these cells.
-        """
-        if report := self.describe_failed_cells():
-            raise Failed(report.text, exit=report.exit, code=report.code, hint=report.hint)
-
-    def describe_failed_cells(self) -> ErrorReport | None:
-        """Return the report of the cells in which a call did not run; None without one."""
-        reports = (client.describe_failures() for client in self._opened)
-        return next((report for report in reports if report is not None), None)
-
-    @property
-    def failed_cells(self) -> set[int]:
-        """The cells in which a call did not run."""
-        return {
-            cell for client in self._opened for error in client.failures for cell in error.cells
-        }
+        return AsyncRSMQ.from_url(self.location.url, ns=self.location.ns, **arguments)
 
     def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {

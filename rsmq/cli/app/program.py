@@ -99,10 +99,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
 def _invoke(command: click.Command, name: str, call: Call, words: list[str]) -> int:
     try:
         with command.make_context(name, words, obj=call) as ctx:
-            code = int(command.invoke(ctx) or Exit.DONE)
-            if code in {Exit.DONE, Exit.NOT_ALL}:
-                call.check_cells()
-            return code
+            return int(command.invoke(ctx) or Exit.DONE)
     except click.exceptions.Exit as exit_request:  # of --help and --version
         return exit_request.exit_code
     except click.Abort:

@@ -156,7 +156,7 @@ def redrive(
         redriven = rsmq.redrive_messages(
             queue, destination, wanted if ids else None, max_messages=number
         )
-        missing = find_missing(call, rsmq, wanted, [old for old, _ in redriven])
+        missing = find_missing(rsmq, wanted, [old for old, _ in redriven])
     call.out.result(
         [{"id": old, "new_id": new} for old, new in redriven],
         [f"{format_text(old)}  {new}" for old, new in redriven],

@@ -25,7 +25,6 @@ from rsmq.errors import QueueNotFound
 from rsmq.printable import format_count
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
     from rsmq.doctor import Finding, Repair, Report
 
@@ -97,7 +96,7 @@ def doctor(
 class _Lister:
     """Lists the queues of all cells, and stores nothing: not even the records of cells."""
 
-    def __init__(self, rsmq: RSMQ[Any] | Cells) -> None:
+    def __init__(self, rsmq: RSMQ[Any]) -> None:
         self._clients = rsmq.cells
 
     def list_queues(self) -> list[str]:
@@ -116,14 +115,14 @@ class _Lister:
         return list(names)
 
 
-def _examine(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str] | None) -> Report:
+def _examine(call: Call, rsmq: RSMQ[Any], queues: Sequence[str] | None) -> Report:
     from rsmq.doctor import examine  # noqa: PLC0415 - takes time
 
     with call.out.progress("looking") as advance:
         return examine(rsmq, queues, progress=lambda _, number: advance(number))
 
 
-def _examine_again(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str]) -> Report:
+def _examine_again(call: Call, rsmq: RSMQ[Any], queues: Sequence[str]) -> Report:
     """Examine again after a repair, and leave out queues that the repair has removed."""
     existing = list(queues)
     while True:
@@ -152,7 +151,7 @@ class _Repairs:
         return [each for each in self.done if each.error is not None]
 
     def run(
-        self, call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str], *,
+        self, call: Call, rsmq: RSMQ[Any], queues: Sequence[str], *,
         also: Sequence[str], fix: bool, yes: bool,
     ) -> None:  # fmt: skip
         """Repair in rounds until nothing more is repaired."""
@@ -195,7 +194,7 @@ def _key(finding: Finding) -> tuple[str, str | None, tuple[int, ...]]:
 
 
 def _repair(
-    call: Call, rsmq: RSMQ[Any] | Cells, chosen: list[Finding], also: Sequence[str]
+    call: Call, rsmq: RSMQ[Any], chosen: list[Finding], also: Sequence[str]
 ) -> list[Repair]:
     from rsmq.doctor import repair  # noqa: PLC0415 - takes time
 

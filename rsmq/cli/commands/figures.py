@@ -13,7 +13,6 @@ from rsmq.errors import PartlyDone, QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
 
 
@@ -62,7 +61,7 @@ SORTS = tuple(each.name for each in fields(Figures))[:-3]
 class FiguresReader:
     """A reader of the figures of queues, which computes rates from two readings."""
 
-    def __init__(self, rsmq: RSMQ[Any] | Cells, queues: tuple[str, ...]) -> None:
+    def __init__(self, rsmq: RSMQ[Any], queues: tuple[str, ...]) -> None:
         """
         Make a reader; it reads nothing yet.
 

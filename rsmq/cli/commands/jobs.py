@@ -18,7 +18,6 @@ from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
     from rsmq._sync.jobs import JobHandle
     from rsmq.jobs.status import JobStatus, ReportedProgress
@@ -136,7 +135,7 @@ def _cancel(handle: JobHandle[Any]) -> str | None:
         return None
 
 
-def _wait(rsmq: RSMQ[Any] | Cells, handle: JobHandle[Any], seconds: float) -> Exit | None:
+def _wait(rsmq: RSMQ[Any], handle: JobHandle[Any], seconds: float) -> Exit | None:
     try:
         rsmq.wait_for_jobs([handle], seconds)
     except JobNotEnded:

@@ -18,7 +18,6 @@ from rsmq.model import State, StoredMessage
 from rsmq.wire.limits import MAX_BATCH
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
 
 
@@ -93,7 +92,7 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
 
 def run_on_ids(
     call: Call,
-    rsmq: RSMQ[Any] | Cells,
+    rsmq: RSMQ[Any],
     ids: Sequence[str],
     result_key: str,
     act: Callable[[Sequence[str]], list[str]],
@@ -112,7 +111,7 @@ def run_on_ids(
         for start in range(0, len(wanted), MAX_BATCH):
             done += act(wanted[start : start + MAX_BATCH])
     finally:
-        missing = find_missing(call, rsmq, wanted, done)
+        missing = find_missing(rsmq, wanted, done)
         if done or call.as_json:
             call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
@@ -120,9 +119,7 @@ def run_on_ids(
     return Exit.NOT_ALL if missing else None
 
 
-def find_missing(
-    call: Call, rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]
-) -> list[str]:
+def find_missing(rsmq: RSMQ[Any], ids: Iterable[str], found: Collection[str]) -> list[str]:
     """
     Return the ids whose messages do not exist.
 
@@ -134,7 +131,7 @@ def find_missing(
         ids: the ids of messages; in a set, with or without the numbers of their cells.
         found: the ids of the messages that exist, as the client returns them.
     """
-    engine, failed, existing = rsmq.engine, call.failed_cells, set(found)
+    engine, failed, existing = rsmq.engine, set[int](), set(found)
     existing_in_any = {engine.split_id(id)[1] for id in existing}
     missing = []
     for id in ids:
@@ -161,7 +158,6 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
         found = {id: rsmq.get_message(queue, id) for id in ids}
         existing = [message for message in found.values() if message is not None]
         missing = find_missing(
-            call,
             rsmq,
             (id for id, message in found.items() if message is None),
             [message.id for message in existing],

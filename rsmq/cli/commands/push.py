@@ -17,7 +17,6 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
     from rsmq.push.shared_breaker import PushTarget
     from rsmq.worker import Worker
@@ -154,7 +153,7 @@ def _push_to_subscribers(
         pusher.run()
 
 
-def _make_worker(rsmq: RSMQ | Cells, concurrency: int) -> Worker:
+def _make_worker(rsmq: RSMQ, concurrency: int) -> Worker:
     from rsmq.worker import Worker  # noqa: PLC0415 - takes time
 
     return Worker(rsmq, concurrency=concurrency)
@@ -222,7 +221,6 @@ def _list(call: Call, queue: str | None, url: str | None) -> None:
         for each in targets
     ]
     call.out.result(targets, format_table(_HEADINGS, rows))
-    call.check_cells()
 
 
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:
@@ -253,16 +251,13 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
         ],
         lines,
     )
-    call.check_cells()
     if results:
         return None
     call.out.note(f"{format_text(queue)}: no such target. rsmq push --list shows all targets.")
     return Exit.NOT_ALL
 
 
-def _find(
-    rsmq: RSMQ | Cells, queue: str | None, url: str | None
-) -> list[tuple[RSMQ, str, PushTarget]]:
+def _find(rsmq: RSMQ, queue: str | None, url: str | None) -> list[tuple[RSMQ, str, PushTarget]]:
     """
     Return the targets of a queue and a URL, with their clients and fields; None is any.
 

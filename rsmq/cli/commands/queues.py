@@ -26,7 +26,6 @@ from rsmq.printable import format_count
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_KEEP, DEFAULT_MAXSIZE, DEFAULT_VT
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
     from rsmq.model import Expired
 
@@ -349,7 +348,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) 
         call.for_each(queues, act)
 
 
-def _contents(rsmq: RSMQ[Any] | Cells, queues: tuple[str, ...]) -> str:
+def _contents(rsmq: RSMQ[Any], queues: tuple[str, ...]) -> str:
     """Return the numbers of messages of queues as text. Raise if a queue does not exist."""
     return ", ".join(
         f"{format_count(rsmq.get_queue_attributes(queue).messages)} of {format_text(queue)}"

@@ -137,7 +137,6 @@ def list_(call: Call) -> None:
         for each in found
     ]
     call.out.result(list(map(_to_json, found)), format_table(_HEADINGS, rows))
-    call.check_cells()
 
 
 @schedule.subcommand("show", "rsmq schedule show report --next 10")

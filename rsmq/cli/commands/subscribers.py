@@ -90,7 +90,6 @@ def add(
         f"{format_text(queue)} -> {format_text(subscriber.shown_url)}: by way of the queue "
         f"{format_text(subscriber.own_queue)}",
     )
-    call.check_cells()
 
 
 @subscribers.subcommand("list", "rsmq subscribers list orders")
@@ -113,7 +112,6 @@ def list_(call: Call, queue: str | None) -> None:
         for each in found
     ]
     call.out.result([_facts(each) for each in found], format_table(_HEADINGS, rows))
-    call.check_cells()
 
 
 @subscribers.subcommand(
@@ -137,7 +135,6 @@ def remove(call: Call, queue: str, name: str, *, drop: bool) -> Exit | None:
         {"queue": queue, "name": name, "removed": is_removed},
         f"{format_text(queue)} {format_text(name)}: {text}",
     )
-    call.check_cells()
     return None if is_removed else Exit.NOT_ALL
 
 

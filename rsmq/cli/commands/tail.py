@@ -23,7 +23,6 @@ from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
 
 if TYPE_CHECKING:
-    from rsmq._sync.cells import Cells
     from rsmq._sync.client import RSMQ
 
 
@@ -63,8 +62,6 @@ def tail(
         try:
             names = expand_patterns(rsmq, queues)
             followed = _start(rsmq, names, number, all_of_them=from_start)
-            if report := call.describe_failed_cells():
-                call.out.note(report.line(as_json=False))
             _follow(call, followed, interval, has_queue_column=len(names) > 1)
         except KeyboardInterrupt:
             return Exit.INTERRUPTED
@@ -72,7 +69,7 @@ def tail(
 
 
 def _start(
-    rsmq: RSMQ[Any] | Cells,
+    rsmq: RSMQ[Any],
     queues: Sequence[str],
     number: int | None,
     *,

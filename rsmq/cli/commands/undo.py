@@ -39,7 +39,6 @@ def undo(call: Call, ids: tuple[str, ...]) -> None:
             for each in shown:
                 del each["message_ids"]
             call.out.result(shown, format_table(_HEADINGS, rows))
-            call.check_cells()
             return
         results = []
         for id in dict.fromkeys(ids):

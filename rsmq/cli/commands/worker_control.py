@@ -27,7 +27,6 @@ def pause_queues(call: Call, queues: Sequence[str]) -> None:
     """
     with call.open_queues() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.pause_queue, "paused")
-    call.check_cells()
 
 
 def resume_queues(call: Call, queues: Sequence[str]) -> None:
@@ -39,7 +38,6 @@ def resume_queues(call: Call, queues: Sequence[str]) -> None:
     """
     with call.open_queues() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.resume_queue, "resumed")
-    call.check_cells()
 
 
 def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], word: str) -> None:
@@ -62,7 +60,6 @@ def show_workers(call: Call) -> None:
         rows += ((*place.values(), *_row(worker, now)) for worker in workers)
     headings = _HEADINGS if call.cells is None else ("cell", *_HEADINGS)
     call.out.result(found, format_table(headings, rows, width=call.out.width))
-    call.check_cells()
 
 
 def check_workers(call: Call, name: str | None) -> int:
@@ -86,8 +83,6 @@ def check_workers(call: Call, name: str | None) -> int:
     else:
         found = [each for each in workers if each.name == name or _is_process_of(each.name, name)]
         is_ok = bool(found) and all(each.alive for each in found)
-    if not is_ok:
-        call.check_cells()
     where = f"named {name}" if name is not None else "of this host"
     lines = [
         f"{each.name}: {'alive' if each.alive else 'dead'}, host {format_text(each.host)}, "

@@ -11,7 +11,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
@@ -171,7 +170,7 @@ def _run_process(
         worker.rsmq.close()
 
 
-def _find_place(call: Call, own: RSMQ[Any] | Cells) -> dict[str, Any] | None:
+def _find_place(call: Call, own: RSMQ[Any]) -> dict[str, Any] | None:
     """
     Return the configured place of the worker's client; None is that of its own client.
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from redis import exceptions as redis_errors
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.errors import NotEmptyInTime, RSMQError
 from rsmq.worker.delivery import Delivery
@@ -82,7 +81,7 @@ class Burst(Middleware):
         if self.error is None and not isinstance(error, Retry | Defer | Discard | DeadLetter):
             self.error = error
 
-    def is_done(self, rsmq: RSMQ | Cells, name: str, queues: Sequence[str]) -> bool:
+    def is_done(self, rsmq: RSMQ, name: str, queues: Sequence[str]) -> bool:
         """
         Return whether no message is due, in flight at the worker, or to be retried by it.
 
@@ -115,7 +114,7 @@ class Burst(Middleware):
             raise NotEmptyInTime(self._timeout, rest)
         return not rest
 
-    def _describe_retries(self, rsmq: RSMQ | Cells, queues: Sequence[str]) -> str:
+    def _describe_retries(self, rsmq: RSMQ, queues: Sequence[str]) -> str:
         for (queue, id), receive_count in list(self._retries.items()):
             if queue not in queues:  # its listener was stopped meanwhile
                 continue

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from rsmq._sync.cells import Cells
 from rsmq._sync.client import RSMQ
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
 from rsmq.guarded_log import get_logger
@@ -79,7 +78,7 @@ class CellAccess:
 
     is_stopping = False
 
-    def __init__(self, rsmq: RSMQ[Any] | Cells, name: str, token: str) -> None:
+    def __init__(self, rsmq: RSMQ[Any], name: str, token: str) -> None:
         """
         Open the home, which the worker's name decides, so that a successor finds it again.
 
