@@ -49,3 +49,68 @@ def test_a_class_name_that_is_used_twice_is_found():
     sources = {"a.py": "class Lease: ...\n", "b.py": "class Lease: ...\nclass Other: ...\n"}
 
     assert load("class_names").repeated(sources) == {"Lease": ["a.py", "b.py"]}
+
+
+MODULE = '''"""
+A module.
+"""
+
+import os  # a comment
+
+# a comment
+
+
+class Lease:
+    """A lease."""
+
+    TEXT = """
+first
+
+last
+"""
+
+    def end(
+        self,
+    ):
+        """Ends it."""
+        return "no docstring"
+'''
+
+
+def test_only_lines_with_code_are_counted():
+    assert load("size").count_python(MODULE) == 10
+
+
+def test_lines_of_a_generated_module_are_not_counted():
+    generated = "# Generated from rsmq/aio.py by scripts/generate-sync. Do not edit.\n"
+
+    assert load("size").count_python(generated + MODULE) == 0
+
+
+def test_each_generated_module_says_so_as_the_check_of_sizes_expects():
+    for module in importlib.import_module("scripts.generate_sync").MODULES:
+        assert load("size").count_python(module.target.read_text()) == 0
+
+
+def test_lines_are_counted_by_folder_and_lua_apart(tmp_path):
+    for name, text in {
+        "top.py": "a = 1\n",
+        "feature/one.py": "a = 1\n\n",
+        "feature/deeper/two.py": "# none\nb = 2\nc = 3\n",
+        "feature/scripts/get.lua": "-- Keys: none\n\nlocal a = 1\nreturn a\n",
+        "feature/program": "#!/usr/bin/env python\nprint(1)\n",
+        "feature/page.html": "<p>\n",
+        "feature/shell": "#!/bin/sh\nls\n",
+        "node_modules/foreign.py": "a = 1\n",
+        ".venv/lib/foreign.py": "a = 1\n",
+        "empty.py": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    python, lua = load("size").measure(tmp_path)
+
+    assert python == {"top.py": 1, "feature/": 4}
+    assert lua == {"feature/": 2}
+    assert load("size").measure(tmp_path / "top.py")[0] == {"top.py": 1}
