@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -26,9 +26,8 @@ from rsmq.operations import (
     sweeping,
 )
 from rsmq.operations.batches import ReceiveInSteps
-from rsmq.operations.confirmation import copies_of
+from rsmq.operations.confirmation import check_confirm, copies_of
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.old_confirmation import choose_confirm, take_old
 from rsmq.operations.operation import Operation
 from rsmq.operations.time_limit import TimeLimit, start_time_limit
 from rsmq.transport.asyncio_.caller import (
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     )
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.confirmation import Confirm
-    from rsmq.operations.old_confirmation import OldConfirmation
     from rsmq.operations.operation import Steps
     from rsmq.schedules.asyncio_ import AsyncSchedules
     from rsmq.transport.topology.address import Address
@@ -136,7 +134,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> None: ...
     @overload
     def __init__(
@@ -149,7 +146,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> None: ...
     @explain_arguments
     def __init__(
@@ -162,7 +158,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         strict_names: bool = True,
         retry_deadline: float | timedelta | None = None,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> None:
         """
         Connect as an existing client does. It only says where and how: its options make
@@ -190,7 +185,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidValue: retry_deadline is not a number, or is out of range.
         """
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
-        self._use_confirm(choose_confirm(confirm, old, None))
+        self._use_confirm(check_confirm(confirm))
         deadline = check_deadline(retry_deadline)
         self._use_caller(async_caller_from_client(client, self._namespace, deadline))
         self._handed_in = client  # its end may stop the server, as that of a test
@@ -268,7 +263,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         self = cls.__new__(cls)
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
-        self._use_confirm(choose_confirm(confirm, take_old(options), None))
+        self._use_confirm(check_confirm(confirm))
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
@@ -296,11 +291,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         self._confirm = confirm
         self._copies = copies_of(confirm)
 
-    def _confirm_for(self, confirm: Confirm | None, old: OldConfirmation) -> Confirm | None:
+    def _confirm_for(self, confirm: Confirm | None) -> Confirm | None:
         """Return the copies that a call waits for: its own, or those of the client."""
-        if confirm is None and not old:
-            return self._copies
-        return copies_of(choose_confirm(confirm, old, self._confirm))
+        return self._copies if confirm is None else copies_of(check_confirm(confirm))
 
     def _limit_for(self, timeout: Seconds | None) -> TimeLimit | None:
         """Return the time limit of a call that begins now."""
@@ -847,7 +840,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> str:
         """
         Add a message to a queue.
@@ -966,7 +958,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                     front,
                     self._codec_for(codec),
                     self._realtime,
-                    self._confirm_for(confirm, old),
+                    self._confirm_for(confirm),
                     self._limit_for(timeout),
                 )
             )
@@ -992,7 +984,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 rate=rate,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirm_for(confirm, old),
+                confirmation=self._confirm_for(confirm),
                 limit=self._limit_for(timeout),
             )
         )
@@ -1020,7 +1012,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none.
@@ -1098,7 +1089,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 rate=rate,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirm_for(confirm, old),
+                confirmation=self._confirm_for(confirm),
                 limit=self._limit_for(timeout),
             )
         )
@@ -1115,7 +1106,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> dict[str, str]:
         """
         Add a message to each of several queues: to all of them, or to none.
@@ -1163,7 +1153,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 max_retries=max_retries,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
-                confirmation=self._confirm_for(confirm, old),
+                confirmation=self._confirm_for(confirm),
                 limit=self._limit_for(timeout),
             )
         )
@@ -2100,7 +2090,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         *,
         max_messages: int | None = None,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> list[tuple[str, str]]:
         """
         Send dead letters again as new messages, when the cause of their failure is repaired.
@@ -2148,7 +2137,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 destination,
                 ids,
                 max_messages=max_messages,
-                confirmation=self._confirm_for(confirm, old),
+                confirmation=self._confirm_for(confirm),
             )
         )
 
@@ -2160,7 +2149,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         destination: str,
         *,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> list[str]: ...
     @overload
     async def move_messages(
@@ -2171,7 +2159,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         ids: Iterable[str],
         *,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> list[str]: ...
     async def move_messages(
         self,
@@ -2181,7 +2168,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         ids: Iterable[str] | None = None,
         *,
         confirm: Confirm | None = None,
-        **old: Unpack[OldConfirmation],
     ) -> list[str]:
         """
         Move messages to another queue, with their ids and counters.
@@ -2216,7 +2202,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 messages,
                 destination,
                 ids,
-                self._confirm_for(confirm, old),
+                self._confirm_for(confirm),
             )
         )
 

@@ -14,10 +14,6 @@ Method = TypeVar("Method", bound=Callable[..., None])
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
-class UnexpectedArgument(TypeError):
-    """The error of a method that finds wrong keyword arguments among its ``**old``."""
-
-
 def explain_arguments(init: Method) -> Method:
     """Add to the errors about wrong arguments of a client's constructor how to connect."""
 
@@ -27,8 +23,7 @@ def explain_arguments(init: Method) -> Method:
             init(self, *args, **options)
         except TypeError as error:
             trace = error.__traceback__
-            is_of_this_call = trace is not None and trace.tb_next is None
-            if not is_of_this_call and not isinstance(error, UnexpectedArgument):
+            if trace is None or trace.tb_next is not None:  # of a call in the constructor
                 raise
             name = type(self).__name__
             raise TypeError(

@@ -69,6 +69,20 @@ class Confirm:
             object.__setattr__(self, name, value)  # the class is frozen
 
 
+def check_confirm(confirm: Confirm | None) -> Confirm:
+    """
+    Return the argument ``confirm``, or a Confirm that waits for nothing if it is None.
+
+    Raises:
+        InvalidFormat: confirm is not a Confirm.
+    """
+    if confirm is None:
+        return Confirm()
+    if not isinstance(confirm, Confirm):
+        raise InvalidFormat("confirm", value=show(confirm), hint="Pass Confirm(replicas=1).")
+    return confirm
+
+
 def copies_of(confirm: Confirm) -> Confirm | None:
     """Return the copies to wait for; None if there are none."""
     return confirm if confirm.replicas or confirm.fsync else None

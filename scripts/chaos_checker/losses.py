@@ -68,4 +68,4 @@ def _of(fault: Fault, fsync: str | None) -> Iterable[Window]:
         yield Window(fault.begin - EVERYSEC_SECONDS, fault.end, f"appendfsync {fsync}", False)
     if fault.is_promotion and not fault.is_planned:
         begin = fault.begin - UNKNOWN_LAG_SECONDS if fault.in_step_at is None else fault.in_step_at
-        yield Window(begin, fault.end, "a failover without min_replicas", True)
+        yield Window(begin, fault.end, "a failover without confirm", True)

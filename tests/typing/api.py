@@ -73,10 +73,6 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.send_message("q", "m", confirm=copies), str)
     assert_type(rsmq.move_messages("q", "p", ["id"], confirm=copies), list[str])
     rsmq.send_message("q", "m", confirm=1)  # type: ignore[arg-type]
-    # The old arguments of confirm.
-    assert_type(rsmq.send_message("q", "m", min_replicas=1, replica_timeout=minute), str)
-    assert_type(rsmq.move_messages("q", "p", ["id"], fsync=True), list[str])
-    rsmq.send_message("q", "m", min_replicas="1")  # type: ignore[arg-type]
     rsmq.send_message("q", "m", replicas=1)  # type: ignore[call-arg]
     rsmq.send_message("q", "m", deliver_at=minute)  # type: ignore[arg-type]
     with rsmq.consume(["q", "p"], wait=minute, batch=5) as messages:
