@@ -307,9 +307,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         Run an operation of ``rsmq.operations``. All methods reach Redis through this one.
 
         Part of the extension interface, for packages that are built on the client, such as
-        ``rsmq.worker``: ``run``, ``run_steps``, ``namespace`` and ``watcher``. These four keep
-        their names, their parameters and the behaviour that is described here. The operations do
-        not: ``rsmq.operations`` may change in every release, so such a package pins the version.
+        ``rsmq.worker``: ``run``, ``run_steps``, ``namespace``, ``caller`` and ``watcher``. These
+        five keep their names, their parameters and the behaviour that is described here. The
+        operations do not: ``rsmq.operations`` may change in every release, so such a package pins
+        the version.
 
         The operation is one atomic script. It is retried as its retry class permits, until
         ``retry_deadline``. If the call is interrupted, its result is undone if the operation
@@ -405,9 +406,27 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         return self._namespace
 
     @property
+    def caller(self) -> AsyncCaller:
+        """
+        The object that runs the operations of this client on its connections.
+
+        Part of the extension interface, see ``run``. The same object for the life of the client,
+        whose close() closes it. Stable are ``run``, which is that of the client, ``origin``, as
+        that of the client, and ``server_options``: the options of redis-py with which it connects
+        to its only server, password included; None with Redis Cluster and Sentinel. Its other
+        methods may change in every release.
+        """
+        return self._caller
+
+    @property
     def codec(self) -> Codec[Any, B_co]:
         """The codec of calls that don't pass one."""
         return self._codec
+
+    @property
+    def confirm(self) -> Confirm:
+        """The copies that calls wait for that don't pass ``confirm``."""
+        return self._confirm
 
     @property
     def realtime(self) -> bool:

@@ -61,13 +61,9 @@ def server_attributes(client: RSMQ | AsyncRSMQ) -> dict[str, Any]:
     """
     Return the attributes of a client's server.
 
-    They are empty for Redis Cluster and Sentinel, where the server may change, for cells, which may
-    have several servers, and for memory://.
+    They are empty for Redis Cluster and Sentinel, where the server may change, and for memory://.
     """
-    if len(client.cells) > 1:
-        return {}
-    caller = client.cells[0]._caller  # noqa: SLF001 - there is no public attribute
-    options = caller.server_options or {}
+    options = client.caller.server_options or {}
     if "path" in options:
         return {SERVER_ADDRESS: options["path"]}
     if "host" not in options or "server" in options:  # "server" is an option of fakeredis

@@ -338,8 +338,7 @@ def _open_client(
         **credentials,
     }
     rsmq = RSMQ.from_url(options.urls[0], **settings)
-    caller = rsmq._caller  # noqa: SLF001 - there is no public attribute
-    return rsmq, caller, lambda: rsmq.watcher
+    return rsmq, rsmq.caller, lambda: rsmq.watcher
 
 
 def _read_credentials(options: ConnectionOptions) -> dict[str, str]:

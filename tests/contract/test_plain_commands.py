@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ResponseError
 
+from rsmq import Confirm
 from rsmq.operations.operation import RetryClass
 from rsmq.operations.plain import (
     encode_command,
@@ -15,13 +16,19 @@ from rsmq.operations.plain import (
 )
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.transport.packing import pack
+from rsmq.transport.topology.group import ServerGroup
 from rsmq.wire.keys import Namespace
 
 
 @pytest.fixture
-def run(env):
+def client(env):
+    """The client of a user with all rights."""
+    return env._open(env.url, {"ns": env.ns}) if env.backend == "acl" else env.rsmq
+
+
+@pytest.fixture
+def run(client):
     """Run an operation as a user with all rights."""
-    client = env._open(env.url, {"ns": env.ns}) if env.backend == "acl" else env.rsmq
     return client.run
 
 
@@ -114,3 +121,26 @@ def test_queues_are_listed_in_one_step_without_a_right_to_shorter_ones(env):
     names = [f"queue-{number:04}" for number in range(2500)]
     env.raw.sadd(f"{env.ns}:QUEUES", *names)
     assert env.rsmq.run_steps(list_queues_in_steps(Namespace(env.ns))) == names
+
+
+def test_the_caller_of_a_client_runs_its_operations(env, mode, client, key):
+    client.run(plain_command("RPUSH", key, "m"))
+    caller, call = client.caller, plain_command("LRANGE", key, 0, -1)
+
+    async def call_async():
+        return await caller.run(call)
+
+    found = caller.run(call) if mode == "sync" else env._runner.run(call_async())
+    assert found == [b"m"]
+    assert client.caller is caller
+    assert caller.origin is client.origin
+    is_group = isinstance(caller.origin.servers, ServerGroup)
+    assert caller.server_options == (None if is_group else caller.origin.servers.connection_kwargs)
+    env.raw.delete(key)
+
+
+def test_the_settings_of_a_client_can_be_read(env):
+    copies = Confirm(replicas=1, timeout=2)
+    client = env.client(confirm=copies, realtime=True)
+    assert (client.confirm, client.realtime) == (copies, True)
+    assert env.client().confirm == Confirm()

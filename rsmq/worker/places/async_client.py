@@ -34,7 +34,7 @@ class AsyncClient(Generic[B_co]):
             codec=rsmq.codec,
             realtime=rsmq.realtime,
             strict_names=rsmq.namespace.strict_names,
-            confirm=rsmq._confirm,  # noqa: SLF001 - a setting of the client, like the others
+            confirm=rsmq.confirm,
         )
 
     async def close(self) -> None:
