@@ -230,6 +230,7 @@ class Api:
             await _send_stream(send, answer.stream, departure)
             return
         await check_presence(self._queues, answer.messages, departure)
+        release_if_unread(scope, self._queues, answer.messages)
         try:
             await send_whole(scope, send, start, content if is_shown else b"")
         except OSError:
@@ -237,7 +238,6 @@ class Api:
             with suppress(OSError):
                 await release(self._queues, answer.messages)
             raise ClientLeft from None
-        release_if_unread(scope, self._queues, answer.messages)
 
 
 async def _send_stream(send: Send, stream: AsyncGenerator[bytes], departure: Departure) -> None:

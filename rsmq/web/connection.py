@@ -1,6 +1,5 @@
 """
-Connections of uvicorn that report a client that has closed before it has read its answer, and end
-requests that do not arrive.
+Connections of uvicorn that report a client that has closed before it has read its answer.
 
 TCP has no sign for "the client has read the answer", but it has two for the opposite:
 
@@ -12,54 +11,54 @@ TCP has no sign for "the client has read the answer", but it has two for the opp
 So the answer was handed over unless one of the two is seen, before the next request of the same
 connection. A client that has read it and then resets the connection on purpose looks the same as
 one that has not: its messages are received once more.
+
+The reset only reaches a connection whose two halves are not both closed. So after an answer with
+messages, the server lingers: it leaves one half open, for a second at most if all has arrived.
+
+- If the client has ended its stream, it may have closed its half only. The server leaves its own
+  half open.
+- If the server ends the connection, it closes its half, and reads until the client's end.
 """
 
 from __future__ import annotations
 
 import array
+import asyncio
 import fcntl
-import resource
 import select
 import socket
 import sys
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from typing import Any
 
 from rsmq.web.delivery import CONNECTION
-from rsmq.web.request_limits import (
-    HEAD_SECONDS,
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    seconds_for_body,
-)
+from rsmq.web.limited_connection import LimitedConnection, most_connections
 
-if TYPE_CHECKING:
-    import asyncio
+#: How long a connection is left half open, so that a reset is seen.
+LINGER_SECONDS = 1.0
+#: Seconds between two looks meanwhile.
+_LOOK_SECONDS = 0.05
 
 #: The ioctl of Linux that returns the bytes that are not acknowledged.
 _SIOCOUTQ = 0x5411
-
-#: Files that are left for all but connections of clients, such as those to Redis.
-_OTHER_FILES = 100
 
 #: The events of a connection whose peer has ended its stream; 0 on systems without them.
 _CLOSED = getattr(select, "POLLRDHUP", 0)
 
 
-def _most_connections() -> int:
-    """Return how many connections the limit of open files allows."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft - _OTHER_FILES, soft // 2)
-
-
 class _JoiningTransport:
     """A transport that may join what is written: each write to a socket takes a system call."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        """
+        Make it.
+
+        Args:
+            close: closes the transport when nothing is held.
+        """
         self._transport = transport
+        self._close = close
+        self._is_ended = False
         self._held: list[bytes] = []
         self.write: Callable[[bytes], None] = transport.write
 
@@ -80,174 +79,41 @@ class _JoiningTransport:
     def close(self) -> None:
         """Close the transport after what was written."""
         self.release()
-        self._transport.close()
+        self._is_ended = True
+        self._close()
+
+    def is_closing(self) -> bool:
+        """Return whether nothing can be written any more."""
+        return self._is_ended or self._transport.is_closing()
 
 
-class _Part(Enum):
-    """The part of a request that has to arrive."""
-
-    HEAD = "head"
-    BODY = "body"
-
-
-class _HeadTooLong(Exception):
-    """Ends the parser at a head that is too long."""
-
-
-class _LimitedConnection(HttpToolsProtocol):
-    """A connection whose requests have to arrive in time, with a head that is not too long."""
-
-    #: None between a request and the head of the next one.
-    _part: _Part | None = None
-    #: What has arrived of the part, in bytes, and how many headers.
-    _size = 0
-    _headers = 0
-    #: Bytes after those that have begun the part.
-    _arrived: int | None = None
-    _begun = 0.0
-    #: Is set for a part that has not arrived together with its begin.
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Refuse one too many; else wait for a head."""
-        super().connection_made(transport)
-        if len(self.connections) > _most_connections():
-            self._refuse("503 Service Unavailable", "retry-after: 1\r\n")
-        else:
-            self._begin(_Part.HEAD)
-            self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing."""
-        self._begin(None)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse what has arrived."""
-        super().data_received(data)
-        if self._part is not None:
-            # The parser tells of a header when all of it has arrived. What has begun the head may
-            # also have ended the request before.
-            self._arrived = 0 if self._arrived is None else self._arrived + len(data)
-            if self._part is _Part.HEAD and self._arrived > MAX_HEAD_BYTES:
-                self._refuse_head()
-            else:
-                self._watch()
-
-    def on_message_begin(self) -> None:
-        """Begin a request."""
-        super().on_message_begin()
-        self._begin(_Part.HEAD)
-
-    def on_url(self, url: bytes) -> None:
-        """Take a part of the address."""
-        super().on_url(url)
-        self._add_to_head(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._headers += 1
-        self._add_to_head(len(name) + len(value) + 4)
-        super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """Call the application."""
-        self._begin(_Part.BODY)
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
-        self._size += len(body)
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Wait for nothing: uvicorn waits for the next request."""
-        self._begin(None)
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse a head, by its own status if it is too long."""
-        if self._is_head_too_long():
-            self._refuse_head()
-        else:
-            super().send_400_response(msg)
-
-    def shutdown(self) -> None:
-        """End with the answer to the request; refuse one whose body has not arrived."""
-        if self._part is _Part.BODY and not self.cycle.response_started:
-            self._refuse("503 Service Unavailable", "retry-after: 1\r\n")
-        else:
-            super().shutdown()
-
-    def _is_head_too_long(self) -> bool:
-        return self._part is _Part.HEAD and (
-            self._size > MAX_HEAD_BYTES or self._headers > MAX_HEADERS
-        )
-
-    def _add_to_head(self, size: int) -> None:
-        self._size += size
-        if self._is_head_too_long():
-            raise _HeadTooLong
-
-    def _begin(self, part: _Part | None) -> None:
-        self._part, self._arrived = part, None
-        self._size = self._headers = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _watch(self) -> None:
-        if self._timer is None and not self.transport.is_closing():
-            self._begun = self.loop.time()
-            seconds = HEAD_SECONDS if self._part is _Part.HEAD else seconds_for_body(0)
-            self._timer = self.loop.call_later(seconds, self._end)
-
-    def _end(self) -> None:
-        """Close, if a body has not arrived fast enough."""
-        if self._part is _Part.BODY:
-            left = self._begun + seconds_for_body(self._size) - self.loop.time()
-            # What this process does not read may have arrived.
-            if left > 0 or self.flow.read_paused:
-                self._timer = self.loop.call_later(max(left, 1.0), self._end)
-                return
-            if self.cycle.response_started:
-                self.transport.close()
-                return
-        self._refuse("408 Request Timeout")
-
-    def _refuse_head(self) -> None:
-        self._refuse("431 Request Header Fields Too Large")
-
-    def _refuse(self, status: str, headers: str = "") -> None:
-        self._begin(None)
-        head = f"HTTP/1.1 {status}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n"
-        self.transport.write(head.encode())
-        self.transport.close()
-
-
-class WatchedConnection(_LimitedConnection):
+class WatchedConnection(LimitedConnection):
     """
     A connection, which is in the scope of its requests as ``rsmq.connection``.
 
     Attributes:
-        on_unread: called once if the client has not read the last answer; the handler of the
-            request sets it after it has sent the answer.
         has_left: whether the client has ended its stream, or the connection is lost. What is
             written after that goes nowhere.
     """
 
     app: Any
-    on_unread: Callable[[], None] | None = None
     has_left: bool = False
+    #: The time of the event loop until which it lingers; None if it does not.
+    _lingers_until: float | None = None
+    _look: asyncio.TimerHandle | None = None
+    _is_stopping = False
+    _was_reset = False
 
     def connection_made(self, transport: Any) -> None:
         """Put this connection into the scope of its requests."""
-        self._joining: Any = _JoiningTransport(transport)
+        #: Is called once if the client has not read the answers since its last request.
+        self._unread: list[Callable[[], None]] = []
+        self._transport = transport
+        self._joining: Any = _JoiningTransport(transport, self._close)
         super().connection_made(self._joining)
         app = self.app
 
         async def call(scope: Any, receive: Any, send: Any) -> None:
-            self.on_unread = None  # who sends a further request has read the answer before
             scope[CONNECTION] = self
             await app(scope, receive, send)
 
@@ -260,19 +126,45 @@ class WatchedConnection(_LimitedConnection):
     def __exit__(self, *_: object) -> None:
         self._joining.release()
 
-    def eof_received(self) -> None:
+    def when_unread(self, call: Callable[[], None]) -> None:
+        """Call this once if the client has not read the answer that is sent next."""
+        self._unread.append(call)
+
+    def on_message_begin(self) -> None:
+        """Begin a request. A client that sends it after an answer has read the answer."""
+        if self.cycle is None or self.cycle.response_complete:
+            self._unread.clear()
+        super().on_message_begin()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived, unless the connection ends."""
+        if self._lingers_until is None:
+            super().data_received(data)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override] # as of asyncio
         """Look whether the client has closed before bytes of the answer have arrived."""
         self.has_left = True
-        if self.on_unread is not None and self.scheme == "http" and self._has_unread():
+        if self._may_linger():
+            # Who leaves before the last of several answers has not waited for the others either.
+            if self.cycle.response_complete and not self._has_unread():
+                self._linger()
+                return True
             self._report()
-        super().eof_received()
+            self._transport.abort()
+        return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report an answer if the connection was reset."""
         self.has_left = True
+        self._stop_lingering()
         if isinstance(exc, OSError):
             self._report()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End with the answer to the request, and linger for no client."""
+        self._is_stopping = True
+        super().shutdown()
 
     def is_closed_by_peer(self) -> bool | None:
         """Return whether the client has closed; None if this system can't tell at once."""
@@ -284,17 +176,68 @@ class WatchedConnection(_LimitedConnection):
         poller.register(self.transport.get_extra_info("socket").fileno(), _CLOSED)
         return bool(poller.poll(0))
 
-    def _has_unread(self) -> bool:
-        connection = self.transport.get_extra_info("socket")
-        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            return True
+    def _close(self) -> None:
+        """End the connection for the server."""
+        if self._may_linger() and not self.has_left and not self._transport.is_closing():
+            self._transport.write_eof()
+            self._linger()
+        else:
+            self._close_now()
+
+    def _may_linger(self) -> bool:
+        """Return whether a reset would say something, and there is room for connections."""
+        return (
+            bool(self._unread)
+            and self.scheme == "http"
+            and self._lingers_until is None
+            and not self._is_stopping
+            and len(self.connections) <= most_connections() // 2
+        )
+
+    def _linger(self) -> None:
+        self._lingers_until = self.loop.time() + LINGER_SECONDS
+        self._look = self.loop.call_later(0, self._look_again)
+
+    def _look_again(self) -> None:
+        """End a connection that was reset, or whose bytes have arrived long enough ago."""
+        assert self._lingers_until is not None  # noqa: S101 - it lingers
+        is_over = self.loop.time() >= self._lingers_until and not self._count_unacknowledged()
+        if self._is_reset() or is_over:
+            self._close_now()
+        else:
+            self._look = self.loop.call_later(_LOOK_SECONDS, self._look_again)
+
+    def _stop_lingering(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _close_now(self) -> None:
+        if self._look is not None:
+            self._stop_lingering()
+            if self._is_reset():
+                self._report()
+        self._transport.close()
+
+    def _is_reset(self) -> bool:
+        """Return whether the client has reset the connection. The system says it only once."""
+        accepted = self.transport.get_extra_info("socket")
+        if accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._was_reset = True
+        return self._was_reset
+
+    def _count_unacknowledged(self) -> int:
+        """Return how many bytes that were sent have not arrived, as far as the system knows."""
         if not sys.platform.startswith("linux"):
-            return False
+            return 0
         number = array.array("i", [0])
-        fcntl.ioctl(connection.fileno(), _SIOCOUTQ, number)
-        return number[0] > 0
+        fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), _SIOCOUTQ, number)
+        return number[0]
+
+    def _has_unread(self) -> bool:
+        return self._is_reset() or self._count_unacknowledged() > 0
 
     def _report(self) -> None:
-        on_unread, self.on_unread = self.on_unread, None
-        if on_unread is not None:
-            on_unread()
+        unread, self._unread = self._unread, []
+        for call in unread:
+            call()

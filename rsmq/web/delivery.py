@@ -165,7 +165,7 @@ async def release(queues: Client, messages: Any) -> None:
 
 def release_if_unread(scope: Mapping[str, Any], queues: Client, messages: Any) -> None:
     """
-    Release messages, which were sent, as soon as it is seen that the client has not read them.
+    Release messages, which are sent next, as soon as it is seen that the client has not read them.
 
     Servers whose connections can't see it do nothing.
     """
@@ -178,7 +178,4 @@ def release_if_unread(scope: Mapping[str, Any], queues: Client, messages: Any) -
         _releases.add(task)
         task.add_done_callback(_releases.discard)
 
-    if connection.has_left:
-        start()
-    else:
-        connection.on_unread = start
+    connection.when_unread(start)

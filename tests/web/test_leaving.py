@@ -148,9 +148,10 @@ class _Client:
         self.socket.setblocking(False)
         self.content = b""
 
-    def send(self, method, path, content=None):
+    def send(self, method, path, content=None, headers=None):
         body = b"" if content is None else json.dumps(content).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self.socket.send(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
 
     async def until_readable(self):

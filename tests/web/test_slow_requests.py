@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rsmq.web import connection, create_app, request_limits
+from rsmq.web import create_app, limited_connection, request_limits
 from rsmq.web.connection import WatchedConnection
 from rsmq.web.request_limits import BODY_BYTES_A_SECOND, BODY_SECONDS, seconds_for_body
 from tests.scale import WAIT_SECONDS
@@ -45,7 +45,7 @@ def test_a_request_that_does_not_arrive_is_ended(server, ns, monkeypatch, parts)
             open_queues(server.url, ns=ns) as queues,
             _serving(create_app(queues, auth=False)) as port,
         ):
-            monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+            monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
             monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
             answer = await _exchange(port, *parts)
         assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"408 Request Timeout\r\n")
@@ -63,7 +63,7 @@ def test_a_wait_for_a_message_is_no_wait_for_a_request(server, ns, monkeypatch):
         async with open_queues(server.url, ns=ns) as queues:
             await queues.create_queue("q")
             async with _serving(create_app(queues, auth=False)) as port:
-                monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+                monkeypatch.setattr(limited_connection, "HEAD_SECONDS", 0.1)
                 monkeypatch.setattr(request_limits, "BODY_SECONDS", 0.1)
                 body = b'{"queues": ["q"], "wait": 1}'
                 head = _HEAD + f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
@@ -103,7 +103,7 @@ def test_a_connection_too_many_is_told_to_come_again(server, ns, monkeypatch):
             open_queues(server.url, ns=ns) as queues,
             _serving(create_app(queues, auth=False)) as port,
         ):
-            monkeypatch.setattr(connection, "_most_connections", lambda: 1)
+            monkeypatch.setattr(limited_connection, "most_connections", lambda: 1)
             _, first = await asyncio.open_connection("127.0.0.1", port)
             refused = await _exchange(port)
             assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n")

@@ -125,12 +125,12 @@ class RestRsmq:
             errors="surrogatepass"
         )
         await check_presence(self._queues, result.messages, departure)
+        release_if_unread(scope, self._queues, result.messages)
         try:
             await _send_answer(scope, send, 200, _JSON, answer, asked=headers)
         except OSError:
             await release(self._queues, result.messages)
             raise ClientLeft from None
-        release_if_unread(scope, self._queues, result.messages)
 
     @staticmethod
     def _restricts(principal: Principal) -> bool:
