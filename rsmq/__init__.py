@@ -28,6 +28,7 @@ if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa:
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ as RSMQ
+    from rsmq._sync.partitions import Partitions as Partitions
     from rsmq.aio import AsyncRSMQ as AsyncRSMQ
     from rsmq.codecs import BYTES as BYTES
     from rsmq.codecs import JSON as JSON
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from rsmq.model import QueueAttributes as QueueAttributes
     from rsmq.model import StoredMessage as StoredMessage
     from rsmq.operations.confirmation import Confirm as Confirm
+    from rsmq.partitions import AsyncPartitions as AsyncPartitions
     from rsmq.pyrsmq import RedisSMQ as RedisSMQ
     from rsmq.wire.levels import level_queue as level_queue
 else:
@@ -74,6 +76,7 @@ else:
         for module, names in {
             "rsmq.aio": ("AsyncRSMQ",),
             "rsmq._sync.client": ("RSMQ",),
+            "rsmq._sync.partitions": ("Partitions",),
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (
                 "BodyNotDecodable",
@@ -109,6 +112,7 @@ else:
                 "StoredMessage",
             ),
             "rsmq.operations.confirmation": ("Confirm",),
+            "rsmq.partitions": ("AsyncPartitions",),
             "rsmq.pyrsmq": ("RedisSMQ",),
             "rsmq.wire.levels": ("level_queue",),
         }.items()

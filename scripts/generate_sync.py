@@ -30,6 +30,7 @@ NAMES = {
     "AsyncLookedAt": "LookedAt",
     "AsyncMembership": "Membership",
     "AsyncOneCell": "OneCell",
+    "AsyncPartitions": "Partitions",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
     "AsyncSchedules": "Schedules",
@@ -59,6 +60,7 @@ _NAMES_IN_TEXTS = re.compile(
 SOURCES = {
     "rsmq.aio": "client",
     "rsmq.consuming": "consuming",
+    "rsmq.partitions": "partitions",
     "rsmq.jobs.asyncio_": "jobs",
     "rsmq.schedules.asyncio_": "schedules",
     "rsmq.trash.asyncio_": "trash",
