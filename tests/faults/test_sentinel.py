@@ -111,7 +111,7 @@ def run_traffic(place, sentinels):
     traffic = Traffic()
     crowd = place.start(*traffic.works(producers=3, consumers=3))
     wait_until(lambda: len(traffic.ledger.deleted) >= 50)
-    traffic.unreplicated = kill_primary(sentinels)
+    traffic.unreplicated.append(kill_primary(sentinels))
     count = len(traffic.ledger.deleted)
     wait_until(lambda: len(traffic.ledger.deleted) >= count + 20)
     sentinels.heal()

@@ -109,7 +109,7 @@ def run_through_a_kill(place, cluster, name, cell):
         (replica,) = cluster.replicas_of(node)
         written_until = wait_until_in_step(node, lambda: [replica])
         node.kill()
-        traffic.unreplicated = window_of_stop(written_until)
+        traffic.unreplicated.append(window_of_stop(written_until))
         cluster.wait_until_promoted(replica)
         # The calls that the kill may have broken off are known: only some more are to succeed.
         traffic.pause_seconds = 0.02
