@@ -471,7 +471,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         from rsmq.schedules.asyncio_ import AsyncSchedules  # noqa: PLC0415 - few programs use it
 
-        return AsyncSchedules(self.engine, realtime=self._realtime)
+        return AsyncSchedules(self)
 
     @property
     def trash(self) -> AsyncTrash:
@@ -483,7 +483,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         from rsmq.trash.asyncio_ import AsyncTrash  # noqa: PLC0415 - few programs use it
 
-        return AsyncTrash(self.engine)
+        return AsyncTrash(self)
 
     def job(self, qname: str, id: str) -> AsyncJobHandle[Any]:
         """
@@ -503,7 +503,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         from rsmq.jobs.asyncio_ import AsyncJobHandle  # noqa: PLC0415 - few programs use it
 
-        return AsyncJobHandle(self.engine, qname, id)
+        return AsyncJobHandle(self, qname, id)
 
     async def jobs(
         self,
@@ -515,10 +515,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         Return what has become of the tracked messages of a queue that have a record.
 
-        Nothing is changed. There is no index of records, so this looks at all keys of the database
-        (of each cell of a set), a thousand in each script: about a second for a million keys. It is
-        for operators, not for each request of a program. The whole is not atomic: a job that begins
-        or ends meanwhile may be missing.
+        Nothing is changed. There is no index of records, so this looks at all keys of the database,
+        a thousand in each script: about a second for a million keys. It is for operators, not for
+        each request of a program. The whole is not atomic: a job that begins or ends meanwhile may
+        be missing.
 
         Args:
             qname: the queue's name.
@@ -535,7 +535,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         from rsmq.jobs.asyncio_ import list_jobs  # noqa: PLC0415 - few programs use it
 
-        return await list_jobs(self.engine, qname, state, max_jobs)
+        return await list_jobs(self, qname, state, max_jobs)
 
     async def wait_for_jobs(
         self,

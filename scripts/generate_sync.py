@@ -190,16 +190,21 @@ TEXTS = {
         "``queues.schedules`` of the asyncio clients.": (
             "``queues.schedules`` of the synchronous clients."
         ),
+        "Make it for an asyncio client;": "Make it for a synchronous client;",
+    },
+    "trash": {
+        "``queues.trash`` of the asyncio clients.": "``queues.trash`` of the synchronous clients.",
+        "Make it for an asyncio client;": "Make it for a synchronous client;",
     },
     "reader": {
         "a queue or a message, with an asyncio client.": "a queue or a message.",
-        "the asyncio client, or set of cells, that has": "the client, or set of cells, that has",
+        "the asyncio client that has": "the client that has",
         **{
             f"""\
-        rsmq: an asyncio client, or a set of cells.
+        rsmq: an asyncio client.
         qname: the name of the queue.
 {end}""": f"""\
-        rsmq: a synchronous client, or a set of cells.
+        rsmq: a synchronous client.
         qname: the name of the queue.
 {end}"""
             for end in ("        id:", "\n    Raises:")

@@ -468,7 +468,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         from rsmq._sync.schedules import Schedules  # noqa: PLC0415 - few programs use it
 
-        return Schedules(self.engine, realtime=self._realtime)
+        return Schedules(self)
 
     @property
     def trash(self) -> Trash:
@@ -480,7 +480,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         from rsmq._sync.trash import Trash  # noqa: PLC0415 - few programs use it
 
-        return Trash(self.engine)
+        return Trash(self)
 
     def job(self, qname: str, id: str) -> JobHandle[Any]:
         """
@@ -500,7 +500,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         from rsmq._sync.jobs import JobHandle  # noqa: PLC0415 - few programs use it
 
-        return JobHandle(self.engine, qname, id)
+        return JobHandle(self, qname, id)
 
     def jobs(
         self,
@@ -512,10 +512,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         Return what has become of the tracked messages of a queue that have a record.
 
-        Nothing is changed. There is no index of records, so this looks at all keys of the database
-        (of each cell of a set), a thousand in each script: about a second for a million keys. It is
-        for operators, not for each request of a program. The whole is not atomic: a job that begins
-        or ends meanwhile may be missing.
+        Nothing is changed. There is no index of records, so this looks at all keys of the database,
+        a thousand in each script: about a second for a million keys. It is for operators, not for
+        each request of a program. The whole is not atomic: a job that begins or ends meanwhile may
+        be missing.
 
         Args:
             qname: the queue's name.
@@ -532,7 +532,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         from rsmq._sync.jobs import list_jobs  # noqa: PLC0415 - few programs use it
 
-        return list_jobs(self.engine, qname, state, max_jobs)
+        return list_jobs(self, qname, state, max_jobs)
 
     def wait_for_jobs(
         self,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rsmq.errors import InvalidFormat, JobNotFound, JobNotTracked, show
 from rsmq.jobs.before_wait import check_wait
-from rsmq.jobs.operations import MAX_READ, JobPlace, cancel_job, find_jobs, read_jobs
+from rsmq.jobs.operations import MAX_READ, cancel_job, find_jobs, read_jobs
 from rsmq.jobs.status import (
     CancelResult,
     JobState,
@@ -46,7 +46,9 @@ class JobHandle(BlocksForResult[R_co]):
     Attributes:
         queue: the name of its queue.
         id: its id.
-        place: where it is, for extensions.
+        client: the client that reaches it, for extensions.
+        keys: the keys of its queue, for extensions.
+        only_reads: whether reads leave its record as it is.
         decode: converts the JSON of the result, as for ``JobStatus``.
         is_tracked: False if it is known that nobody keeps a record of it.
         ended: its status if it was called without a message, as in ``Tasks.immediate``; else None.
@@ -54,7 +56,7 @@ class JobHandle(BlocksForResult[R_co]):
 
     def __init__(
         self,
-        engine: Any,
+        client: Any,
         qname: str,
         id: str,
         *,
@@ -68,16 +70,13 @@ class JobHandle(BlocksForResult[R_co]):
 
         Raises:
             MissingParameter: the name or the id is None or empty.
-            InvalidFormat: the name or the id has other characters; or the id is of a set of cells,
-                and has no number of a cell.
+            InvalidFormat: the name or the id has other characters.
         """
-        cell, stored_id = engine.split_id(id)
-        if cell is None:
-            raise InvalidFormat("id", value=id, hint="Pass the id that the send has returned.")
+        self.client = client
         self.queue = qname
-        self.id = id
-        keys = engine.clients[cell].namespace.queue(qname)
-        self.place: JobPlace = JobPlace(engine, cell, keys, check_id(stored_id), only_reads)
+        self.keys = client.namespace.queue(qname)
+        self.id = check_id(id)
+        self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked
         self.ended = ended
@@ -170,10 +169,8 @@ class JobHandle(BlocksForResult[R_co]):
         """
         if self.ended is not None:
             return CancelResult.ENDED
-        place = self.place
-        client = place.engine.client(place.cell)
-        result: CancelResult | JobState | None = client.run(
-            cancel_job(place.keys, place.id, is_tracked=self.is_tracked)
+        result: CancelResult | JobState | None = self.client.run(
+            cancel_job(self.keys, self.id, is_tracked=self.is_tracked)
         )
         if isinstance(result, JobState):
             raise JobNotTracked(self.queue, self.id, "no worker cancels it while it runs")
@@ -213,28 +210,33 @@ def _find(
 
     One script for each queue, and for each MAX_READ of its jobs.
     """
-    by_queue: dict[Any, list[int]] = {}
+    by_queue: dict[tuple[object, ...], list[int]] = {}
     found: dict[int, JobStatus[T]] = {}
     has_queue: dict[int, bool] = {}
     for at, job in enumerate(jobs):
         if job.ended is not None:
             found[at] = job.ended
         else:
-            by_queue.setdefault((job.place.queue, job.place.only_reads), []).append(at)
+            by_queue.setdefault((_queue_of(job), job.only_reads), []).append(at)
     for places in by_queue.values():
-        first = jobs[places[0]].place
-        client = first.engine.client(first.cell)
+        first = jobs[places[0]]
         for begin in range(0, len(places), MAX_READ):
             step = places[begin : begin + MAX_READ]
-            ids = [jobs[at].place.id for at in step]
+            ids = [jobs[at].id for at in step]
             reading = read_jobs(first.keys, ids, only_reads=first.only_reads)
-            for at, record in zip(step, client.run(reading), strict=True):
+            records = first.client.run(reading)
+            for at, record in zip(step, records, strict=True):
                 job = jobs[at]
                 if isinstance(record, bool):
                     has_queue[at] = record
                 else:
                     found[at] = record.to_status(job.queue, job.id, job.decode)
     return found, has_queue
+
+
+def _queue_of(job: JobHandle[Any]) -> tuple[object, ...]:
+    """Return the same value for all jobs of a queue."""
+    return job.client, job.keys
 
 
 def _wait_for_end(job: JobHandle[T], seconds: float | None) -> JobStatus[T] | None:
@@ -244,10 +246,8 @@ def _wait_for_end(job: JobHandle[T], seconds: float | None) -> JobStatus[T] | No
         [status] = _read_again([job])
         return status if status.is_ended else None
 
-    place = job.place
-    client = place.engine.client(place.cell)
-    status: JobStatus[T] | None = client.watcher.wait(
-        ended, lambda _ended: None, None, (place.keys.job(place.id),), seconds
+    status: JobStatus[T] | None = job.client.watcher.wait(
+        ended, lambda _ended: None, None, (job.keys.job(job.id),), seconds
     )
     return status
 
@@ -266,7 +266,7 @@ def _note_ttl(shortest: dict[object, float], job: JobHandle[T], status: JobStatu
     """Note the shortest time that an ended record of each queue lives."""
     ttl = status.result_ttl
     if ttl is not None:
-        shortest[job.place.queue] = min(ttl, shortest.get(job.place.queue, ttl))
+        shortest[_queue_of(job)] = min(ttl, shortest.get(_queue_of(job), ttl))
 
 
 def _seconds_between_reads(
@@ -320,7 +320,7 @@ def wait_for_jobs(
         if left == 0:
             raise latest[pending[-1]].not_ended(seconds or 0)
         if len(pending) > 1:
-            queues = {handles[at].place.queue for at in pending}
+            queues = {_queue_of(handles[at]) for at in pending}
             pause = _seconds_between_reads(queues, shortest, waited=now() - began, took=took)
             left = pause if left is None else min(left, pause)
         if (end := _wait_for_end(last, left)) is not None:
@@ -335,7 +335,7 @@ def _run(client: Any, step: Operation[T]) -> T:
 
 
 def list_jobs(
-    engine: Any,
+    client: Any,
     qname: str,
     state: JobState | str | None,
     max_jobs: int,
@@ -344,19 +344,13 @@ def list_jobs(
     """See ``RSMQ.jobs``; ``run`` runs each step of the walk through all keys."""
     wanted = None if state is None else _check_state(state)
     check_whole_number("max_jobs", max_jobs, 1, MAX_JOBS)
-    newest: list[tuple[str, int]] = []  # ids begin with the time of the send
-    for cell in range(engine.number):
-        client = engine.client(cell)
-        keys = client.namespace.queue(qname)
-        cursor = None
-        while cursor != b"0":
-            cursor, ids = run(client, find_jobs(keys, cursor or b"0", wanted))
-            if ids:
-                newest = heapq.nlargest(max_jobs, {*newest, *((id, cell) for id in ids)})
-    jobs = [
-        JobHandle[Any](engine, qname, engine.show_id(cell, id), only_reads=True)
-        for id, cell in newest
-    ]
+    newest: list[str] = []  # ids begin with the time of the send
+    keys, cursor = client.namespace.queue(qname), None
+    while cursor != b"0":
+        cursor, ids = run(client, find_jobs(keys, cursor or b"0", wanted))
+        if ids:
+            newest = heapq.nlargest(max_jobs, {*newest, *ids})
+    jobs = [JobHandle[Any](client, qname, id, only_reads=True) for id in newest]
     found, _ = _find(jobs)
     statuses = [found[at] for at in sorted(found)]
     return [status for status in statuses if wanted in {None, status.state}]

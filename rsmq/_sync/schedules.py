@@ -24,39 +24,22 @@ from rsmq.schedules.operations import (
     run_schedule,
     store_definition,
 )
-from rsmq.wire.cells import cell_of_key
 
 
 class Schedules:
     """
-    The schedules of a namespace, or of a set of cells: messages that are sent at set times.
+    The schedules of a namespace: messages that are sent at set times.
 
     A schedule is stored in Redis, and any process that runs a worker or ``rsmq scheduler`` sends
     its messages. None of them has to be there always, and none is elected: one script sends the
     messages of a tick and stores the next one, and only if the tick is due by the server's clock
     and nobody has fired it. So each tick is fired exactly once. Its message is an ordinary one,
     which any client receives.
-
-    In a set of cells, a schedule and its messages are in one cell, which its name decides.
     """
 
-    def __init__(self, engine: Any, *, realtime: bool) -> None:
-        """
-        Make it; nothing is read.
-
-        Args:
-            engine: the cells of the client.
-            realtime: whether the messages of new schedules publish Node's notification.
-        """
-        self._engine = engine
-        self._realtime = realtime
-
-    def _client_of(self, name: str) -> Any:
-        """Return the client of the cell of a schedule."""
-        number = self._engine.number
-        return self._engine.client(
-            cell_of_key(check_schedule_name(name), number) if number > 1 else 0
-        )
+    def __init__(self, client: Any) -> None:
+        """Make it for a synchronous client; nothing is read."""
+        self._client = client
 
     def add(
         self,
@@ -126,7 +109,7 @@ class Schedules:
             MissingExtra: cron without the extra ``schedules``.
             NotPossible: it was stored by a newer version of this library; remove it first.
         """
-        client = self._client_of(name)
+        client = self._client
         definition = make_definition(
             client.namespace,
             name,
@@ -139,7 +122,7 @@ class Schedules:
             missed=missed,
             jitter=jitter,
             tick_field=tick_field,
-            realtime=self._realtime,
+            realtime=client.realtime,
             version=version,
             source="call",
             unique_key=unique_key,
@@ -164,19 +147,12 @@ class Schedules:
         Raises:
             InvalidValue: the namespace has 10,000 schedules already.
         """
-        client = self._client_of(definition.name)
-        steps = store_definition(client.namespace, definition, keeps_version=False)
-        return bool(client.run_steps(steps))
+        steps = store_definition(self._client.namespace, definition, keeps_version=False)
+        return bool(self._client.run_steps(steps))
 
     def list(self) -> list[StoredSchedule]:
-        """
-        Return all schedules, by name.
-
-        Raises:
-            PartlyDone: some cells can't be reached.
-        """
-        by_cell = self._engine.by_cell(lambda client: client.run(read_schedules(client.namespace)))
-        records = [record for _, found in by_cell.values() for record in found]
+        """Return all schedules, by name."""
+        _, records = self._client.run(read_schedules(self._client.namespace))
         return [each.to_schedule() for each in sorted(records, key=lambda each: each.name)]
 
     def get(self, name: str) -> StoredSchedule | None:
@@ -189,8 +165,8 @@ class Schedules:
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
         """
-        client = self._client_of(name)
-        _, found = client.run(read_schedules(client.namespace, [name]))
+        wanted = [check_schedule_name(name)]
+        _, found = self._client.run(read_schedules(self._client.namespace, wanted))
         return found[0].to_schedule() if found else None
 
     def remove(self, name: str) -> bool:
@@ -208,8 +184,7 @@ class Schedules:
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
         """
-        client = self._client_of(name)
-        return bool(client.run(remove_schedule(client.namespace, name)))
+        return bool(self._client.run(remove_schedule(self._client.namespace, name)))
 
     def pause(self, name: str) -> bool:
         """
@@ -227,8 +202,7 @@ class Schedules:
             MissingParameter, InvalidFormat: the name is invalid.
             NotPossible: there is no such schedule.
         """
-        client = self._client_of(name)
-        result = client.run(pause_schedule(client.namespace, name))
+        result = self._client.run(pause_schedule(self._client.namespace, name))
         if result < 0:
             raise no_schedule(name)
         return bool(result)
@@ -248,8 +222,7 @@ class Schedules:
             NotPossible: there is no such schedule, or its definition can't be read.
             MissingExtra: it has cron, without the extra ``schedules``.
         """
-        client = self._client_of(name)
-        return bool(client.run_steps(resume_schedule(client.namespace, name)))
+        return bool(self._client.run_steps(resume_schedule(self._client.namespace, name)))
 
     def run_now(self, name: str) -> str:
         """
@@ -271,9 +244,5 @@ class Schedules:
             MessageTooLong: its body is larger than the queue's maxsize.
             InvalidValue: its expires is not more than the delay of the queue.
         """
-        client = self._client_of(name)
-        id: str = client.run_steps(run_schedule(client.namespace, name))
-        number: int = self._engine.number
-        cell = cell_of_key(name, number) if number > 1 else 0
-        shown: str = self._engine.show_id(cell, id)
-        return shown
+        id: str = self._client.run_steps(run_schedule(self._client.namespace, name))
+        return id

@@ -39,6 +39,7 @@ from rsmq.django.task_interface import (
 )
 from rsmq.django.task_results import change, make_result, read_result, sent_at
 from rsmq.errors import MessageNotString, QueueNotFound, RSMQError
+from rsmq.wire.ids import check_id
 
 _RESULT_ID = re.compile(r"((?:[0-9]{1,4}-)?[A-Za-z0-9]{32})-([A-Za-z0-9_-]+)")
 
@@ -166,8 +167,7 @@ class RSMQBackend(BaseTaskBackend):
         id, stored_queue = found.groups()
         queue, client = split_level(stored_queue), self.client
         try:
-            place = client.job(stored_queue, id).place
-            record = client.engine.client(place.cell).run(read_task(place.keys, place.id))
+            record = client.run(read_task(client.namespace.queue(stored_queue), check_id(id)))
         except RSMQError:
             raise TaskResultDoesNotExist(result_id) from None
         if record is None or record.call is None:

@@ -126,8 +126,7 @@ class ObservedQueue:
             too many to ask which of them has a message.
         rates: None if nothing has been recorded in the last ten minutes.
         hidden: the hidden messages by state; None if it was not read.
-        limit: the limit that allows no receive now; None if there is none. In a set of cells, one
-            that all cells have reached.
+        limit: the limit that allows no receive now; None if there is none.
         repeated: the receives that ended without a delete, of its next hidden messages.
         purge: of an empty queue, its last purge, if that can be undone.
         resumed_ms: Unix ms of its last resume; None if it was never paused.
@@ -234,7 +233,7 @@ class ObservedMessage:
 
     Attributes:
         queue: what is known of its queue.
-        id: as the caller knows it.
+        id: its id.
         visible_at_ms: Unix ms from which it is visible; None if its id is not in the queue.
         size: the bytes of its body; None if it has no body.
         receive_count: how often it was received.
@@ -276,13 +275,6 @@ class ObservedMessage:
     has_dead_letter_queue: bool = False
     deletion: Deletion | None = None
     before: MessageBefore | None = None
-
-    def with_shown_ids(self, id: str, show: Callable[[str], str]) -> ObservedMessage:
-        """Return the same with ids as the caller knows them; show returns others from stored."""
-        before = self.before
-        if before is not None and before.id is not None:
-            before = replace(before, id=show(before.id))
-        return replace(self, id=id, before=before)
 
     @property
     def is_there(self) -> bool:
@@ -355,7 +347,7 @@ class ObservedMessage:
     @property
     def sent_ms(self) -> float | None:
         """Unix ms of the send, with microseconds as decimals; None if the id contains no time."""
-        us = parse_sent_us(self.id.rpartition("-")[2], self.queue.now_ms)
+        us = parse_sent_us(self.id, self.queue.now_ms)
         return None if us is None else us / 1000
 
     def shown_to(

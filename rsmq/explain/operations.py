@@ -34,7 +34,6 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 from rsmq.wire.throttle import parse_limit
-from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import parse_workers
 
 load = loader_of("explain")
@@ -46,21 +45,13 @@ _OF_QUEUE = 5
 _PRESENT_MINUTES, _MINUTE_MS = 2, 60_000
 
 
-def read_message_state(
-    namespace: Namespace, qname: str, id: str, workers: Sequence[WorkerInfo] = ()
-) -> Operation[ObservedMessage]:
-    """
-    Read what is known of a message, but for the rates of its queue.
-
-    Args:
-        id: its id as it is stored.
-        workers: those that are registered in other cells.
-    """
+def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[ObservedMessage]:
+    """Read what is known of a message, but for the rates of its queue."""
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> ObservedMessage:
         *of_queue, stored, records, job, has_dead_letter_queue, dead, before = reply
-        queue = _parse_queue(keys, of_queue, others=workers)
+        queue = _parse_queue(keys, of_queue)
         score, size, count, first, ids_before, raw_holder = stored
         holder = None if raw_holder is None else decode_name(raw_holder)
         if holder == "":  # there are too many workers to ask all of them
@@ -100,7 +91,6 @@ def read_message_state(
             namespace.workers,
             namespace.held_prefix,
             encode_name(keys.name),
-            *(encode_name(each.name) for each in workers),
         ),
         parse,
         RetryClass.ALWAYS,
@@ -136,9 +126,7 @@ def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
     )
 
 
-def _parse_queue(
-    keys: QueueKeys, found: Sequence[Any], *, others: Sequence[WorkerInfo] = ()
-) -> ObservedQueue:
+def _parse_queue(keys: QueueKeys, found: Sequence[Any]) -> ObservedQueue:
     """Return what the first values of a reply say of the queue."""
     described, raw_now, stored, resumed, limit = found
     now = int(raw_now)
@@ -148,7 +136,7 @@ def _parse_queue(
         keys.name,
         now,
         parse_attributes(described),
-        tuple(each for each in (*registered, *others) if keys.name in each.queues),
+        tuple(each for each in registered if keys.name in each.queues),
         can_see_workers=stored is not None,
         resumed_ms=parse_number(resumed),
         limit=parse_limit(limit) if limit else None,

@@ -29,30 +29,6 @@ _KEYS_PER_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
-    """
-    Where a tracked message is.
-
-    Attributes:
-        engine: the cells of the client.
-        cell: the number of its cell.
-        id: its id as it is stored.
-        only_reads: whether reads leave its record as it is.
-    """
-
-    engine: Any
-    cell: int
-    keys: QueueKeys
-    id: str
-    only_reads: bool = False
-
-    @property
-    def queue(self) -> tuple[object, ...]:
-        """The same value for all messages of the queue of a cell."""
-        return self.engine.clients[self.cell], self.keys
-
-
-@dataclass(frozen=True, slots=True)
 class JobRecord:
     """
     The record of a tracked message as it is stored, with the state that the message shows.
@@ -81,7 +57,7 @@ class JobRecord:
     ttl: bytes | None
 
     def to_status(self, queue: str, id: str, decode: Callable[[Any], T]) -> JobStatus[T]:
-        """Return it as the clients return it, for the id as its sender knows it."""
+        """Return it as the clients return it."""
         state = JobState(decode_name(self.state))
         ttl = DEFAULT_RESULT_TTL_SECONDS if self.ttl is None else int(self.ttl) / 1000
         return JobStatus(
@@ -119,7 +95,7 @@ def read_jobs(
     Read the records of messages.
 
     Args:
-        ids: the ids of the messages as they are stored, at most MAX_READ.
+        ids: the ids of the messages, at most MAX_READ.
         only_reads: whether nothing is written; else the record of a job ends whose message has left
             the queue without an outcome.
 
@@ -153,7 +129,7 @@ def find_jobs(
         state: the state that is looked for; None is any.
 
     Returns:
-        The next cursor, b"0" at the end, and the ids of the messages as they are stored.
+        The next cursor, b"0" at the end, and the ids of the messages.
     """
     pattern = escape_pattern(queue.job("")) + b"*"
     return Operation(
@@ -173,7 +149,7 @@ def cancel_job(
     Cancel a job.
 
     Args:
-        id: the id of the message as it is stored.
+        id: the id of the message.
         is_tracked: False if it is known that no consumer obeys.
 
     Returns:

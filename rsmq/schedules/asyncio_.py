@@ -23,39 +23,22 @@ from rsmq.schedules.operations import (
     run_schedule,
     store_definition,
 )
-from rsmq.wire.cells import cell_of_key
 
 
 class AsyncSchedules:
     """
-    The schedules of a namespace, or of a set of cells: messages that are sent at set times.
+    The schedules of a namespace: messages that are sent at set times.
 
     A schedule is stored in Redis, and any process that runs a worker or ``rsmq scheduler`` sends
     its messages. None of them has to be there always, and none is elected: one script sends the
     messages of a tick and stores the next one, and only if the tick is due by the server's clock
     and nobody has fired it. So each tick is fired exactly once. Its message is an ordinary one,
     which any client receives.
-
-    In a set of cells, a schedule and its messages are in one cell, which its name decides.
     """
 
-    def __init__(self, engine: Any, *, realtime: bool) -> None:
-        """
-        Make it; nothing is read.
-
-        Args:
-            engine: the cells of the client.
-            realtime: whether the messages of new schedules publish Node's notification.
-        """
-        self._engine = engine
-        self._realtime = realtime
-
-    async def _client_of(self, name: str) -> Any:
-        """Return the client of the cell of a schedule."""
-        number = self._engine.number
-        return await self._engine.client(
-            cell_of_key(check_schedule_name(name), number) if number > 1 else 0
-        )
+    def __init__(self, client: Any) -> None:
+        """Make it for an asyncio client; nothing is read."""
+        self._client = client
 
     async def add(
         self,
@@ -125,7 +108,7 @@ class AsyncSchedules:
             MissingExtra: cron without the extra ``schedules``.
             NotPossible: it was stored by a newer version of this library; remove it first.
         """
-        client = await self._client_of(name)
+        client = self._client
         definition = make_definition(
             client.namespace,
             name,
@@ -138,7 +121,7 @@ class AsyncSchedules:
             missed=missed,
             jitter=jitter,
             tick_field=tick_field,
-            realtime=self._realtime,
+            realtime=client.realtime,
             version=version,
             source="call",
             unique_key=unique_key,
@@ -163,21 +146,12 @@ class AsyncSchedules:
         Raises:
             InvalidValue: the namespace has 10,000 schedules already.
         """
-        client = await self._client_of(definition.name)
-        steps = store_definition(client.namespace, definition, keeps_version=False)
-        return bool(await client.run_steps(steps))
+        steps = store_definition(self._client.namespace, definition, keeps_version=False)
+        return bool(await self._client.run_steps(steps))
 
     async def list(self) -> list[StoredSchedule]:
-        """
-        Return all schedules, by name.
-
-        Raises:
-            PartlyDone: some cells can't be reached.
-        """
-        by_cell = await self._engine.by_cell(
-            lambda client: client.run(read_schedules(client.namespace))
-        )
-        records = [record for _, found in by_cell.values() for record in found]
+        """Return all schedules, by name."""
+        _, records = await self._client.run(read_schedules(self._client.namespace))
         return [each.to_schedule() for each in sorted(records, key=lambda each: each.name)]
 
     async def get(self, name: str) -> StoredSchedule | None:
@@ -190,8 +164,8 @@ class AsyncSchedules:
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
         """
-        client = await self._client_of(name)
-        _, found = await client.run(read_schedules(client.namespace, [name]))
+        wanted = [check_schedule_name(name)]
+        _, found = await self._client.run(read_schedules(self._client.namespace, wanted))
         return found[0].to_schedule() if found else None
 
     async def remove(self, name: str) -> bool:
@@ -209,8 +183,7 @@ class AsyncSchedules:
         Raises:
             MissingParameter, InvalidFormat: the name is invalid.
         """
-        client = await self._client_of(name)
-        return bool(await client.run(remove_schedule(client.namespace, name)))
+        return bool(await self._client.run(remove_schedule(self._client.namespace, name)))
 
     async def pause(self, name: str) -> bool:
         """
@@ -228,8 +201,7 @@ class AsyncSchedules:
             MissingParameter, InvalidFormat: the name is invalid.
             NotPossible: there is no such schedule.
         """
-        client = await self._client_of(name)
-        result = await client.run(pause_schedule(client.namespace, name))
+        result = await self._client.run(pause_schedule(self._client.namespace, name))
         if result < 0:
             raise no_schedule(name)
         return bool(result)
@@ -249,8 +221,7 @@ class AsyncSchedules:
             NotPossible: there is no such schedule, or its definition can't be read.
             MissingExtra: it has cron, without the extra ``schedules``.
         """
-        client = await self._client_of(name)
-        return bool(await client.run_steps(resume_schedule(client.namespace, name)))
+        return bool(await self._client.run_steps(resume_schedule(self._client.namespace, name)))
 
     async def run_now(self, name: str) -> str:
         """
@@ -272,9 +243,5 @@ class AsyncSchedules:
             MessageTooLong: its body is larger than the queue's maxsize.
             InvalidValue: its expires is not more than the delay of the queue.
         """
-        client = await self._client_of(name)
-        id: str = await client.run_steps(run_schedule(client.namespace, name))
-        number: int = self._engine.number
-        cell = cell_of_key(name, number) if number > 1 else 0
-        shown: str = self._engine.show_id(cell, id)
-        return shown
+        id: str = await self._client.run_steps(run_schedule(self._client.namespace, name))
+        return id

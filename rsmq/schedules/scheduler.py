@@ -16,7 +16,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.errors import CellsMismatch, ClientClosed, RSMQError
+from rsmq.errors import ClientClosed, RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.schedules.operations import Firing, fire_due_schedules
 from rsmq.transport.backoff import exponential_seconds, with_jitter
@@ -37,29 +37,6 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _SUDDEN_SECONDS = 5.0
 
 
-class _CellState:
-    """
-    What is known of the schedules of a cell.
-
-    Attributes:
-        is_due: whether to look at it now.
-        has_schedules: whether the last look has found some, due or not.
-        next_at: monotonic seconds of the next look if the server does not report changes.
-        failures: the number of errors in a row.
-        retry_at: monotonic seconds before which it is left alone; infinite if this user has no
-            right to it.
-        joined_at: when it was waited for last.
-    """
-
-    def __init__(self, *, is_due: bool) -> None:
-        self.is_due = is_due
-        self.has_schedules = False
-        self.next_at = time.monotonic() + _POLL_SECONDS
-        self.failures = 0
-        self.retry_at = -math.inf
-        self.joined_at = -math.inf
-
-
 class Scheduler:
     """
     Fires the schedules of a client that are due.
@@ -73,22 +50,31 @@ class Scheduler:
         Make it; nothing is read.
 
         Args:
-            rsmq: an ``RSMQ`` or ``Cells``.
-            looks_at_once: whether it looks at all cells first. Otherwise it begins to wait, and
-                looks at a cell when its server reports that a schedule is due.
+            rsmq: an ``RSMQ``.
+            looks_at_once: whether it looks first. Otherwise it begins to wait, and looks when the
+                server reports that a schedule is due.
         """
         self.fired = 0
-        self._engine = rsmq.engine
-        self._clients = rsmq.cells
-        self._cells = [_CellState(is_due=looks_at_once) for _ in self._clients]
+        self._client = rsmq
         self._wake_up = Flag()
         self._is_stopping = False
-        self._waiters: dict[Any, Waiter] = {}
-        #: Those that are waiting, or whose wake-ups have not been noted yet.
-        self._joined: set[Waiter] = set()
+        #: Whether to look now.
+        self._is_due = looks_at_once
+        #: Whether the last look has found some, due or not.
+        self._has_schedules = False
+        #: Monotonic seconds of the next look if the server does not report changes.
+        self._next_at = time.monotonic() + _POLL_SECONDS
+        #: The number of errors in a row.
+        self._failures = 0
+        #: Monotonic seconds before which it does not look; infinite if this user has no right to.
+        self._retry_at = -math.inf
+        self._waiter = Waiter((rsmq.namespace.due_schedules,), self._wake_up.set)
+        #: The one that the waiter was added to; None before the first time.
+        self._watcher: Any = None
+        #: Whether the waiter waits, or its wake-up has not been noted yet; and since when.
+        self._is_waiting = False
+        self._waits_since = -math.inf
         self._unable: set[str] = set()
-        keys = (client.namespace.due_schedules for client in self._clients)
-        self._cell_of_key = {key: cell for cell, key in enumerate(keys)}
 
     def stop(self) -> None:
         """Let ``run`` return after the present call; from any thread or signal handler."""
@@ -104,43 +90,42 @@ class Scheduler:
         except ClientClosed:
             pass
         finally:
-            for watcher, waiter in self._waiters.items():
+            if self._watcher is not None:
                 with suppress(ClientClosed):
-                    watcher.remove(waiter)
+                    self._watcher.remove(self._waiter)
 
     def fire_due(self, *, raises: bool = False) -> int:
         """
-        Fire what is due in the cells that are to be looked at.
+        Fire what is due, if it is time to look.
 
         Args:
-            raises: whether errors of a server are raised, and not logged.
+            raises: whether errors of the server are raised, and not logged.
 
         Returns:
             The number of messages that were sent.
         """
         before = self.fired
-        for number, cell in enumerate(self._cells):
-            if cell.is_due and time.monotonic() >= cell.retry_at and not self._is_stopping:
-                try:
-                    self._look(number, cell)
-                except ClientClosed:
+        if self._is_due and time.monotonic() >= self._retry_at and not self._is_stopping:
+            try:
+                self._look()
+            except ClientClosed:
+                raise
+            except (RedisError, OSError, RSMQError) as error:
+                if raises:
                     raise
-                except (RedisError, OSError, RSMQError) as error:
-                    if raises:
-                        raise
-                    self._note_error(number, cell, error)
+                self._note_error(error)
         return self.fired - before
 
-    def _look(self, number: int, cell: _CellState) -> None:
-        client = self._engine.prompt_client(number)
+    def _look(self) -> None:
+        client = self._client
         while not self._is_stopping:
             found: Firing = client.run_steps(fire_due_schedules(client.namespace))
             self._report(found)
             # With a schedule that it can't compute, it looks again to know when the others are due.
             if not found.has_more and not (found.unable and found.fired):
                 break
-        cell.is_due, cell.failures = False, 0
-        cell.has_schedules = bool(
+        self._is_due, self._failures = False, 0
+        self._has_schedules = bool(
             found.fired
             or found.failures
             or found.others
@@ -148,24 +133,23 @@ class Scheduler:
             or found.next_in < math.inf
         )
         now = time.monotonic()
-        cell.next_at = now + min(
-            max(found.next_in, 0.0), _POLL_SECONDS if cell.has_schedules else _IDLE_POLL_SECONDS
+        self._next_at = now + min(
+            max(found.next_in, 0.0), _POLL_SECONDS if self._has_schedules else _IDLE_POLL_SECONDS
         )
         if found.unable:
             # Its time has come, so the server's reports say nothing about the others: poll.
-            cell.retry_at, cell.is_due = now + min(max(found.next_in, 0.0), _POLL_SECONDS), True
-        self._note_look(number, has_fired=bool(found.fired))
+            self._retry_at, self._is_due = now + min(max(found.next_in, 0.0), _POLL_SECONDS), True
+        self._note_look(has_fired=bool(found.fired))
 
-    def _note_look(self, number: int, *, has_fired: bool) -> None:
-        key = self._clients[number].namespace.due_schedules
-        for watcher, waiter in self._waiters.items():
-            # A wake-up during the look is not noted yet: it asks for another look.
-            if waiter.is_awake and waiter.reason == key and waiter not in self._joined:
-                if has_fired:
-                    watcher.note_receive(waiter)
-                    waiter.empty_receives = 0
-                else:
-                    waiter.empty_receives += 1
+    def _note_look(self, *, has_fired: bool) -> None:
+        waiter = self._waiter
+        # A wake-up during the look is not noted yet: it asks for another look.
+        if waiter.is_awake and waiter.reason is not None and not self._is_waiting:
+            if has_fired:
+                self._watcher.note_receive(waiter)
+                waiter.empty_receives = 0
+            else:
+                waiter.empty_receives += 1
 
     def _report(self, found: Firing) -> None:
         for name, ids in found.fired.items():
@@ -184,105 +168,69 @@ class Scheduler:
                 self._unable.add(name)
                 _log.warning("schedule %s: this process can't fire it: %s", name, reason)
 
-    def _note_error(self, number: int, cell: _CellState, error: Exception) -> None:
-        cell.failures += 1
-        where = f" of cell {number}" if len(self._cells) > 1 else ""
-        seconds = exponential_seconds(cell.failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        if code_of(error) == "NOPERM" or isinstance(error, CellsMismatch):
-            seconds = math.inf
-        cell.retry_at = time.monotonic() + with_jitter(seconds, 0.5)
-        cell.is_due = not math.isinf(seconds)
-        if code_of(error) == "NOPERM":  # as intended, if the user's rights end at its queues
-            namespace = self._clients[number].namespace
+    def _note_error(self, error: Exception) -> None:
+        self._failures += 1
+        seconds = exponential_seconds(self._failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        has_no_right = code_of(error) == "NOPERM"
+        self._is_due = not has_no_right
+        self._retry_at = time.monotonic() + (
+            math.inf if has_no_right else with_jitter(seconds, 0.5)
+        )
+        if has_no_right:  # as intended, if the user's rights end at its queues
+            namespace = self._client.namespace
             _log.info(
-                "schedules%s: this user has no right to %s and %s, so this process fires none",
-                where,
+                "schedules: this user has no right to %s and %s, so this process fires none",
                 decode_name(namespace.schedules),
                 decode_name(namespace.due_schedules),
             )
-        elif cell.failures == 1:
-            rest = "" if cell.is_due else ". This process fires none"
-            _log.warning("schedules%s: %s: %s%s", where, type(error).__name__, error, rest)
+        elif self._failures == 1:
+            _log.warning("schedules: %s: %s", type(error).__name__, error)
 
     def _wait(self) -> None:
-        """Wait until there is something to look at."""
+        """Wait until it is time to look."""
         while not self._is_stopping:
             self._wake_up.clear()
-            groups = self._groups()
-            self._collect(groups)
+            watcher = self._client.watcher
+            self._collect(watcher)
             now = time.monotonic()
-            until = min((cell.retry_at for cell in self._cells if cell.is_due), default=math.inf)
+            until = self._retry_at if self._is_due else math.inf
             if until <= now:
                 return
-            self._join(groups)
-            for watcher, cells in groups:
-                if not watcher.is_tracking:
-                    # Those that are due wait for their retry: their next look is in the past.
-                    polls = [self._cells[each] for each in cells if not self._cells[each].is_due]
-                    until = min([until, *(of.next_at for of in polls if of.retry_at < math.inf)])
+            self._join(watcher)
+            if not watcher.is_tracking and not self._is_due and self._retry_at < math.inf:
+                until = self._next_at
             self._wake_up.wait(None if math.isinf(until) else max(until - now, 0.0))
 
-    def _groups(self) -> list[tuple[Any, list[int]]]:
-        """Return the watchers of the servers, each with its cells."""
-        watchers = self._engine.watchers
-        if watchers is None:
-            return [(self._clients[0].watcher, [0])]
-        groups: list[tuple[Any, list[int]]] = watchers.groups()
-        return groups
+    def _join(self, watcher: Any) -> None:
+        """Wait for the reports of the server, unless this user has no right to the schedules."""
+        if self._retry_at == math.inf:
+            watcher.remove(self._waiter)
+            self._is_waiting = False
+        elif not self._is_waiting:
+            self._is_waiting, self._waits_since = True, time.monotonic()
+            self._watcher = watcher
+            watcher.add(self._waiter)
 
-    def _join(self, groups: list[tuple[Any, list[int]]]) -> None:
-        """Wait for the reports of all servers."""
-        waiters: dict[Any, Waiter] = {}
+    def _collect(self, watcher: Any) -> None:
+        """Note whether to look, by a wake-up since the last call."""
         now = time.monotonic()
-        for watcher, cells in groups:
-            keys = tuple(
-                self._clients[each].namespace.due_schedules
-                for each in cells
-                if self._cells[each].retry_at < math.inf
-            )
-            waiter = self._waiters.pop(watcher, None)
-            if waiter is not None and waiter.queues != keys:
-                self._leave(watcher, waiter)
-                waiter = None
-            if waiter is None:
-                waiter = Waiter(keys, self._wake_up.set)
-            if waiter not in self._joined and keys:
-                for each in cells:
-                    self._cells[each].joined_at = now
-                self._joined.add(waiter)
-                watcher.add(waiter)
-            waiters[watcher] = waiter
-        for watcher, waiter in self._waiters.items():  # their cells are on other servers now
-            self._leave(watcher, waiter)
-        self._waiters = waiters
-
-    def _leave(self, watcher: Any, waiter: Waiter) -> None:
-        self._joined.discard(waiter)
-        watcher.remove(waiter)
-
-    def _collect(self, groups: list[tuple[Any, list[int]]]) -> None:
-        """Note which cells to look at, by the wake-ups since the last call."""
-        now = time.monotonic()
-        for watcher, cells in groups:
-            if not watcher.is_tracking:
-                for each in cells:
-                    if now >= self._cells[each].next_at:
-                        self._cells[each].is_due = self._cells[each].retry_at < math.inf
-            waiter = self._waiters.get(watcher)
-            if waiter is None or not waiter.is_awake or waiter not in self._joined:
-                continue
-            self._joined.remove(waiter)
-            if waiter.failure is not None:
-                _log.warning("waiting for schedules has failed: %s", waiter.failure)
-                self._wake_up.wait(_FIRST_PAUSE_SECONDS)
-            elif not watcher.is_tracking:
-                waiter.empty_receives += 1  # so that its wake-ups become rare
-            elif waiter.reason is not None:
-                cell = self._cells[self._cell_of_key[waiter.reason]]
-                # Without a schedule, a wake-up in case that a report was lost needs no look.
-                is_for_tick = waiter.receives_before is not None
-                if is_for_tick or cell.has_schedules or now - cell.joined_at < _SUDDEN_SECONDS:
-                    cell.is_due = True
+        if not watcher.is_tracking and now >= self._next_at:
+            self._is_due = self._retry_at < math.inf
+        waiter = self._waiter
+        if not waiter.is_awake or not self._is_waiting:
+            return
+        self._is_waiting = False
+        if waiter.failure is not None:
+            _log.warning("waiting for schedules has failed: %s", waiter.failure)
+            self._wake_up.wait(_FIRST_PAUSE_SECONDS)
+        elif not watcher.is_tracking:
+            waiter.empty_receives += 1  # so that its wake-ups become rare
+        elif waiter.reason is not None:
+            # Without a schedule, a wake-up in case that a report was lost needs no look.
+            is_for_tick = waiter.receives_before is not None
+            is_sudden = now - self._waits_since < _SUDDEN_SECONDS
+            if is_for_tick or self._has_schedules or is_sudden:
+                self._is_due = True
 
 
 class _SharedThread:

@@ -536,7 +536,7 @@ class Tasks(NamesElsewhere):
         """Return the handle on a message that was sent, or on a call that has ended."""
         task = signature.declared
         return JobHandle(
-            self.client.engine,
+            self.client,
             signature.queue,
             id,
             decode=task.decode_result,
@@ -548,9 +548,9 @@ class Tasks(NamesElsewhere):
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> AsyncJobHandle[T]:
         """Return the same for asyncio."""
-        task, client = signature.declared, self.client if ended else self.aio
+        task = signature.declared
         return AsyncJobHandle(
-            client.engine,
+            self.client if ended else self.aio,
             signature.queue,
             id,
             decode=task.decode_result,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rsmq.errors import QueueNotFound
@@ -14,7 +13,6 @@ from rsmq.trash.deletion import (
     Deletion,
     DeletionKind,
     Restored,
-    join_deletions,
     make_deletion_id,
 )
 from rsmq.trash.operations import (
@@ -39,14 +37,9 @@ class AsyncTrash:
     no difference. It takes memory until the ten minutes are over.
     """
 
-    def __init__(self, engine: Any) -> None:
-        """
-        Make it; nothing is read.
-
-        Args:
-            engine: the cells of the client.
-        """
-        self._engine = engine
+    def __init__(self, client: Any) -> None:
+        """Make it for an asyncio client; nothing is read."""
+        self._client = client
 
     async def purge_queue(self, qname: str, *, by: str = "") -> Deletion:
         """
@@ -63,13 +56,12 @@ class AsyncTrash:
             QueueNotFound: the queue does not exist.
             NotPossible: it could not be undone: memory is short, there are too many deletions, or
                 the user of Redis may not rename keys. Nothing was removed.
-            PartlyDone: some cells can't be reached.
         """
-        id = make_deletion_id()
-        made = await self._engine.by_cell(
-            lambda client: client.run(purge_to_trash(client.namespace, id, qname, by))
+        client = self._client
+        made: Deletion = await client.run(
+            purge_to_trash(client.namespace, make_deletion_id(), qname, by)
         )
-        return join_deletions(made.values())
+        return made
 
     async def delete_queue(self, qname: str, *, by: str = "") -> Deletion:
         """
@@ -84,14 +76,13 @@ class AsyncTrash:
         Raises:
             As ``purge_queue``.
         """
-        id = make_deletion_id()
-        made = await self._engine.by_cell(
-            lambda client: client.run(delete_queue_to_trash(client.namespace, id, qname, by))
+        namespace = self._client.namespace
+        made: Deletion | None = await self._client.run(
+            delete_queue_to_trash(namespace, make_deletion_id(), qname, by)
         )
-        parts = [each for each in made.values() if each is not None]
-        if not parts:
-            raise QueueNotFound(qname, self._engine.clients[0].namespace.name)
-        return join_deletions(parts)
+        if made is None:
+            raise QueueNotFound(qname, namespace.name)
+        return made
 
     async def delete_messages(self, qname: str, ids: Iterable[str], *, by: str = "") -> Deletion:
         """
@@ -111,52 +102,28 @@ class AsyncTrash:
         Raises:
             As ``purge_queue``; and InvalidValue: there are too many ids.
         """
-        id = make_deletion_id()
-        by_cell: dict[int, list[str]] = {}
-        for each in dict.fromkeys(check_batch("ids", ids)):
-            cell, stored = self._engine.split_id(each)
-            for one in range(self._engine.number) if cell is None else (cell,):
-                by_cell.setdefault(one, []).append(stored)
-        parts = []
-        for cell, stored_ids in by_cell.items():
-            client = await self._engine.client(cell)
-            steps = delete_messages_to_trash(client.namespace, id, qname, by, stored_ids)
-            part = await client.run_steps(steps)
-            if part is not None:
-                shown = [self._engine.show_id(cell, each) for each in part.message_ids]
-                parts.append(replace(part, message_ids=tuple(shown)))
-        return (
-            join_deletions(parts)
-            if parts
-            else Deletion("", DeletionKind.DELETE_MESSAGES, qname, by, 0, 0)
+        checked = check_batch("ids", ids)
+        client = self._client
+        made: Deletion | None = await client.run_steps(
+            delete_messages_to_trash(client.namespace, make_deletion_id(), qname, by, checked)
         )
+        return made or Deletion("", DeletionKind.DELETE_MESSAGES, qname, by, 0, 0)
 
     async def list(self) -> list[Deletion]:
         """
         Return the deletions that can be undone, and those of ten minutes that were; latest first.
-
-        Raises:
-            PartlyDone: some cells can't be reached.
         """
-        by_id: dict[str, _Deletions] = {}
-        for _, found in (await self._read()).values():
-            for each in found:
-                by_id.setdefault(each.id, []).append(each)
-        return sorted(map(join_deletions, by_id.values()), key=lambda each: -each.deleted_ms)
+        _, deletions = await self._read()
+        return deletions
 
     async def why_off(self) -> str | None:
         """
         Return why a deletion could not be undone now, as a part of a sentence; None if it could.
 
         Without the right to INFO, it does not know whether memory is short.
-
-        Raises:
-            PartlyDone: some cells can't be reached.
         """
-        for reason, _ in (await self._read()).values():
-            if reason:
-                return TRASH_OFF_REASONS[reason][0]
-        return None
+        reason, _ = await self._read()
+        return TRASH_OFF_REASONS[reason][0] if reason else None
 
     async def undo(self, id: str) -> Restored:
         """
@@ -175,26 +142,14 @@ class AsyncTrash:
         Raises:
             NotPossible: there is no such deletion, its time is over, it was undone, the queue was
                 deleted or created again, or Redis has evicted it. Nothing was changed.
-            PartlyDone: some cells can't be reached.
         """
-        cells = {
-            cell: each
-            for cell, (_, found) in (await self._read()).items()
-            for each in found
-            if each.id == id
-        }
-        if not cells:
+        _, deletions = await self._read()
+        deletion = next((each for each in deletions if each.id == id), None)
+        if deletion is None:
             raise make_no_undo("unknown", (str(id)[:80],))
-        parts = []
-        for cell, deletion in cells.items():
-            if deletion.state != "undone" or len(cells) == 1:
-                client = await self._engine.client(cell)
-                parts.append(await client.run_steps(undo(client.namespace, deletion)))
-        return Restored(
-            deletion.queue,
-            sum(each.messages for each in parts),
-            sum(each.in_queue for each in parts),
-        )
+        steps = undo(self._client.namespace, deletion)
+        restored: Restored = await self._client.run_steps(steps)
+        return restored
 
     async def empty(self) -> int:
         """
@@ -205,15 +160,9 @@ class AsyncTrash:
 
         Returns:
             The number of deletions that are left.
-
-        Raises:
-            PartlyDone: some cells can't be reached.
         """
-        left = await self._engine.by_cell(lambda client: client.run(empty_trash(client.namespace)))
-        return int(sum(left.values()))
+        return int(await self._client.run(empty_trash(self._client.namespace)))
 
-    async def _read(self) -> dict[int, tuple[str, _Deletions]]:
-        found: dict[int, tuple[str, _Deletions]] = await self._engine.by_cell(
-            lambda client: client.run(read_trash(client.namespace))
-        )
+    async def _read(self) -> tuple[str, _Deletions]:
+        found: tuple[str, _Deletions] = await self._client.run(read_trash(self._client.namespace))
         return found

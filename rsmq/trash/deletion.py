@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from rsmq.errors import InvalidFormat
@@ -104,7 +103,7 @@ class Restored:
 
 
 def make_deletion_id() -> str:
-    """Return the id of a new deletion: the same in all cells of a set."""
+    """Return the id of a new deletion."""
     return secrets.token_hex(8)
 
 
@@ -134,18 +133,4 @@ def decode_deletion(id: str, text: bytes) -> Deletion:
         int(messages),
         int(ms),
         DeletionState(state.decode()),
-    )
-
-
-def join_deletions(parts: Iterable[Deletion]) -> Deletion:
-    """Return a deletion of several cells as one: it is undone when it is undone in all of them."""
-    found = list(parts)
-    states = {each.state for each in found}
-    state = DeletionState.UNDOING if len(states) > 1 else found[0].state
-    return replace(
-        found[0],
-        messages=sum(each.messages for each in found),
-        deleted_ms=min(each.deleted_ms for each in found),
-        state=state,
-        message_ids=tuple(id for each in found for id in each.message_ids),
     )

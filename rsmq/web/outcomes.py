@@ -11,6 +11,7 @@ from rsmq.model import Message
 from rsmq.printable import format_count
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
+from rsmq.wire.ids import check_id
 from rsmq.wire.jobs import DEFAULT_RESULT_TTL_SECONDS, MAX_RESULT_BYTES, encode_progress
 from rsmq.worker.operations import (
     Identity,
@@ -43,9 +44,9 @@ class JobReporter:
         """
         self._queues = queues
         self._message = message
-        self._place = queues.job(message.queue, message.id).place
-        self._client: Any = self._place.engine.clients[self._place.cell]
-        self._worker = Identity(self._client.namespace, _NAME, _HOLDER)
+        self._keys = queues.namespace.queue(message.queue)
+        self._id = check_id(message.id)
+        self._worker = Identity(queues.namespace, _NAME, _HOLDER)
 
     async def progress(
         self, done: float, total: float | None, text: str, vt: float | None
@@ -64,7 +65,7 @@ class JobReporter:
         if vt is None:
             vt = (await self._queues.get_queue_attributes(self._message.queue)).vt
         outcome = TrackedOutcome("progress", DEFAULT_RESULT_TTL_SECONDS, [b""], [encoded])
-        return await self._settle("extend", [(self._place.id, round(vt * 1000))], outcome)
+        return await self._settle("extend", [(self._id, round(vt * 1000))], outcome)
 
     async def succeed(self, result: Any) -> Reported:
         """
@@ -83,14 +84,12 @@ class JobReporter:
                 hint="Store it elsewhere, and pass where it is.",
             )
         outcome = TrackedOutcome("succeed", DEFAULT_RESULT_TTL_SECONDS, [encoded])
-        return await self._settle("delete", [self._place.id], outcome)
+        return await self._settle("delete", [self._id], outcome)
 
     async def retry(self, error: str, seconds: float) -> Reported:
         """Store why an attempt has failed, and hide the message until the next one."""
         outcome = TrackedOutcome("retry", DEFAULT_RESULT_TTL_SECONDS, [encode_job_error(error)])
-        return await self._settle(
-            "retry", [(self._place.id, round(seconds * 1000), error)], outcome
-        )
+        return await self._settle("retry", [(self._id, round(seconds * 1000), error)], outcome)
 
     async def fail(self, error: str, consumer: str) -> Reported:
         """
@@ -103,11 +102,11 @@ class JobReporter:
         Raises:
             QueueNotFound: there is no such queue, or no such dead-letter queue.
         """
-        message, place = self._message, self._place
-        attributes = await self._queues.get_queue_attributes(message.queue)
+        message, queues = self._message, self._queues
+        attributes = await queues.get_queue_attributes(message.queue)
         if attributes.dead_letter_queue is None:
             outcome = TrackedOutcome("fail", DEFAULT_RESULT_TTL_SECONDS, [encode_job_error(error)])
-            return await self._settle("delete", [place.id], outcome)
+            return await self._settle("delete", [self._id], outcome)
         reason = {
             "queue": message.queue,
             "text": "its consumer has reported a failure",
@@ -116,12 +115,12 @@ class JobReporter:
             "worker": consumer,
             "attempts": message.receive_count,
         }
-        digits = await self._client.run(
+        digits = await queues.run(
             dead_letter_messages(
                 self._worker,
-                place.keys,
-                self._client.namespace.queue(attributes.dead_letter_queue),
-                [(place.id, message.receive_count, reason)],
+                self._keys,
+                queues.namespace.queue(attributes.dead_letter_queue),
+                [(self._id, message.receive_count, reason)],
                 result_ttl=DEFAULT_RESULT_TTL_SECONDS,
             )
         )
@@ -130,10 +129,8 @@ class JobReporter:
     async def _settle(
         self, action: Literal["delete", "retry", "extend"], ids: list[Any], outcome: TrackedOutcome
     ) -> Reported:
-        group = Settlement(
-            self._place.keys, action, self._message.receive_count, ids, tracked=outcome
-        )
-        return _read(await self._client.run(settle_messages(self._worker, [group])))
+        group = Settlement(self._keys, action, self._message.receive_count, ids, tracked=outcome)
+        return _read(await self._queues.run(settle_messages(self._worker, [group])))
 
 
 def _read(digits: bytes) -> Reported:

@@ -322,14 +322,3 @@ def test_queues_and_functions_that_do_not_fit_are_invalid_tasks(env):
         for name, text in (("x" * 27, "more than 26 characters"), ("a b", "characters of A-Z")):
             with pytest.raises(InvalidTask, match=text):
                 shop.add.using(queue_name=name)
-
-
-@pytest.mark.parametrize("options", [{"cells": 2}])
-def test_a_set_of_cells_is_a_backend_too(env):
-    results = [shop.add.enqueue(number) for number in range(4)]
-    assert {result.id[0] for result in results} == {"0", "1"}
-    assert env.backend.get_result(results[0].id) == results[0]
-    env.run()
-    for number, result in enumerate(results):
-        result.refresh()
-        assert (result.return_value, len(result.id) <= 64) == (number + 1, True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rsmq import RSMQ, Cells
+from rsmq import RSMQ
 from rsmq.explain.explanation import explain_message, explain_queue
 from rsmq.explain.reader import observe_message, observe_queue
 from rsmq.explain.timeline import message_timeline
@@ -83,10 +83,3 @@ def test_a_queue_says_how_many_are_held_back_and_others_do_not(queues):
     queues.purge_queue("orders")
     queues.send_message("orders", "x", delay=60)
     assert "held back" not in explain_queue(observe_queue(queues, "orders")).sentence
-
-
-def test_ids_of_cells_have_their_prefix(server, ns):
-    with Cells.from_url(server.url, ns=ns, cells=2) as cells:
-        cells.create_queue("orders")
-        first, second = cells.send_messages("orders", ["1", "2"], groups=["ada", "ada"])
-        assert first in explain_message(observe_message(cells, "orders", second)).sentence

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.explain import (
     Cause,
     EventKind,
@@ -51,7 +51,7 @@ class Place:
 
     def __init__(self, queues):
         self.queues = queues
-        self.client = queues.cells[0]
+        self.client = queues
         self.namespace = self.client.namespace
         self.worker = Identity(self.namespace, "w", "token")
         self.q, self.d = self.namespace.queue("q"), self.namespace.queue("d")
@@ -365,30 +365,20 @@ def test_a_user_with_the_rights_of_rsmq_alone_gets_what_the_queue_shows(server, 
     asyncio.run(test())
 
 
-def test_in_a_set_the_worker_may_be_registered_in_another_cell(server, ns):
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
-            await queues.create_queue("q")
-            id = await queues.send_message("q", "m")
-            cell, _ = queues.engine.split_id(id)
-            there, home = (queues.cells[each].namespace for each in (cell, 1 - cell))
-            identity = Identity(there, "w", "token")
-            request = ReceiveRequest(there.queue("q"), 60_000, 1, 0, 1)
-            await queues.cells[cell].run(receive_for_worker(identity, [request], 1))
-            info = {"queues": {"q": 1}}
-            registration = register_worker(Identity(home, "w", "token"), info, ttl=5, dead="")
-            await queues.cells[1 - cell].run(registration)
-            for known in (id, id.partition("-")[2]):
-                facts = await observe_message(queues, "q", known)
-                assert (facts.holder.name, facts.id) == ("w", known)
-            for messages in ([], await queues.peek_messages("q", 0, 9)):
-                names = await find_holders(queues, messages)
-                assert names == ({id: "w"} if messages else {})
-            of_queue = await observe_queue(queues, "q")
-            assert (of_queue.attributes.messages, of_queue.hidden.in_flight) == (1, 1)
-            assert [each.name for each in of_queue.live_workers] == ["w"]
+def test_the_workers_that_have_messages_in_flight_are_found(run):
+    async def test(place):
+        queues = place.queues
+        await queues.send_messages("q", ["m"] * 3)
+        id = await place.receive()
+        await queues.receive_message("q")  # not by a worker
+        messages = await queues.peek_messages("q", 0, 9)
+        assert await find_holders(queues, messages) == {}  # the worker is not registered yet
+        await place.register()
+        assert await find_holders(queues, messages) == {id: "w"}
+        assert await find_holders(queues, [each for each in messages if each.id != id]) == {}
+        assert await find_holders(queues, []) == {}
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_a_running_worker_says_that_all_its_slots_are_in_use(rsmq):

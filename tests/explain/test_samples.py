@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.figures import HiddenCounts, QueueReader, operations
 from rsmq.figures.counts import estimate_counts
 from rsmq.figures.operations import parse_hidden, sample_hidden
@@ -35,12 +33,9 @@ async def _fill(queues, ns):
     return received
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_a_long_queue_is_counted_by_a_sample(server, ns, cells, monkeypatch):
+def test_a_long_queue_is_counted_by_a_sample(server, ns, monkeypatch):
     async def test():
-        make = AsyncCells.from_url if cells else AsyncRSMQ.from_url
-        options = {"cells": cells} if cells else {}
-        async with make(server.url, ns=ns, **options) as queues:
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
             received = await _fill(queues, ns)
             exact = await queues.count_messages("q")
             assert (await estimate_counts(queues, "q")).counts == exact

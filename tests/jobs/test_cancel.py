@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq import AsyncRSMQ, Cells
+from rsmq import AsyncRSMQ
 from rsmq.errors import JobCancelled, JobNotFound, NotTracked
 from rsmq.jobs import ReportedProgress
 from rsmq.worker import DeadLetter, Defer, Middleware, Retry
@@ -87,7 +87,7 @@ def test_the_cancel_of_a_job_that_has_ended_changes_nothing(env, rsmq):
         rsmq.job("q", "1" * 32).cancel()
 
 
-def test_a_job_of_asyncio_and_of_a_cell_is_cancelled(env):
+def test_a_job_of_asyncio_is_cancelled(env):
     async def main():
         async with AsyncRSMQ.from_url(env.url, ns=env.ns) as queues:
             await queues.create_queue("q")
@@ -96,10 +96,6 @@ def test_a_job_of_asyncio_and_of_a_cell_is_cancelled(env):
             assert await job.progress() is None
 
     asyncio.run(main())
-    with Cells.from_url(env.url, cells=2, ns=f"{env.ns}:set") as queues:
-        queues.create_queue("q")
-        jobs = [queues.job("q", queues.send_message("q", "x")) for _ in range(2)]
-        assert [job.cancel() for job in jobs] == ["cancelled"] * 2
 
 
 def test_a_message_that_waits_for_a_retry_of_a_worker_without_tracking_is_cancelled_at_once(

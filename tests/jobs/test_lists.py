@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rsmq import AsyncRSMQ, Cells, InvalidFormat, InvalidValue
+from rsmq import AsyncRSMQ, InvalidFormat, InvalidValue
 
 
 def test_the_jobs_of_a_queue_are_listed_the_last_first(env, rsmq):
@@ -38,14 +38,7 @@ def test_a_name_that_looks_like_a_pattern_is_only_itself(env):
     assert [each.queue for each in rsmq.jobs("a*")] == ["a*"]
 
 
-def test_cells_and_asyncio_list_jobs_too(env):
-    with Cells.from_url(env.url, ns=env.ns, cells=3) as cells:
-        cells.create_queue("q")
-        ids = [cells.send_message("q", "m", track=True) for _ in range(6)]
-        found = cells.jobs("q")
-        assert {each.id for each in found} == set(ids)
-        assert {cells.job("q", each.id).status().state for each in found} == {"waiting"}
-
+def test_asyncio_lists_jobs_too(env):
     env.create_queues("q")
     id = env.rsmq.send_message("q", "m", track=True)
 

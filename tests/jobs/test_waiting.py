@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ, Cells, InvalidFormat, InvalidValue
+from rsmq import AsyncRSMQ, InvalidValue
 from rsmq._sync import jobs as sync_jobs
 from rsmq.errors import ClientClosed, JobExpired, JobFailed, JobNotEnded, JobNotFound
 from rsmq.waiting import schedule, tracking
@@ -239,27 +239,3 @@ def test_the_synchronous_handle_explains_await(env, rsmq):
 
     with pytest.raises(TypeError, match="AsyncRSMQ"):
         asyncio.run(main())
-
-
-def test_jobs_of_a_set_of_cells_are_found_by_their_ids(env):
-    with Cells.from_url(env.url, cells=3, ns=f"{env.ns}:set") as queues:
-        queues.create_queue("q")
-        ids = [queues.send_message("q", str(number), track=True) for number in range(6)]
-        assert len({id.partition("-")[0] for id in ids}) > 1
-        jobs = [queues.job("q", id) for id in ids]
-        assert {job.status().state for job in jobs} == {"waiting"}
-        worker = env.create_worker(rsmq=queues)
-        worker.listener("q", track=True)(int)
-        worker.start()
-        statuses = queues.wait_for_jobs(jobs, 20)
-        assert [status.result() for status in statuses] == list(range(6))
-        assert [status.id for status in statuses] == ids
-        with pytest.raises(InvalidFormat, match="the send has returned"):
-            queues.job("q", ids[0].partition("-")[2])
-        worker.stop()
-
-    async def main():
-        async with AsyncCells.from_url(env.url, cells=3, ns=f"{env.ns}:set") as queues:
-            assert await queues.job("q", ids[5]) == 5
-
-    asyncio.run(main())

@@ -13,10 +13,9 @@ import time
 
 import pytest
 
-from rsmq import JSON, RSMQ, Cells, InvalidFormat
+from rsmq import JSON, RSMQ, InvalidFormat
 from rsmq.schedules import scheduler
 from rsmq.schedules.scheduler import Scheduler, SchedulerThread
-from rsmq.wire.cells import cell_of_key, name_of_cell
 from rsmq.worker import Worker
 from tests.ports import free_port
 from tests.schedules.conftest import wait_until
@@ -192,33 +191,6 @@ def test_in_memory_a_worker_fires_too():
         worker.stop()
 
 
-def test_in_cells_a_schedule_and_its_messages_are_in_its_cell(server, raw, ns):
-    with Cells.from_url(server.url, ns=ns, cells=3) as cells:
-        cells.create_queue("q")
-        names = [f"s{number}" for number in range(6)]
-        for name in names:
-            assert cells.schedules.add(name, every=0.3, queue="q", body=name)
-        assert [each.name for each in cells.schedules.list()] == names
-        thread = SchedulerThread(cells)
-        thread.start()
-        wanted = set(names)
-        while wanted:
-            message = cells.receive_message("q", wait=30)
-            assert message.cell == cell_of_key(message.body, 3)
-            wanted.discard(message.body)
-            assert message.scheduled_at is not None
-            cells.delete_message(message)
-        thread.stop()
-        thread.join()
-        id = cells.schedules.run_now("s0")
-        assert cells.get_message("q", id).body == "s0"
-        for name in names:
-            key = f"{name_of_cell(ns, cell_of_key(name, 3))}:x:due"
-            assert raw.zscore(key, name) is not None
-            cells.schedules.remove(name)
-        raw.unlink(*raw.keys(f"{{{ns}.*"))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_program_fires_until_a_signal(rsmq, program, number):
     rsmq.create_queue("q")
@@ -341,10 +313,9 @@ def test_a_scheduler_sleeps_between_its_attempts_while_redis_is_away(monkeypatch
     url = f"redis://127.0.0.1:{free_port()}/0"
     with RSMQ.from_url(url, retry_deadline=0.01) as away:
         firing = Scheduler(away, looks_at_once=True)
-        (cell,) = firing._cells
-        cell.next_at = -math.inf  # as long after the last look
+        firing._next_at = -math.inf  # as long after the last look
         firing.fire_due()
-        assert cell.failures == 1
+        assert firing._failures == 1
         sleeps = []
 
         class WakeUp:
@@ -359,7 +330,7 @@ def test_a_scheduler_sleeps_between_its_attempts_while_redis_is_away(monkeypatch
                 firing._is_stopping = True
 
         monkeypatch.setattr(firing, "_wake_up", WakeUp())
-        cell.retry_at = time.monotonic() + 3600
+        firing._retry_at = time.monotonic() + 3600
         firing._wait()
 
     assert sleeps[0] > 60  # it sleeps until the next attempt
@@ -381,20 +352,19 @@ def test_a_wake_up_during_a_look_is_noted_after_it(rsmq):
 
     rsmq.create_queue("q")
     rsmq.schedules.add("often", every=0.1, queue="q")
-    firing, groups = Scheduler(rsmq), [(Watcher(), [0])]
-    (cell,) = firing._cells
-    firing._join(groups)
+    firing, watcher = Scheduler(rsmq), Watcher()
+    firing._join(watcher)
     (waiter,) = added
 
     def look():
-        cell.is_due = True
+        firing._is_due = True
         if firing.fired == 0:
-            waiter.reason = rsmq.cells[0].namespace.due_schedules
+            waiter.reason = rsmq.namespace.due_schedules
             waiter.wake()
         return firing.fire_due()
 
     wait_until(look)
-    firing._collect(groups)
-    firing._join(groups)
+    firing._collect(watcher)
+    firing._join(watcher)
 
     assert added == [waiter, waiter]  # it waits again

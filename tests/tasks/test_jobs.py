@@ -103,7 +103,7 @@ def test_the_cancel_of_an_untracked_task_that_runs_is_refused_and_changes_nothin
         go_on.wait(WAIT_SECONDS)
 
     async def cancel():
-        handle = AsyncJobHandle(tasks.aio.engine, "q", job.id, is_tracked=False)
+        handle = AsyncJobHandle(tasks.aio, "q", job.id, is_tracked=False)
         try:
             await handle.cancel()
         finally:

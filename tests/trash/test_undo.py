@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rsmq import RSMQ, Cells
+from rsmq import RSMQ
 from rsmq.doctor import examine
 from rsmq.errors import InvalidFormat, NotPossible, QueueNotFound
 from rsmq.trash import operations
@@ -381,24 +381,6 @@ def test_what_is_kept_is_no_queue_for_others(rsmq, keys):
 
     assert sorted(rsmq.list_queues()) == ["dead", "q"]
     assert [each.text for each in examine(rsmq).findings if "trash" in str(each)] == []
-
-
-def test_a_set_of_cells_undoes_a_deletion_in_all_cells():
-    with Cells.from_url(f"memory://trash{next(_numbers)}", cells=3) as queues:
-        queues.create_queue("q")
-        ids = [queues.send_message("q", "m", key=str(n)) for n in range(9)]
-        deleted = queues.trash.delete_messages("q", ids[:5])
-        assert sorted(deleted.message_ids) == sorted(ids[:5])
-        purged = queues.trash.purge_queue("q")
-        gone = queues.trash.delete_queue("q")
-
-        assert sorted(each.messages for each in queues.trash.list()) == [0, 4, 5]
-        assert [queues.trash.undo(each.id).messages for each in (gone, purged, deleted)] == [
-            0,
-            4,
-            5,
-        ]
-        assert {m.id for m in queues.peek_messages("q", count=100)} == set(ids)
 
 
 _ACTIONS = ("send", "receive", "delete", "hide", "purge", "remove", "undo", "pause", "limit")

@@ -7,7 +7,6 @@
 -- ARGV[3] workers    string      the key of the registered workers, a hash that the user may lack the right to
 -- ARGV[4] held       string      the begin of the keys of what workers have in flight
 -- ARGV[5] name       string      the queue's name
--- ARGV[6...] others  strings     the names of workers that are registered in other cells
 --
 -- returns {the attributes and counts of the queue, now ms, the workers as list_workers.lua returns them or nil, ms of its
 --         last resume or nil, what limit_reached.lua returns,
@@ -35,7 +34,6 @@
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, namespace, workers, held, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local others = ARGV
 
 local stored = queue(hash, 'x:dlq', 'x:limited', 'x:resumed')
 if not stored then
@@ -57,8 +55,7 @@ local registered = registered_workers(zset, workers)
 return {
   describe(hash, zset), digits(now), registered, stored[6], limit_reached(zset, hash, now),
   {score, size, found[1], found[2], redis.call('ZRANK', zset, id) or 0,
-    is_hidden and found[1]
-      and worker_of(zset, id, found[1], name, held, {unpack(others, 6)}, registered)},
+    is_hidden and found[1] and worker_of(zset, id, found[1], name, held, registered)},
   {unbegun_receives(zset, hash, {id})[1], errors_of(zset, hash, {id}, {is_hidden and found[1]})[1],
     reasons_of(zset, {id})[1] or false, retries or false, expires and digits(expires) or false,
     type(alone) == 'string' and alone, failed_receives(zset, hash, {id})[1]},

@@ -40,9 +40,7 @@ def _show(status: JobStatus[Any], redaction: Redaction) -> dict[str, Any]:
 
 async def _get(call: ApiCall) -> ApiAnswer:
     # A read of an operator does not end the record of a job that has expired.
-    job = AsyncJobHandle[Any](
-        call.queues.engine, call.names[QUEUE], call.names["id"], only_reads=True
-    )
+    job = AsyncJobHandle[Any](call.queues, call.names[QUEUE], call.names["id"], only_reads=True)
     wait = check_wait(call)
     if wait:
         waiting: Any = call.queues.wait_for_jobs([job], wait)
@@ -59,10 +57,9 @@ async def _forget(_: object) -> None:
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
-    engine, state = call.queues.engine, call.values.get("state")
-    limit = call.values.get("limit", 100)
+    state, limit = call.values.get("state"), call.values.get("limit", 100)
     # It looks at all keys of the database, so its steps are paced with those of searches.
-    found = await list_jobs(engine, call.names[QUEUE], state, limit, run_paced)
+    found = await list_jobs(call.queues, call.names[QUEUE], state, limit, run_paced)
     if not found:
         await call.queues.get_queue_attributes(call.names[QUEUE])  # raises without a queue
     return ApiAnswer({"jobs": [_show(each, call.redaction) for each in found]})

@@ -16,11 +16,11 @@ local function job_of(hash, zset, id, now)
   return {job_state(hash, zset, id, found[1], found[2], now), found[1], unpack(found, 3, 13)}
 end
 
--- Returns the name of the worker that has a message of the queue `name` in flight since a receive, of the first 500 of
--- these workers and of those that are registered with this queue. `held` begins the keys of what workers have in flight.
+-- Returns the name of the worker that has a message of the queue `name` in flight since a receive, of the first 500
+-- that are registered with this queue. `held` begins the keys of what workers have in flight.
 -- Returns '' if there are more workers, else false if none has it.
-local function worker_of(zset, id, count, name, held, names, registered)
-  local keys, receipt = {}, count .. ':' .. name
+local function worker_of(zset, id, count, name, held, registered)
+  local names, keys, receipt = {}, {}, count .. ':' .. name
   local described = string.find(name, '^[%w_-]+$') and '"' .. name .. '"' or '' -- other names may be escaped in JSON
   for at = 1, registered and #registered or 0, 2 do
     if string.find(registered[at + 1], described, 1, true) then
