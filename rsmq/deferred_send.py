@@ -36,8 +36,8 @@ def prepare_send(
         The errors of ``send_message`` that need no server; not those of confirm and timeout.
         TypeError: there is no such option.
     """
-    encoded_once = _EncodedOnce(queues.cells[0].codec if codec is None else check_codec(codec))
-    namespace = queues.cells[0].namespace
+    encoded_once = _EncodedOnce(queues.codec if codec is None else check_codec(codec))
+    namespace = queues.namespace
     send_message(namespace, qname, body, codec=encoded_once, realtime=False, **_complete(options))
 
     def send() -> Any:

@@ -183,8 +183,7 @@ async def readyz(request: Request) -> JSONResponse:
 async def _answers(client: AsyncRSMQ[Any]) -> bool:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            for cell in client.cells:
-                await cell.run(plain_command("PING", key=cell.namespace.queues))
+            await client.run(plain_command("PING", key=client.namespace.queues))
     except Exception:  # noqa: BLE001 - whatever it is, Redis can't be used
         return False
     return True

@@ -337,9 +337,9 @@ class QueueAttributes:
         expired: whether expired messages are removed, "drop", or moved to the dead-letter queue of
             the policy, "dead-letter".
         max_running: how many of its messages may be in flight with this library; None is any
-            number. In a set of cells, in each cell.
+            number.
         rate: how many of its messages this library may receive in a time, such as "100/m"; None is
-            any number. In a set of cells, in each cell.
+            any number.
     """
 
     vt: float

@@ -101,8 +101,8 @@ def send_on_commit(
     else:
         fitting = AsyncRSMQ if is_async else RSMQ
         if not isinstance(queues, fitting):
-            names = "an AsyncRSMQ or AsyncCells" if is_async else "an RSMQ or Cells"
-            hint = f"Pass {names} with a {type(session).__name__}, or the signature of a task."
+            name = "an AsyncRSMQ" if is_async else "an RSMQ"
+            hint = f"Pass {name} with a {type(session).__name__}, or the signature of a task."
             raise InvalidFormat("queues", value=show_type(queues), hint=hint)
         send = prepare_send(queues, qname, body, **options)
     if isinstance(session, AsyncSession):

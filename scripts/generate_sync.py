@@ -212,9 +212,7 @@ TEXTS = {
     },
     "subscribers": {
         "Subscribers of queues, for asyncio: the targets": "Subscribers of queues: the targets",
-        "rsmq: an asyncio client, or a set of cells.": (
-            "rsmq: a synchronous client, or a set of cells."
-        ),
+        "rsmq: an asyncio client.": "rsmq: a synchronous client.",
     },
 }
 

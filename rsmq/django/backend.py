@@ -41,7 +41,7 @@ from rsmq.django.task_results import change, make_result, read_result, sent_at
 from rsmq.errors import MessageNotString, QueueNotFound, RSMQError
 from rsmq.wire.ids import check_id
 
-_RESULT_ID = re.compile(r"((?:[0-9]{1,4}-)?[A-Za-z0-9]{32})-([A-Za-z0-9_-]+)")
+_RESULT_ID = re.compile(r"([A-Za-z0-9]{32})-([A-Za-z0-9_-]+)")
 
 
 class RSMQBackend(BaseTaskBackend):
@@ -57,7 +57,7 @@ class RSMQBackend(BaseTaskBackend):
     Attributes:
         alias: its alias in ``TASKS``.
         queues: the names of ``QUEUES``; empty allows all.
-        options: its ``OPTIONS``: ``url``, and the optional ``ns``, ``cells``, ``client`` (a dict of
+        options: its ``OPTIONS``: ``url``, and the optional ``ns``, ``client`` (a dict of
             other options of ``RSMQ.from_url``), ``max_retries`` (0), ``backoff``, ``drop``,
             ``max_runtime``, ``vt`` and ``result_ttl``, as ``Worker.listener`` has them.
     """
@@ -95,7 +95,7 @@ class RSMQBackend(BaseTaskBackend):
             InvalidTask: it can't (django-tasks: InvalidTaskError).
         """
         super().validate_task(task)
-        fault = find_fault_of_queue(task.queue_name, self.options)
+        fault = find_fault_of_queue(task.queue_name)
         if fault is not None:
             raise InvalidTask(fault)
 

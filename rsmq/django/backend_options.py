@@ -22,14 +22,13 @@ from rsmq.worker.worker import Worker
 LEVELS = {"high": 3, "low": 1}
 WEIGHT = 2
 #: Django promises ids of results of at most 64 characters. An id has the 32 of the message's id,
-#: the number of its cell, and the name of the queue with its level.
+#: and the name of the queue with its level.
 MAX_QUEUE_CHARACTERS = 26
-MAX_QUEUE_CHARACTERS_IN_CELLS = 22
 
 _DEAD_LETTER_ENDING = "-dead"
 _RESERVED_ENDINGS = (*(f"_{level}" for level in LEVELS), _DEAD_LETTER_ENDING)
 
-_CLIENT_OPTIONS = ("url", "ns", "cells", "client")
+_CLIENT_OPTIONS = ("url", "ns", "client")
 _LISTENER_OPTIONS = ("max_retries", "backoff", "drop", "max_runtime", "vt", "result_ttl")
 _OPTIONS = (*_CLIENT_OPTIONS, *_LISTENER_OPTIONS)
 
@@ -63,14 +62,14 @@ def find_problems(alias: str, queues: set[str], options: Mapping[str, Any]) -> I
                 hint += " Options of redis-py belong into 'client'."
             yield Problem("rsmq.E002", f"{where} has the unknown option {name!r}.", hint)
     for queue in sorted(queues, key=str):
-        text = find_fault_of_queue(queue, options)
+        text = find_fault_of_queue(queue)
         if text is not None:
             yield Problem("rsmq.E003", f"{where}['QUEUES']: {text}", "Choose another name.")
     if options.get("url"):
         try:
             client = _make_client(options)
         except (RSMQError, TypeError, ValueError) as error:
-            hint = "See 'url', 'ns', 'cells' and 'client' in its OPTIONS."
+            hint = "See 'url', 'ns' and 'client' in its OPTIONS."
             yield Problem("rsmq.E004", f"{where}: {error}", hint)
             return
         with client:
@@ -81,17 +80,16 @@ def find_problems(alias: str, queues: set[str], options: Mapping[str, Any]) -> I
                 yield Problem("rsmq.E005", f"{where}: {error}", hint)
 
 
-def find_fault_of_queue(queue: str, options: Mapping[str, Any]) -> str | None:
+def find_fault_of_queue(queue: str) -> str | None:
     """Return why a queue can't have this name; None if it can."""
-    longest = MAX_QUEUE_CHARACTERS_IN_CELLS if "cells" in options else MAX_QUEUE_CHARACTERS
     try:
         Namespace().queue(queue)
     except RSMQError as error:
         return str(error)
-    if len(str(queue)) > longest:
+    if len(str(queue)) > MAX_QUEUE_CHARACTERS:
         return (
-            f"{show(queue)} has more than {longest} characters, and the id of a result, which "
-            "contains it, may have 64."
+            f"{show(queue)} has more than {MAX_QUEUE_CHARACTERS} characters, and the id of a "
+            "result, which contains it, may have 64."
         )
     if str(queue).endswith(_RESERVED_ENDINGS):
         return (

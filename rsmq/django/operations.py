@@ -63,7 +63,7 @@ def begin_attempt(namespace: Namespace, message: Message, worker: str) -> Operat
     Add an attempt to the record of a task.
 
     Args:
-        namespace: the namespace of the queue, in a set of cells that of the message's cell.
+        namespace: the namespace of the queue.
         message: the message, as its handler received it.
         worker: the name of the worker.
 

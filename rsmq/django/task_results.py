@@ -43,7 +43,7 @@ def make_result(
     Return the result of a task that has not ended.
 
     Args:
-        id: the id of its message, also with the number of its cell before it; or empty.
+        id: the id of its message; or empty.
         log: its attempts; None before the first.
     """
     return TaskResult(
@@ -88,7 +88,7 @@ def change(result: Any, **fields: Any) -> None:
 
 def sent_at(id: str) -> datetime | None:
     """Return when a message was sent, according to its id, as Django represents times."""
-    us = parse_sent_us(id.rpartition("-")[2][:NODE_ID_LENGTH]) if id else None
+    us = parse_sent_us(id[:NODE_ID_LENGTH]) if id else None
     return None if us is None else _to_time(us / 1000)
 
 

@@ -12,7 +12,6 @@ from django.db import close_old_connections, reset_queries
 from django.utils import timezone
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.cells.messages import CellMessage
 from rsmq.django.backend_options import add_listener, split_level
 from rsmq.django.operations import AttemptLog, begin_attempt, store_errors
 from rsmq.django.task_call import InvalidCall, check_arguments, decode_call, find_task
@@ -27,7 +26,7 @@ from rsmq.django.task_interface import (
 from rsmq.django.task_results import add_error, change, make_result
 from rsmq.errors import RSMQError, show
 from rsmq.guarded_log import get_logger
-from rsmq.model import Message, to_stored
+from rsmq.model import Message
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.outcome import DeadLetter, Defer, Discard
 from rsmq.worker.run.results import encode_result
@@ -158,9 +157,6 @@ class TaskRunner:
             task_finished.send_robust(type(self._backend), task_result=result)
 
     def _run(self, make_operation: Any, message: Message[Any], value: Any) -> Any:
-        """Run an operation on the record of a message, in its cell."""
-        cell, stored = 0, message
-        if isinstance(message, CellMessage):
-            cell, stored = message.cell, to_stored(message)
-        client = self._worker.rsmq.cells[cell]
-        return client.run(make_operation(client.namespace, stored, value))
+        """Run an operation on the record of a message."""
+        client = self._worker.rsmq
+        return client.run(make_operation(client.namespace, message, value))

@@ -46,7 +46,7 @@ def send_on_commit(
     lost: one that must not be lost belongs into an outbox table, see docs/transactions.md.
 
     Args:
-        queues: a synchronous client, or a set of cells. Or the call of a task of ``rsmq.tasks``,
+        queues: a synchronous client. Or the call of a task of ``rsmq.tasks``,
             ``welcome.signature(17)``, as the only argument.
         qname: the queue's name. The queue must exist when the message is sent.
         body: the body, as for ``send_message``.
@@ -70,6 +70,6 @@ def send_on_commit(
     elif isinstance(queues, RSMQ):
         send = prepare_send(queues, qname, body, **options)
     else:
-        hint = "Pass an RSMQ or Cells, or the signature of a task."
+        hint = "Pass an RSMQ, or the signature of a task."
         raise InvalidFormat("queues", value=show_type(queues), hint=hint)
     transaction.on_commit(send, using=using, robust=robust)

@@ -56,18 +56,19 @@ def health(
 
 def count_workers(backend: Any) -> int:
     """
-    Return how many workers of a backend's queues are alive; one atomic read for each cell.
+    Return how many workers of a backend's queues are alive; one atomic read.
 
     Raises:
         ImproperlyConfigured: the settings have a fault.
-        Errors of redis-py: a server can't be reached within two seconds.
+        Errors of redis-py: the server can't be reached within two seconds.
     """
-    names = set()
-    for client in backend.client.cells:
-        for worker in read_workers(client, _TIMEOUT_SECONDS)[1]:
-            is_of_backend = not backend.queues or any(
-                split_level(queue) in backend.queues for queue in worker.queues
-            )
-            if worker.alive and is_of_backend:
-                names.add(worker.name)
-    return len(names)
+    _, workers = read_workers(backend.client, _TIMEOUT_SECONDS)
+    wanted = backend.queues
+    return len(
+        [
+            worker
+            for worker in workers
+            if worker.alive
+            and (not wanted or any(split_level(queue) in wanted for queue in worker.queues))
+        ]
+    )

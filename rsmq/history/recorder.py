@@ -41,14 +41,14 @@ class HistoryRecorder:
         Make it; nothing is read.
 
         Args:
-            queues: an AsyncRSMQ, or an AsyncCells: then each cell is recorded on its own.
+            queues: an AsyncRSMQ.
         """
-        self._cells: tuple[Any, ...] = tuple(queues.cells)
+        self._client = queues
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._run(client)) for client in self._cells]
+        self._task = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(
@@ -57,9 +57,9 @@ class HistoryRecorder:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def record(self) -> int:
         """
@@ -68,23 +68,25 @@ class HistoryRecorder:
         It records nothing later than 15 seconds after the begin of a minute.
 
         Raises:
-            RedisError, OSError: a server can't be reached.
+            RedisError, OSError: the server can't be reached.
         """
-        return sum([(await self._record_cell(client))[0] for client in self._cells])
+        recorded, _ = await self._record()
+        return recorded
 
-    async def _record_cell(self, client: Any) -> tuple[int, int]:
+    async def _record(self) -> tuple[int, int]:
         """Return the number of recorded queues, and the ms until the next minute."""
+        client = self._client
         claim = await client.run(claim_minute(client.namespace, self._owner))
         recorded = 0
         if claim.is_granted:
             recorded = await record_queues(client, claim.minute)
         return recorded, _MINUTE_MS - claim.now_ms % _MINUTE_MS
 
-    async def _run(self, client: Any) -> None:
+    async def _run(self) -> None:
         has_failed = False
         while True:
             try:
-                _, wait_ms = await self._record_cell(client)
+                _, wait_ms = await self._record()
                 seconds = wait_ms / 1000 + random.uniform(0, _SPREAD_SECONDS)  # noqa: S311
                 has_failed = False
             except (RedisError, RSMQError, OSError) as error:

@@ -54,7 +54,7 @@ class _Row:
 
 class LostReplies:
     """
-    The lost replies of the receives of one client, or of a worker in one cell.
+    The lost replies of the receives of one client, or of a worker.
 
     Requests for one message are counted by the names of their queues; a worker has one count.
 

@@ -30,7 +30,7 @@ class AsyncSubscribers:
     Every message of a queue with subscribers is pushed to each of them, with attempts, a circuit
     breaker and a dead-letter queue of its own. It does not matter which client sends the message.
     Processes that push (``rsmq push --subscribers``, ``SubscriberPusher``) notice a change within a
-    second. In a set of cells, each call is made in all cells.
+    second.
     """
 
     def __init__(self, rsmq: AsyncRSMQ[Any]) -> None:
@@ -38,7 +38,7 @@ class AsyncSubscribers:
         Make it.
 
         Args:
-            rsmq: an asyncio client, or a set of cells.
+            rsmq: an asyncio client.
         """
         self._rsmq = rsmq
 
@@ -97,19 +97,13 @@ class AsyncSubscribers:
             max_retries=max_retries,
         )
         target = target_field(f"{queue}-{name}", url)
-
-        async def add(client: Any) -> Subscriber:
-            namespace = client.namespace
-            outcome, detail = await client.run(
-                add_subscriber(namespace, queue, name, record, target, replace=replace)
-            )
-            raise_refusal(outcome, detail, queue, name)
-            subscriber = parse_subscriber(f"{queue}/{name}", detail)
-            assert subscriber is not None  # noqa: S101 - it was stored now
-            return subscriber
-
-        added = await self._rsmq.engine.by_cell(add)
-        return added[0]
+        outcome, detail = await self._rsmq.run(
+            add_subscriber(self._rsmq.namespace, queue, name, record, target, replace=replace)
+        )
+        raise_refusal(outcome, detail, queue, name)
+        subscriber = parse_subscriber(f"{queue}/{name}", detail)
+        assert subscriber is not None  # noqa: S101 - it was stored now
+        return subscriber
 
     async def list(self, queue: str | None = None) -> list[Subscriber]:
         """
@@ -119,17 +113,10 @@ class AsyncSubscribers:
             MissingParameter, InvalidFormat: the queue's name is invalid.
         """
         if queue is not None:
-            self._rsmq.cells[0].namespace.queue(queue)
-
-        async def read(client: Any) -> dict[str, bytes]:
-            return await client.run(list_subscribers(client.namespace, b"")) or {}
-
-        found: dict[tuple[str, str], Subscriber] = {}
-        by_cell = await self._rsmq.engine.by_cell(read)
-        for record in by_cell.values():
-            for each in parse_record(record):
-                found.setdefault((each.queue, each.name), each)
-        return [found[key] for key in sorted(found) if queue is None or key[0] == queue]
+            self._rsmq.namespace.queue(queue)
+        record = await self._rsmq.run(list_subscribers(self._rsmq.namespace, b""))
+        found = sorted(parse_record(record or {}), key=lambda each: (each.queue, each.name))
+        return [each for each in found if queue is None or each.queue == queue]
 
     async def remove(self, queue: str, name: str, *, drop: bool = False) -> bool:
         """
@@ -151,13 +138,8 @@ class AsyncSubscribers:
             MissingParameter, InvalidFormat: a name is invalid.
         """
         check_name(name)
-        self._rsmq.cells[0].namespace.queue(queue)
+        self._rsmq.namespace.queue(queue)
         field, own = f"{queue}/{name}", f"{queue}-{name}"
         mode = "drop" if drop else "drain"
-
-        async def remove(client: Any) -> int:
-            outcome: int = await client.run(remove_subscriber(client.namespace, field, own, mode))
-            return outcome
-
-        by_cell = await self._rsmq.engine.by_cell(remove)
-        return any(by_cell.values())
+        removed = await self._rsmq.run(remove_subscriber(self._rsmq.namespace, field, own, mode))
+        return removed != 0

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -27,7 +27,6 @@ from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remo
 from rsmq.push.shared_breaker import note_refusal
 from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
-from rsmq.wire.cells import cell_of_key
 from rsmq.wire.limits import check_duration
 from rsmq.worker.loop.shutdown import Signals
 from rsmq.worker.middleware import Middleware, MiddlewareOfOneWorker
@@ -204,7 +203,7 @@ class SubscriberPusher(Middleware):
         Make it; nothing is pushed before ``run`` or ``start``.
 
         Args:
-            rsmq: a synchronous client, or a set of cells. Close it afterwards.
+            rsmq: a synchronous client. Close it afterwards.
             queues: the queue or the queues whose subscribers are served; None is all.
             allow: ranges of addresses that are not public and may be connected to, as in
                 ``10.0.0.0/8``, for all subscribers.
@@ -225,7 +224,7 @@ class SubscriberPusher(Middleware):
         self._queues = (
             None
             if queues is None
-            else frozenset(each.name for each in resolve_queues(rsmq.cells[0].namespace, queues))
+            else frozenset(each.name for each in resolve_queues(rsmq.namespace, queues))
         )
         self._allow = [allow] if isinstance(allow, str) else list(allow)
         parse_ranges(self._allow)
@@ -240,7 +239,7 @@ class SubscriberPusher(Middleware):
                     hint="It is for one worker, and each subscriber has a worker of its own. Leave "
                     "it out.",
                 )
-        self._fan_outs: list[FanOut] = []
+        self._fan_out: FanOut | None = None
         self._workers: dict[Subscriber, Worker[Any]] = {}
         self._failures: dict[Subscriber, str] = {}
         self._ending: list[threading.Thread] = []
@@ -268,23 +267,21 @@ class SubscriberPusher(Middleware):
         if self._thread is not None:
             raise InvalidFormat("pusher", hint="It runs already. Call stop() first.")
         self._is_stopped = False
-        self._fan_outs = [
-            FanOut(client, self._queues, self._changed.set) for client in self.rsmq.cells
-        ]
-        for each in self._fan_outs:
-            each.start()
-        self._thread = threading.Thread(target=self._run, name="rsmq-pusher", daemon=True)
+        self._fan_out = FanOut(self.rsmq, self._queues, self._changed.set)
+        self._fan_out.start()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._fan_out,), name="rsmq-pusher", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Stop, let running pushes end within ``grace``, release the other messages, and return."""
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or self._fan_out is None:
             return
         self._is_stopped = True
         self._changed.set()
-        for each in self._fan_outs:
-            each.stop()
+        self._fan_out.stop()
         thread.join()
 
     def run(self) -> None:
@@ -316,10 +313,10 @@ class SubscriberPusher(Middleware):
 
     # Its thread: a worker for each subscriber.
 
-    def _run(self) -> None:
+    def _run(self, fan_out: FanOut) -> None:
         try:
             while not self._is_stopped:
-                self._update_workers()
+                self._update_workers(fan_out.subscribers)
                 self._changed.wait(REFRESH_SECONDS)
                 self._changed.clear()
         finally:
@@ -330,14 +327,9 @@ class SubscriberPusher(Middleware):
                 thread.join()
             self._ending.clear()
 
-    def _update_workers(self) -> None:
+    def _update_workers(self, stored: Mapping[str, Subscriber | None]) -> None:
         """Start the workers of new subscribers, and stop those of removed and changed ones."""
-        wanted: dict[tuple[str, str], Subscriber] = {}
-        for of_cell in self._fan_outs:
-            for each in of_cell.subscribers.values():
-                if each is not None:
-                    wanted.setdefault((each.queue, each.name), _without_times(each))
-        subscribers = set(wanted.values())
+        subscribers = {_without_times(each) for each in stored.values() if each is not None}
         for subscriber, worker in list(self._workers.items()):
             if subscriber not in subscribers:
                 del self._workers[subscriber]
@@ -391,12 +383,11 @@ class SubscriberPusher(Middleware):
 
         Without the right to it, only the log says so.
         """
-        cells: tuple[Any, ...] = self.rsmq.cells
         queue = subscriber.own_queue
         with suppress(RedisError, RSMQError, OSError):
-            workers = (each for cell in cells for each in list_workers(cell))
+            workers = list_workers(self.rsmq)
             if not any(each.alive and queue in each.queues for each in workers):
-                note_refusal(cells[cell_of_key(queue, len(cells))], queue, subscriber.url, reason)
+                note_refusal(self.rsmq, queue, subscriber.url, reason)
 
     def _end(self, worker: Worker[Any]) -> None:
         """Stop a worker, without waiting for its pushes."""

@@ -31,7 +31,7 @@ class Subscribers:
     Every message of a queue with subscribers is pushed to each of them, with attempts, a circuit
     breaker and a dead-letter queue of its own. It does not matter which client sends the message.
     Processes that push (``rsmq push --subscribers``, ``SubscriberPusher``) notice a change within a
-    second. In a set of cells, each call is made in all cells.
+    second.
     """
 
     def __init__(self, rsmq: RSMQ[Any]) -> None:
@@ -39,7 +39,7 @@ class Subscribers:
         Make it.
 
         Args:
-            rsmq: a synchronous client, or a set of cells.
+            rsmq: a synchronous client.
         """
         self._rsmq = rsmq
 
@@ -98,19 +98,13 @@ class Subscribers:
             max_retries=max_retries,
         )
         target = target_field(f"{queue}-{name}", url)
-
-        def add(client: Any) -> Subscriber:
-            namespace = client.namespace
-            outcome, detail = client.run(
-                add_subscriber(namespace, queue, name, record, target, replace=replace)
-            )
-            raise_refusal(outcome, detail, queue, name)
-            subscriber = parse_subscriber(f"{queue}/{name}", detail)
-            assert subscriber is not None  # noqa: S101 - it was stored now
-            return subscriber
-
-        added = self._rsmq.engine.by_cell(add)
-        return added[0]
+        outcome, detail = self._rsmq.run(
+            add_subscriber(self._rsmq.namespace, queue, name, record, target, replace=replace)
+        )
+        raise_refusal(outcome, detail, queue, name)
+        subscriber = parse_subscriber(f"{queue}/{name}", detail)
+        assert subscriber is not None  # noqa: S101 - it was stored now
+        return subscriber
 
     def list(self, queue: str | None = None) -> list[Subscriber]:
         """
@@ -120,17 +114,10 @@ class Subscribers:
             MissingParameter, InvalidFormat: the queue's name is invalid.
         """
         if queue is not None:
-            self._rsmq.cells[0].namespace.queue(queue)
-
-        def read(client: Any) -> dict[str, bytes]:
-            return client.run(list_subscribers(client.namespace, b"")) or {}
-
-        found: dict[tuple[str, str], Subscriber] = {}
-        by_cell = self._rsmq.engine.by_cell(read)
-        for record in by_cell.values():
-            for each in parse_record(record):
-                found.setdefault((each.queue, each.name), each)
-        return [found[key] for key in sorted(found) if queue is None or key[0] == queue]
+            self._rsmq.namespace.queue(queue)
+        record = self._rsmq.run(list_subscribers(self._rsmq.namespace, b""))
+        found = sorted(parse_record(record or {}), key=lambda each: (each.queue, each.name))
+        return [each for each in found if queue is None or each.queue == queue]
 
     def remove(self, queue: str, name: str, *, drop: bool = False) -> bool:
         """
@@ -152,13 +139,8 @@ class Subscribers:
             MissingParameter, InvalidFormat: a name is invalid.
         """
         check_name(name)
-        self._rsmq.cells[0].namespace.queue(queue)
+        self._rsmq.namespace.queue(queue)
         field, own = f"{queue}/{name}", f"{queue}-{name}"
         mode = "drop" if drop else "drain"
-
-        def remove(client: Any) -> int:
-            outcome: int = client.run(remove_subscriber(client.namespace, field, own, mode))
-            return outcome
-
-        by_cell = self._rsmq.engine.by_cell(remove)
-        return any(by_cell.values())
+        removed = self._rsmq.run(remove_subscriber(self._rsmq.namespace, field, own, mode))
+        return removed != 0

@@ -155,15 +155,9 @@ def make_tick_suffix(tick_ms: int) -> bytes:
 
 
 def parse_tick_ms(id: str) -> int | None:
-    """
-    Return the tick that the id of a scheduled message contains, Unix ms; None of any other.
-
-    Args:
-        id: the id of a message, also with the number of its cell before it.
-    """
-    stored = id.rpartition("-")[2]
-    suffix = stored[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
-    if len(stored) != NODE_ID_LENGTH or not suffix.startswith(_TICK_MARK):
+    """Return the tick that the id of a scheduled message contains, Unix ms; None of any other."""
+    suffix = id[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
+    if len(id) != NODE_ID_LENGTH or not suffix.startswith(_TICK_MARK):
         return None
     checked = suffix[:-_CHECK_LENGTH]
     digits = suffix[len(_TICK_MARK) : len(_TICK_MARK) + _TICK_DIGITS]
@@ -180,17 +174,11 @@ def make_redrive_suffixes(number: int) -> list[bytes]:
 
 
 def is_redriven(id: str) -> bool:
-    """
-    Return whether a redrive gave a message this id.
-
-    Args:
-        id: the id of a message, also with the number of its cell before it.
-    """
-    stored = id.rpartition("-")[2]
-    suffix = stored[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
+    """Return whether a redrive gave a message this id."""
+    suffix = id[-ID_RANDOM_LENGTH:].encode("utf-8", "surrogateescape")
     checked = suffix[:-_CHECK_LENGTH]
     return (
-        len(stored) == NODE_ID_LENGTH
+        len(id) == NODE_ID_LENGTH
         and suffix.startswith(_REDRIVE_MARK)
         and (suffix.endswith(GROUP_MARK) or suffix == checked + _make_check(checked))
     )

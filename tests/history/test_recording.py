@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.history import HistoryGap, HistoryRecorder
 from rsmq.history.operations import claim_minute, record_minute
@@ -364,23 +364,6 @@ def test_a_recorder_records_until_its_block_ends(server, ns):
                     await queues.run(_claim(queues))
             found = await _fields(queues, f"{ns}:x:history")
             assert b"owner" in found
-
-    asyncio.run(test())
-
-
-def test_the_history_of_a_set_is_the_sum_of_its_cells(server, ns):
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
-            await queues.create_queue("q")
-            now = int(datetime.now(UTC).timestamp()) // 60 + 1
-            for client in queues.cells:
-                await record_queues(client, now)
-            await queues.send_messages("q", ["a"] * 30)
-            for client in queues.cells:
-                await record_queues(client, now + 1)
-            bounds = {"start": _time(now), "end": _time(now + 2)}
-            assert (await queues.history("q", **bounds)).sent == [30, None]
-            assert (await queues.history(**bounds)).total_sent == 30
 
     asyncio.run(test())
 

@@ -10,8 +10,6 @@ import sys
 import pytest
 from standardwebhooks import Webhook
 
-from rsmq import Cells
-from rsmq.wire.cells import cell_of_key, name_of_cell
 from tests.push.conftest import SECRET, wait_until
 from tests.push.receiver import OK, reply
 
@@ -172,35 +170,3 @@ def test_a_secret_in_a_file_is_not_shown(cli, tmp_path):
     assert result.code == 2
     assert "openssl rand -base64 32" in result.stderr
     assert "s3cret" not in result.stderr
-
-
-def test_targets_of_a_set_of_cells(server, raw, ns, receiver, start):
-    """One cell has the state of a queue's targets; the commands find it."""
-    place = ("--ns", ns, "--cells", "3")
-    cells = Cells.from_url(server.url, ns=ns, cells=3)
-    cells.create_queue("q")
-    for client in cells.cells:
-        client.send_messages("q", ["{}"] * 4)
-    process = start("q", receiver.url, *OPTIONS, "--cells", "3")
-    home = name_of_cell(ns, cell_of_key("q", 3))
-    wait_until(lambda: len(receiver.requests) == 12 and raw.hlen(f"{home}:x:push"))
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert "12 handled" in errors
-    (target,) = json.loads(run_push(server, "--list", "--json", *place))
-    assert (target["queue"], target["state"]) == ("q", "closed")
-    assert "was not stopped" in run_push(server, "q", "--resume", *place)
-    assert "removed" in run_push(server, "q", "--remove", *place)
-    assert raw.keys(f"{{{ns}.*:x:push") == []
-    cells.close()
-    raw.unlink(*raw.keys(f"{{{ns}.*"))
-
-
-def run_push(server, *arguments):
-    """Run ``rsmq push`` to its end, and return its standard output."""
-    command = [sys.executable, "-c", "from rsmq.cli import main; main()", "push", *arguments]
-    done = subprocess.run(
-        [*command, "--url", server.url], capture_output=True, text=True, check=True
-    )
-    return done.stdout

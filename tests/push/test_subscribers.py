@@ -13,7 +13,7 @@ import redis
 from standardwebhooks import Webhook
 
 from compat.peers import Node
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.errors import (
     InvalidFormat,
     InvalidValue,
@@ -27,7 +27,6 @@ from rsmq.push.operations import RECORD_CHANGED, SOURCE_PAUSED, fan_out, list_su
 from rsmq.push.pusher import SubscriberPusher
 from rsmq.push.shared_breaker import list_targets
 from rsmq.push.subscribers import Subscribers
-from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Worker
 from rsmq.worker.middlewares import RateLimit
 from tests.contract.conftest import ADMIN
@@ -101,11 +100,9 @@ def test_adding_it_again_changes_nothing_and_other_settings_need_replace(raw, ns
     assert int(after[b""]) > int(before[b""])
 
 
-@pytest.mark.parametrize("kind", [AsyncRSMQ, AsyncCells])
-def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns, kind):
+def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns):
     async def use():
-        options = {"cells": 2} if kind is AsyncCells else {}
-        async with kind.from_url(server.url, ns=ns, **options) as queues:
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
             await queues.create_queue("q")
             subscribers = AsyncSubscribers(queues)
             added = await subscribers.add("q", "crm", URL, max_retries=3)
@@ -115,18 +112,13 @@ def test_asyncio_programs_add_list_and_remove_subscribers(server, raw, ns, kind)
             with pytest.raises(QueueNotFound):
                 await subscribers.add("missing", "crm", URL)
             assert await subscribers.list() == await subscribers.list("q") == [added]
-            records = [raw.hget(f"{cell.namespace.name}:x:subscribers", "q/crm")
-                       for cell in queues.cells]  # fmt: skip
-            assert json.loads(records[0])["url"] == URL
-            assert all(records)
+            assert json.loads(raw.hget(f"{ns}:x:subscribers", "q/crm"))["url"] == URL
             assert await subscribers.remove("q", "crm", drop=True) is True
             assert await subscribers.remove("q", "crm") is False
             assert await subscribers.list() == []
             await queues.delete_queue("q")
 
     asyncio.run(use())
-    keys = [key for cell in range(2) for key in raw.keys(f"{name_of_cell(ns, cell)}*")]
-    raw.unlink(*keys, "no such key")
 
 
 def test_expired_messages_and_limits_are_not_copied(raw, ns, rsmq, subscribers):
@@ -607,28 +599,6 @@ def test_a_pusher_starts_and_stops_with_a_worker(rsmq, subscribers, receiver, mo
     with made:  # it can be started again
         pass
     made.stop()
-
-
-def test_every_cell_has_the_subscribers_and_pushes_its_messages(
-    server, ns, raw, receiver, monkeypatch
-):
-    monkeypatch.setattr(pusher, "REFRESH_SECONDS", 0.1)
-    with Cells.from_url(server.url, ns=ns, cells=2) as queues:
-        queues.create_queue("q")
-        subscribers = Subscribers(queues)
-        added = subscribers.add("q", "a", receiver.url)
-        with SubscriberPusher(queues, **LOCAL):
-            ids = {queues.send_message("q", str(number)) for number in range(10)}
-            wait_until(lambda: len(set(bodies(receiver))) == len(ids))
-
-        assert subscribers.list() == [added]
-        for cell in range(2):
-            name = name_of_cell(ns, cell)
-            assert raw.hget(f"{name}:x:subscribers", "q/a")
-            assert raw.hget(f"{name}:q-a:Q", "totalsent")
-        assert subscribers.remove("q", "a", drop=True)
-        assert not raw.keys(f"{{{ns}.*:x:subscribers")
-        raw.unlink(*raw.keys(f"{{{ns}.*"))
 
 
 @pytest.mark.foreign

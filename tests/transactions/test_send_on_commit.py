@@ -245,9 +245,9 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine, queues):
 
 
 def test_a_client_must_fit_the_session(session, queues):
-    with pytest.raises(InvalidFormat, match="Pass an RSMQ or Cells with a Session"):
+    with pytest.raises(InvalidFormat, match="Pass an RSMQ with a Session"):
         send_on_commit(session, AsyncRSMQ.from_url("memory://never"), "q", "x")
-    with pytest.raises(InvalidFormat, match="Pass an AsyncRSMQ or AsyncCells with a AsyncSession"):
+    with pytest.raises(InvalidFormat, match="Pass an AsyncRSMQ with a AsyncSession"):
         send_on_commit(AsyncSession(), queues, "q", "x")
     with pytest.raises(InvalidFormat, match="Pass a Session or an AsyncSession"):
         send_on_commit(queues, "q", "x")

@@ -7,21 +7,20 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.sqlalchemy import send_on_commit
 from rsmq.tasks import Signature
 
 
-def accepted(session: Session, sessions: scoped_session[Session], cells: Cells) -> None:
-    """Check that a session takes synchronous clients."""
+def accepted(session: Session, sessions: scoped_session[Session]) -> None:
+    """Check that a session takes a synchronous client."""
     send_on_commit(session, RSMQ.from_url("memory://"), "q", "x", delay=5)
-    send_on_commit(sessions, cells, "q", b"x")
+    send_on_commit(sessions, RSMQ.from_url("memory://"), "q", b"x")
 
 
-def accepted_async(session: AsyncSession, queues: AsyncRSMQ, cells: AsyncCells) -> None:
-    """Check that an asyncio session takes asyncio clients."""
+def accepted_async(session: AsyncSession, queues: AsyncRSMQ) -> None:
+    """Check that an asyncio session takes an asyncio client."""
     send_on_commit(session, queues, "q", "x")
-    send_on_commit(session, cells, "q", "x")
 
 
 def accepted_signature(session: Session | AsyncSession, call: Signature[Any]) -> None:
