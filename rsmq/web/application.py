@@ -147,7 +147,7 @@ def create_app(
     operations = Api(client, TABLE, read_only=read_only, redact=paths)
     api = gate.guard(operations)
     site = Site(
-        gate, operations, SharedWalks(client), namespace=client.cells[0].namespace.name,
+        gate, operations, SharedWalks(client), namespace=client.namespace.name,
         version=__version__, read_only=read_only,
     )  # fmt: skip
     app = _Application(
@@ -219,9 +219,7 @@ def _open(queues: Client | str) -> Client:
         return queues
     if isinstance(queues, str):
         return AsyncRSMQ.from_url(queues, **CLIENT_OPTIONS)
-    raise InvalidFormat(
-        "queues", value=show_type(queues), hint="It is an AsyncRSMQ, an AsyncCells or a URL."
-    )
+    raise InvalidFormat("queues", value=show_type(queues), hint="It is an AsyncRSMQ or a URL.")
 
 
 _MIN_KEY = 16

@@ -186,9 +186,8 @@ async def record_end(queues: Client, facts: Mapping[str, str], outcome: str) -> 
 
 
 async def _add(queues: Client, facts: Mapping[str, str | bytes]) -> bytes:
-    client: Any = await queues.engine.client(0)
-    id: bytes = await client.run(_add_entry(client.namespace, facts))
-    await shares_of(queues).keep(client, id, facts)
+    id = await queues.run(_add_entry(queues.namespace, facts))
+    await shares_of(queues).keep(queues, id, facts)
     return id
 
 
@@ -217,16 +216,15 @@ async def read_entries(
         before: the id of an entry; only earlier ones.
         since_ms: Unix ms; only later ones. None has no limit.
     """
-    client: Any = await queues.engine.client(0)
     first = "-" if since_ms is None else str(since_ms)
     found: list[dict[str, str]] = []
     count = limit
     while True:
         last = "+" if before is None else f"({before}"
         command = plain_command(
-            "XREVRANGE", client.namespace.audit, last, first, "COUNT", count, parse=_parse
+            "XREVRANGE", queues.namespace.audit, last, first, "COUNT", count, parse=_parse
         )
-        entries: list[dict[str, str]] = await client.run(command)
+        entries: list[dict[str, str]] = await queues.run(command)
         for each in entries:
             before = each["id"]
             if fits(each):

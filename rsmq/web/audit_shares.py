@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
@@ -41,12 +40,11 @@ class AuditShares:
     def __init__(self) -> None:
         self._entries: OrderedDict[str, deque[tuple[bytes, str]]] = OrderedDict()
 
-    async def keep(self, client: Any, id: bytes, facts: Mapping[str, str | bytes]) -> None:
+    async def keep(self, client: Client, id: bytes, facts: Mapping[str, str | bytes]) -> None:
         """
         Count an entry, and remove the oldest ones of its caller if there are too many.
 
         Args:
-            client: of the cell with the stream.
             id: of the entry.
         """
         user = str(facts["user"])

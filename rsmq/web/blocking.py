@@ -15,13 +15,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """
-    What these parts need of a synchronous client, for a thread beside the event loop.
-
-    Attributes:
-        cells: one for each cell; a client itself is the only one.
-        engine: ``place`` has the arguments that name the queues.
-    """
+    """What these parts need of a synchronous client, for a thread beside the event loop."""
 
     def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
@@ -40,23 +34,5 @@ class BlockingClient:
 
 
 async def in_thread(queues: Client, call: Callable[[Any], T]) -> T:
-    """Return the result of a function of a synchronous client, or of a set of cells."""
-    loop = asyncio.get_running_loop()
-    cells = tuple(BlockingClient(each, loop) for each in queues.cells)
-    place = queues.engine.place
-    first: Any = cells[0]
-    if "cells" in place:
-        first = SimpleNamespace(cells=cells, engine=SimpleNamespace(place=place))
-    return await asyncio.to_thread(call, first)
-
-
-async def in_each_cell(queues: Client, call: Callable[[Any], T]) -> dict[int, T]:
-    """Return by cell the result of a function of a synchronous client."""
-    engine: Any = queues.engine
-    loop = asyncio.get_running_loop()
-
-    async def of_cell(client: Any) -> T:
-        return await asyncio.to_thread(call, BlockingClient(client, loop))
-
-    results: dict[int, T] = await engine.by_cell(of_cell)
-    return results
+    """Return the result of a function of a synchronous client."""
+    return await asyncio.to_thread(call, BlockingClient(queues, asyncio.get_running_loop()))

@@ -48,7 +48,7 @@ async def export(
         QueueNotFound: the queue does not exist.
     """
     query = replace(query, limit=min(number, STEP), is_export=True)
-    first = await read_page(queues, query, 0, SearchPosition())
+    first = await read_page(queues, query, SearchPosition())
     return _lines(queues, query, number, first, write, head)
 
 
@@ -62,9 +62,8 @@ async def _lines(  # noqa: PLR0917 - the state of an export
         yield await asyncio.to_thread(_lines_of, query, page.found, write)
         if page.next is None or left <= 0:
             return
-        cell, position = page.next
         try:
-            page = await read_page(queues, replace(query, limit=min(left, STEP)), cell, position)
+            page = await read_page(queues, replace(query, limit=min(left, STEP)), page.next)
         except (RSMQError, RedisError, OSError) as error:
             yield write({"error": describe(error, may_repeat=True).code}, None)
             return

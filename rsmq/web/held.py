@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rsmq.errors import RSMQError
 from rsmq.web.client import Client
@@ -23,7 +22,6 @@ class HeldMessage:
     A message that is recorded as in flight with a worker.
 
     Attributes:
-        id: as callers know it.
         visible_at_ms: Unix ms from which it is visible; None if it was settled, or received again.
         is_hidden: whether that is in the future.
     """
@@ -45,35 +43,24 @@ async def read_held(queues: Client, worker: str) -> list[HeldMessage]:
     Raises:
         MissingParameter, InvalidFormat: the name is invalid.
     """
-
-    async def read(client: Any) -> list[tuple[str, Receipt, float | None, bool]]:
-        by_queue = await client.run_steps(list_in_flight(client.namespace, worker))
-        found: list[tuple[str, Receipt, float | None, bool]] = []
-        for queue, receipts in sorted(by_queue.items()):
-            for start in range(0, len(receipts), _STEP):
-                step = receipts[start : start + _STEP]
-                now_ms, scores = await _read_scores(client, queue, step)
-                found += [
-                    (queue, receipt, score, score is not None and score > now_ms)
-                    for receipt, score in zip(step, scores, strict=True)
-                ]
-        return found
-
-    engine: Any = queues.engine
-    by_cell = await engine.by_cell(read)
-    return [
-        HeldMessage(queue, engine.show_id(cell, id), count, score, is_hidden)
-        for cell, of_cell in by_cell.items()
-        for queue, (id, count), score, is_hidden in of_cell
-    ]
+    by_queue = await queues.run_steps(list_in_flight(queues.namespace, worker))
+    found: list[HeldMessage] = []
+    for queue, receipts in sorted(by_queue.items()):
+        for start in range(0, len(receipts), _STEP):
+            step = receipts[start : start + _STEP]
+            now_ms, scores = await _read_scores(queues, queue, step)
+            found += [
+                HeldMessage(queue, id, count, score, score is not None and score > now_ms)
+                for (id, count), score in zip(step, scores, strict=True)
+            ]
+    return found
 
 
 async def _read_scores(
-    client: Any, queue: str, receipts: Sequence[Receipt]
+    queues: Client, queue: str, receipts: Sequence[Receipt]
 ) -> tuple[int, Sequence[float | None]]:
     try:
-        keys = client.namespace.queue(queue)
+        keys = queues.namespace.queue(queue)
     except RSMQError:  # a record of another program
         return 0, [None] * len(receipts)
-    found: tuple[int, Sequence[float | None]] = await client.run(held_messages(keys, receipts))
-    return found
+    return await queues.run(held_messages(keys, receipts))

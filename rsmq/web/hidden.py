@@ -4,11 +4,10 @@ The delayed and the retrying messages of all queues, without a walk through any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from rsmq.figures.operations import HiddenCounts, add_hidden
+from rsmq.figures.operations import HiddenCounts
 from rsmq.web.client import Client
 from rsmq.web.each_queue import is_readable
 from rsmq.web.operations import HiddenMessages, NextMessage, next_hidden
@@ -62,28 +61,16 @@ async def read_waiting(queues: Client, hidden: Mapping[str, float], limit: int) 
         limit: the messages to return at most.
     """
     chosen = sorted((name for name in hidden if hidden[name]), key=lambda each: -hidden[each])
-    found: dict[str, list[HiddenMessages]] = {}
-    messages: list[tuple[str, NextMessage]] = []
-    for cell in range(queues.engine.number):
-        client: Any = await queues.engine.client(cell)
-        namespace = Namespace(client.namespace.name, strict_names=False)
-        readable = [name for name in chosen[:MAX_QUEUES] if is_readable(namespace, name)]
-        for start in range(0, len(readable), _STEP):
-            step = await client.run(next_hidden(namespace, readable[start : start + _STEP]))
-            for name, each in step.items():
-                found.setdefault(name, []).append(each)
-                messages += ((name, _with_cell(queues, cell, one)) for one in each.next)
+    found: dict[str, HiddenMessages] = {}
+    namespace = Namespace(queues.namespace.name, strict_names=False)
+    readable = [name for name in chosen[:MAX_QUEUES] if is_readable(namespace, name)]
+    for start in range(0, len(readable), _STEP):
+        of_step = await queues.run(next_hidden(namespace, readable[start : start + _STEP]))
+        found |= of_step
+    messages = [(name, each) for name, hidden in found.items() for each in hidden.next]
     messages.sort(key=lambda each: (each[1].visible_at_ms, each[0], each[1].id))
-    counts = [_sum_of(name, found[name]) for name in chosen[:MAX_QUEUES] if name in found]
+    counts = [
+        WaitingCounts(name, each.counts, each.next[0].visible_at_ms if each.next else None)
+        for name, each in found.items()
+    ]
     return WaitingMessages(counts, messages[:limit], max(len(chosen) - MAX_QUEUES, 0))
-
-
-def _with_cell(queues: Client, cell: int, message: NextMessage) -> NextMessage:
-    id = queues.engine.show_id(cell, message.id)
-    return NextMessage(id, message.visible_at_ms, message.receive_count, message.error)
-
-
-def _sum_of(name: str, of_cells: Sequence[HiddenMessages]) -> WaitingCounts:
-    times = [each.next[0].visible_at_ms for each in of_cells if each.next]
-    counts = add_hidden([each.counts for each in of_cells])
-    return WaitingCounts(name, counts, min(times, default=None))

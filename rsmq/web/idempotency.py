@@ -15,7 +15,6 @@ from rsmq.errors import RSMQError
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
 from rsmq.web.operations import claim_key, release_key
-from rsmq.wire.cells import cell_of_key
 from rsmq.wire.limits import MAX_SECONDS
 
 HEADER = "idempotency-key"
@@ -70,7 +69,7 @@ class KeyClaim:
         try:
             return await sending
         except RSMQError:
-            client = await self._client()
+            client = self._queues
             with suppress(RSMQError, RedisError, OSError):
                 await client.run(
                     release_key(
@@ -80,7 +79,7 @@ class KeyClaim:
             raise
 
     async def _claim(self, window: float) -> None:
-        client = await self._client()
+        client = self._queues
         # A window that is not valid is refused by the send.
         claiming = claim_key(
             client.namespace,
@@ -96,11 +95,6 @@ class KeyClaim:
                 "This Idempotency-Key was used for another message",
                 hint="Use a new key for each message, and the same key only to repeat its send.",
             )
-
-    async def _client(self) -> Any:
-        engine = self._queues.engine
-        cell = cell_of_key(self._key, engine.number) if engine.number > 1 else 0
-        return await engine.client(cell)
 
 
 def batch_dedup_ids(key: str, number: int) -> list[str]:

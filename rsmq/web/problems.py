@@ -13,7 +13,6 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from rsmq.errors import (
-    CellFailed,
     ClientClosed,
     InvalidFormat,
     InvalidValue,
@@ -26,7 +25,6 @@ from rsmq.errors import (
     NoAttributeSupplied,
     NotPossible,
     NotReplicated,
-    PartlyDone,
     QueueExists,
     QueueNotFound,
     ReplyLost,
@@ -57,8 +55,6 @@ _STATUS: tuple[tuple[type[RSMQError], int], ...] = (
     (MissingExtra, 501),
     (NotReplicated, 503),
     (ReplyLost, 503),
-    (PartlyDone, 503),
-    (CellFailed, 503),
     (ClientClosed, 503),
     (NoAttributeSupplied, 422),
     (MissingParameter, 422),

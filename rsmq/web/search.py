@@ -8,19 +8,18 @@ import asyncio
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rsmq.model import State
 from rsmq.operations.messages import get_part
 from rsmq.operations.operation import Operation
-from rsmq.search.message_filter import FilteredMessage, SearchFilter, Term
+from rsmq.search.message_filter import FilteredMessage, SearchFilter
 from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, SearchStep, search_step
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
 from rsmq.web.client import Client
-from rsmq.wire.keys import QueueKeys
 
 T = TypeVar("T")
 
@@ -104,19 +103,17 @@ class MessagePage:
 
     Attributes:
         scanned: the number of ids that were looked at.
-        next: the cell where the next page begins, and the position there; None after the last page.
+        next: where the next page begins; None after the last page.
     """
 
     found: list[SearchCandidate]
     scanned: int
-    next: tuple[int, SearchPosition] | None
+    next: SearchPosition | None
 
 
-async def read_page(
-    queues: Client, query: MessageQuery, cell: int, position: SearchPosition
-) -> MessagePage:
+async def read_page(queues: Client, query: MessageQuery, position: SearchPosition) -> MessagePage:
     """
-    Return the messages behind a position, of a cell and those after it.
+    Return the messages behind a position.
 
     A search ends early, after two seconds.
 
@@ -127,28 +124,16 @@ async def read_page(
     end = loop.time() + MAX_SECONDS
     found: list[SearchCandidate] = []
     scanned = 0
-    next_place: tuple[int, SearchPosition] | None = (cell, position)
-    while (
-        next_place is not None and len(found) < query.limit and (not scanned or loop.time() < end)
-    ):
-        cell, position = next_place
-        terms = terms_of_cell(queues, query.filter, cell)
-        if terms is None:
-            behind = None
-        else:
-            wanted = query.limit - len(found)
-            client: Any = await queues.engine.client(cell)
-            step = await _run(client, query, position, terms, wanted, is_paced=query.is_search)
-            scanned += step.scanned
-            shown = [with_cell(queues, cell, each) for each in step.candidates]
-            fitting, looked = await find_fitting(query, shown, wanted)
-            found += [shown[at] for at in fitting]
-            behind = step.position if looked == len(shown) else shown[looked - 1].position
-        if behind is not None:
-            next_place = (cell, behind)
-        else:
-            next_place = (cell + 1, SearchPosition()) if cell + 1 < queues.engine.number else None
-    return MessagePage(found, scanned, next_place)
+    behind: SearchPosition | None = position
+    while behind is not None and len(found) < query.limit and (not scanned or loop.time() < end):
+        wanted = query.limit - len(found)
+        step = await _run(queues, query, behind, wanted)
+        scanned += step.scanned
+        fitting, looked = await find_fitting(query, step.candidates, wanted)
+        found += [step.candidates[at] for at in fitting]
+        all_looked = looked == len(step.candidates)
+        behind = step.position if all_looked else step.candidates[looked - 1].position
+    return MessagePage(found, scanned, behind)
 
 
 async def read_message(
@@ -164,64 +149,24 @@ async def read_message(
     Raises:
         QueueNotFound: the queue does not exist.
     """
-    engine: Any = queues.engine
-    cell, stored_id = engine.split_id(id)
     cut = None if redaction else max_bytes
-    for each in range(engine.number) if cell is None else (cell,):
-        client = await engine.client(each)
-        found = await client.run(
-            get_part(client.namespace, qname, stored_id, codec=BODIES, max_bytes=cut)
-        )
-        if found is not None:
-            message, size = found
-            return with_cell(queues, each, SearchCandidate(message, size, None, SearchPosition()))
-    return None
-
-
-async def read_first(
-    queues: Client, query: MessageQuery, number: int
-) -> tuple[list[SearchCandidate], int]:
-    """Return the first messages of a set of cells, and how many ids were looked at."""
-    engine: Any = queues.engine
-
-    async def of_cell(client: Any) -> tuple[list[SearchCandidate], int]:
-        found: list[SearchCandidate] = []
-        scanned = 0
-        position: SearchPosition | None = SearchPosition()
-        while position is not None and len(found) < number:
-            # Not paced: it has no end but that of its work, as a peek of the client.
-            step = await _run(client, query, position, [], number - len(found), is_paced=False)
-            found += step.candidates
-            scanned += step.scanned
-            position = step.position
-        return found, scanned
-
-    by_cell: dict[int, tuple[list[SearchCandidate], int]] = await engine.by_cell(of_cell)
-    all_found = [
-        (each.message.visible_at_ms, each.message.id, cell, with_cell(queues, cell, each))
-        for cell, (found, _) in by_cell.items()
-        for each in found
-    ]
-    all_found.sort(key=lambda each: each[:3])
-    return [each[3] for each in all_found], sum(scanned for _, scanned in by_cell.values())
+    found = await queues.run(get_part(queues.namespace, qname, id, codec=BODIES, max_bytes=cut))
+    if found is None:
+        return None
+    message, size = found
+    return SearchCandidate(message, size, None, SearchPosition())
 
 
 async def _run(
-    client: Any,
-    query: MessageQuery,
-    position: SearchPosition,
-    terms: list[Term],
-    wanted: int,
-    *,
-    is_paced: bool,
+    queues: Client, query: MessageQuery, position: SearchPosition, wanted: int
 ) -> SearchStep:
+    terms = query.filter.terms
     # What the server does not compare needs whole bodies.
     is_plain = not query.redaction and all(term.field != "json" for term in terms)
     has_cause = any(term.field == "cause" for term in terms)
     of_server = [term for term in terms if not query.redaction or term.field != "body"]
-    keys: QueueKeys = client.namespace.queue(query.queue)
     step = search_step(
-        keys,
+        queues.namespace.queue(query.queue),
         position,
         codec=BODIES,
         state=query.state,
@@ -230,32 +175,7 @@ async def _run(
         cut=BODY_BYTES if is_plain and not query.is_export else None,
         terms=of_server,
     )
-    if is_paced:
-        return await run_paced(client, step)
-    result: SearchStep = await client.run(step)
-    return result
-
-
-def terms_of_cell(queues: Client, filter: SearchFilter, cell: int) -> list[Term] | None:
-    """Return the terms for the ids as a cell stores them; None if none of its ids fits."""
-    prefix = queues.engine.show_id(cell, "")
-    terms = []
-    for term in filter.terms:
-        if term.field != "id" or not prefix:
-            terms.append(term)
-        elif term.value.startswith(prefix):
-            terms.append(replace(term, value=term.value.removeprefix(prefix)))
-        elif not prefix.startswith(term.value):
-            return None
-    return terms
-
-
-def with_cell(queues: Client, cell: int, candidate: SearchCandidate) -> SearchCandidate:
-    """Return a message with the id that callers see."""
-    if queues.engine.number == 1:
-        return candidate
-    id = queues.engine.show_id(cell, candidate.message.id)
-    return replace(candidate, message=replace(candidate.message, id=id))
+    return await (run_paced(queues, step) if query.is_search else queues.run(step))
 
 
 async def find_fitting(

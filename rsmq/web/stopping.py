@@ -16,7 +16,4 @@ async def end_waits(queues: Client) -> None:
     ClientClosed if there is no message. So do later ones that would wait.
     """
     end_tails(queues)
-    if queues.engine.watchers is not None:
-        await queues.engine.watchers.close()
-    for client in queues.cells:
-        await client.watcher.close()
+    await queues.watcher.close()

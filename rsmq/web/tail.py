@@ -60,22 +60,6 @@ _tails: WeakKeyDictionary[Any, dict[tuple[str, Redaction], QueueTail]] = WeakKey
 _stopped: WeakSet[Any] = WeakSet()
 
 
-class _Cell:
-    """
-    A queue in one cell.
-
-    Attributes:
-        counts: the receive counts of the messages that are watched, by their ids.
-    """
-
-    def __init__(self, number: int, client: Any, qname: str) -> None:
-        self.number = number
-        self.client = client
-        self.keys = client.namespace.queue(qname)
-        self.follower = QueueFollower(self.keys, BODIES)
-        self.counts: OrderedDict[str, int] = OrderedDict()
-
-
 class QueueTail:
     """
     The last events of a queue, and the task that reads them while there are clients.
@@ -90,7 +74,10 @@ class QueueTail:
         self.name = secrets.token_hex(4)
         self._queues = queues
         self._qname = qname
-        self._cells: list[_Cell] = []
+        self._keys = queues.namespace.queue(qname)
+        self._follower = QueueFollower(self._keys, BODIES)
+        #: The receive counts of the messages that are watched, by their ids.
+        self._counts: OrderedDict[str, int] = OrderedDict()
         self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
         #: The number of the next event, from 0.
         self._next = 0
@@ -107,16 +94,12 @@ class QueueTail:
         Raises:
             QueueNotFound: the queue does not exist.
         """
-        for number in range(self._queues.engine.number):
-            client: Any = await self._queues.engine.client(number)
-            cell = _Cell(number, client, self._qname)
-            await client.run_steps(cell.follower.start())
-            self._cells.append(cell)
-            if since_ms is not None:
-                oldest = cell.follower.now_ms - _MAX_AWAY_MS
-                if since_ms < oldest:
-                    self._add("missed", {"number": None})
-                await client.run_steps(cell.follower.start(max(since_ms, oldest)))
+        await self._queues.run_steps(self._follower.start())
+        if since_ms is not None:
+            oldest = self._follower.now_ms - _MAX_AWAY_MS
+            if since_ms < oldest:
+                self._add("missed", {"number": None})
+            await self._queues.run_steps(self._follower.start(max(since_ms, oldest)))
 
     def place_of(self, last_event: tuple[int, str, int] | None) -> int:
         """
@@ -207,16 +190,15 @@ class QueueTail:
         while self._is_needed():
             started_at = time.monotonic()
             pause = _POLL_SECONDS
-            for cell in self._cells:
-                try:
-                    await self._poll(cell)
-                except (QueueNotFound, ResponseError) as error:
-                    code = getattr(error, "code", "refused")
-                    self._add("ended", {"queue": self._qname, "code": code})
-                    return
-                except (RedisError, RSMQError, OSError) as error:
-                    _log.debug("a queue can't be followed: %s", type(error).__name__)
-                    pause = _PAUSE_AFTER_ERROR_SECONDS
+            try:
+                await self._poll()
+            except (QueueNotFound, ResponseError) as error:
+                code = getattr(error, "code", "refused")
+                self._add("ended", {"queue": self._qname, "code": code})
+                return
+            except (RedisError, RSMQError, OSError) as error:
+                _log.debug("a queue can't be followed: %s", type(error).__name__)
+                pause = _PAUSE_AFTER_ERROR_SECONDS
             self._wake_clients()
             await asyncio.sleep(pause_after_poll(pause, time.monotonic() - started_at))
 
@@ -224,40 +206,35 @@ class QueueTail:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _poll(self, cell: _Cell) -> None:
-        watched = list(cell.counts)
+    async def _poll(self) -> None:
+        watched = list(self._counts)
         if watched:
-            states = await cell.client.run(message_states(cell.keys, watched))
+            states = await self._queues.run(message_states(self._keys, watched))
             for id, count in zip(watched, states, strict=True):
-                self._note_state(cell, id, count)
+                self._note_state(id, count)
 
         def take(messages: list[StoredMessage[bytes]]) -> None:
             for message in messages:
-                self._add("message", self._show(cell, message))
-                cell.counts[message.id] = message.receive_count or 0
-            while len(cell.counts) > _MAX_WATCHED:
-                cell.counts.popitem(last=False)
+                shown = show_stored(message, self._redaction, max_bytes=MAX_BODY_BYTES)
+                self._add("message", shown)
+                self._counts[message.id] = message.receive_count or 0
+            while len(self._counts) > _MAX_WATCHED:
+                self._counts.popitem(last=False)
             self._wake_clients()
 
-        await cell.client.run_steps(cell.follower.poll(take))
+        await self._queues.run_steps(self._follower.poll(take))
 
-    def _note_state(self, cell: _Cell, id: str, count: int) -> None:
-        shown = {"queue": self._qname, "id": self._queues.engine.show_id(cell.number, id)}
+    def _note_state(self, id: str, count: int) -> None:
+        shown = {"queue": self._qname, "id": id}
         if count == _GONE:
-            del cell.counts[id]
+            del self._counts[id]
             self._add("removed", shown)
-        elif count > cell.counts[id]:
-            cell.counts[id] = count
+        elif count > self._counts[id]:
+            self._counts[id] = count
             self._add("received", {**shown, "receive_count": count})
 
-    def _show(self, cell: _Cell, message: StoredMessage[bytes]) -> dict[str, Any]:
-        return {
-            **show_stored(message, self._redaction, max_bytes=MAX_BODY_BYTES),
-            "id": self._queues.engine.show_id(cell.number, message.id),
-        }
-
     def _add(self, event: str, data: dict[str, Any]) -> None:
-        now_ms = min((cell.follower.now_ms for cell in self._cells), default=0)
+        now_ms = self._follower.now_ms
         self._events.append(_encode(event, data, f"{now_ms}.{self.name}.{self._next}"))
         self._next += 1
 

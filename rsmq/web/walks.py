@@ -23,8 +23,6 @@ from rsmq.web.operations import sort_values
 
 #: Queues that one script reads: a value takes 1 to 3 µs of Redis's time.
 _VALUES_STEP = 150
-#: Sorts by times; of a queue in several cells the earliest counts.
-_TIMES = {"oldest", "created"}
 #: A shared walk is used for so many seconds; if it took long, for so many times as long as it took.
 _MIN_SECONDS, _TIMES_ITS_OWN, _MAX_SECONDS = 1.5, 150, 60.0
 
@@ -61,20 +59,11 @@ class QueueWalks:
         return await read_rates(self._queues, names)
 
     async def values(self, names: Iterable[str], sort: str) -> Values:
-        """
-        Return the values of queues in all cells, and the dead-letter queues of their policies.
-
-        A value is the earliest time, or the sum.
-        """
+        """Return the values of queues, and the dead-letter queues of their policies."""
         read = partial(sort_values, sort=sort)
-        of_cells = await read_each(self._queues, names, read, step=_VALUES_STEP)
-        join = min if sort in _TIMES else sum
-        values = {
-            name: join(known)
-            for name, found in of_cells.items()
-            if (known := [each.value for each in found if each.value is not None])
-        }
-        targets = {each.dead_letter_queue for found in of_cells.values() for each in found}
+        found = await read_each(self._queues, names, read, step=_VALUES_STEP)
+        values = {name: each.value for name, each in found.items() if each.value is not None}
+        targets = {each.dead_letter_queue for each in found.values()}
         return values, {each for each in targets if each is not None}
 
 

@@ -46,8 +46,6 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"^It is a datetime with a time zone, or None", "It is a time with its offset"),
     (r"^A ([\w-]+) is a str of (.*)", r"A value of \1 has \2"),
     (r"queues\.schedules\.list\(\) has all; add\(\) adds one", "GET /schedules has all"),
-    (r"^Pass key= to choose it", "Pass an Idempotency-Key, which chooses it"),
-    (r"(A batch goes whole into one cell\. )Pass key= to", r"\1Pass an Idempotency-Key to"),
     (r"Create a new client after close\(\)", "The server is being stopped"),
     (r"the bodies of HTTP can't encode .*", "The body has a character that UTF-8 can't encode"),
     (r"To find the message, call peek_messages from", "To find it, read the messages with"),

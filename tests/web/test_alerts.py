@@ -1,13 +1,11 @@
 """What is wrong: the rules without a server, and the facts that are read for them."""
 
-import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from rsmq import AsyncCells
 from rsmq.explain import observe_queue
 from rsmq.explain.observed import RepeatedReceives
 from rsmq.history.recorder import record_queues
@@ -16,16 +14,13 @@ from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
-from rsmq.web import create_app
 from rsmq.web.activity.operations import QueueActivity, QueueBacklog
 from rsmq.web.activity.reader import read_states
 from rsmq.web.alerts.alert import AlertKind
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.removals import RemovedMessage, read_removals
 from rsmq.web.alerts.rules import find_alerts
-from rsmq.wire.cells import join_id
 from rsmq.wire.workers import WorkerInfo
-from tests.web.asgi import Http
 
 _MINUTE = 30_000_000
 _NOW = _MINUTE * 60_000
@@ -604,27 +599,3 @@ def test_the_alert_of_a_purge_leads_to_the_activity_that_says_by_whom(run):
         assert "<td>ann</td>" in (await http("GET", "/activity")).content.decode()
 
     run(test)
-
-
-def test_a_message_of_one_cell_that_is_received_again_is_found_beside_other_repeats(server, ns):
-    async def receive(cell, messages, times):
-        for left in reversed(range(times)):
-            found = await cell.receive_messages("q", messages)
-            if left:
-                await cell.release_messages(found)
-        return found[0].id
-
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
-            await queues.create_queue("q", vt=600)
-            for _ in range(2):
-                await queues.send_messages("q", ["a", "b"])
-            id = join_id(0, await receive(queues.cells[0], 1, 5))
-            await receive(queues.cells[1], 2, 2)
-            http = Http(create_app(queues, auth=False))
-            found = (await http("GET", "/alerts")).json["alerts"]
-            again = [each for each in found if each["kind"] == "received-again"]
-            assert [each["message"] for each in again] == [id]
-            assert f"Message {id} of" in (await http("GET", "/queues/q/why")).json["sentence"]
-
-    asyncio.run(test())

@@ -1,14 +1,11 @@
 """The operations of the API: statuses, answers, and what is stored."""
 
-import asyncio
 import json
 
 import pytest
 
-from rsmq import MSGPACK, AsyncCells
-from rsmq.web import create_app
+from rsmq import MSGPACK
 from rsmq.web.routes import TABLE
-from tests.web.asgi import Http
 
 
 async def _raw(queues, *words):
@@ -430,29 +427,6 @@ def test_a_name_of_any_characters_can_be_in_a_path():
         route, names = router.find("GET", f"/queues/{text}")
         assert (route.path, names) == ("/queues/{queue}", {"queue": name})
     assert router.find("POST", "/queues/a:pause")[1] == {"queue": "a"}
-
-
-def test_receipts_and_keys_work_in_a_set_of_cells(server, ns):
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            assert (await http("PUT", "/queues/q", {})).status == 201
-            headers = {"idempotency-key": "k"}
-            content = {"messages": [{"body": "a"}, {"body": "b"}]}
-            ids = [
-                (await http("POST", "/queues/q/messages:batch", content, headers=headers)).json
-                for _ in range(2)
-            ]
-            assert ids[0] == ids[1]
-            found = (await http("POST", "/receive", {"queues": ["q"], "max": 5})).json["messages"]
-            assert sorted(each["id"] for each in found) == sorted(ids[0]["ids"])
-            for each in found:
-                path = f"/queues/q/messages/{each['id']}?receipt={each['receipt']}"
-                assert (await http("DELETE", path)).status == 204
-            assert (await queues.get_queue_attributes("q")).messages == 0
-            assert (await http("GET", "/queues")).json["queues"][0]["total_sent"] == 2
-
-    asyncio.run(test())
 
 
 def test_an_id_of_another_client_is_no_further_header(run):

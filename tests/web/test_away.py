@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.web import create_app, patience, pulse
 from rsmq.web.application import CLIENT_OPTIONS
 from tests.proxy import Proxy
@@ -59,13 +59,12 @@ def test_a_call_waits_for_redis_less_than_a_second():
     assert CLIENT_OPTIONS["socket_connect_timeout"] < 1
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, server, ns, cells):
+def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, server, ns):
     async def test():
         options = {**CLIENT_OPTIONS, "retry_deadline": 1, "ns": ns}
         async with (
-            open_queues(proxy.url, cells, **options) as queues,
-            open_queues(server.url, cells, ns=ns) as direct,
+            open_queues(proxy.url, **options) as queues,
+            open_queues(server.url, ns=ns) as direct,
         ):
             await direct.create_queue("q", vt=9_999_999)
             await direct.send_messages("q", ["a"] * 20)
@@ -83,13 +82,12 @@ def test_a_redis_that_hangs_is_unavailable_and_leaves_nothing_hidden(proxy, serv
 
             async def has_received_and_released():
                 found = await direct.get_queue_attributes("q")
-                # A set may leave a cell alone that has failed.
                 received = found.total_received - before.total_received
-                return received >= (1 if cells else 4) and found.hidden_messages == 0
+                return received >= 4 and found.hidden_messages == 0
 
             await _until(has_received_and_released)
-            if not cells:  # the send and the pop have run
-                assert (await direct.get_queue_attributes("q")).messages == before.messages
+            # The send and the pop have run.
+            assert (await direct.get_queue_attributes("q")).messages == before.messages
 
     asyncio.run(test())
 
@@ -187,7 +185,7 @@ def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):
     monkeypatch.setattr(pulse, "ping", ping)
 
     async def test():
-        async with AsyncCells.from_url(server.url, cells=3) as queues:
+        async with AsyncRSMQ.from_url(server.url) as queues:
             await queues.create_queue("q")
             http = Http(create_app(queues, auth=False))
             with server.raw() as raw:

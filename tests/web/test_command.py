@@ -234,4 +234,3 @@ def test_entries_of_users_and_tokens_make_a_users_file(cli, tmp_path):
     assert cli("web-user", "token", "x", "--scope", "send", "--role", "admin").code == 2
     shown = cli("web-user", "token", "--help").raw.decode()
     assert "--scope" in shown
-    assert "--cells" not in shown

@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-import pytest
-
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
@@ -16,7 +14,7 @@ _REASON = {"queue": "q", "text": "attempt 3 of 3 failed", "worker": "w", "attemp
 async def _bury(queues, number, exception, traceback=None):
     """Send dead letters with reasons, as a worker stores them. Return their ids."""
     ids = await queues.send_messages("d", [f"m{each}" for each in range(number)])
-    client = queues.cells[0]
+    client = queues
     for id in ids:
         reason = _REASON | {"exception": exception, "traceback": traceback}
         words = (id.rpartition("-")[2], f"5000:{json.dumps(reason)}")
@@ -74,10 +72,9 @@ def test_dead_letters_are_grouped_and_a_group_is_a_filter(run):
     run(test)
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_pages_of_groups_have_each_dead_letter_once(server, ns, cells):
+def test_pages_of_groups_have_each_dead_letter_once(server, ns):
     async def test():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("d")
             for _ in range(5):
@@ -130,7 +127,7 @@ def test_texts_of_failures_and_other_queues_are_not_shown_to_everyone(run, tmp_p
         await queues.set_dead_letter_policy("q", "d", 3)
         [id] = await _bury(queues, 1, "ValueError: Ada")
         [own] = await queues.send_messages("q", ["m"])
-        client = queues.cells[0]
+        client = queues
         reason = json.dumps(_REASON | {"exception": "ValueError: Ada", "traceback": "Ada"})
         keys = client.namespace.queue("q")
         await client.run(plain_command("HSET", keys.reasons, own, f"5:{reason}"))

@@ -5,12 +5,10 @@ import time
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.application import CLIENT_OPTIONS
-from rsmq.wire.cells import cell_of_key
 from tests.nodes import wait_until_in_step
-from tests.servers import Server, redis_7
 from tests.web.asgi import Http
 
 pytestmark = pytest.mark.slow
@@ -96,72 +94,3 @@ def test_a_node_of_a_cluster_fails(cluster, ns):
         _run(cluster.url, f"{{{ns}}}", fail)
     finally:
         cluster.heal()
-
-
-async def _check_without_a_cell(http, here, away):
-    """What docs/http-server.md says about a set of cells of which one is away."""
-    other = Http(http.app, "")
-    for _ in range(3):
-        assert (await _send(http, "x")).status == 201
-    many = {"messages": [{"body": "y"}, {"body": "z"}]}
-    assert (await http("POST", "/queues/q/messages:batch", many)).status == 201
-    received = await http("POST", "/receive", {"queues": ["q"], "max": 100})
-    found = {each["id"] for each in received.json["messages"]}
-    assert set(here) <= found
-    assert not found & set(away)
-    for id, status in ((here[0], 204), (away[0], 503)):
-        assert (await http("DELETE", f"/queues/q/messages/{id}")).status == status
-    keys = {cell_of_key(key, 2): key for key in "abcdefgh"}
-    assert (await _send_with_key(http, keys[0])).status == 201
-    assert (await _send_with_key(http, keys[1])).status == 503
-    assert (await http("POST", "/pop", {"queues": ["q"], "max": 100})).status == 200
-    for wait in ({}, {"wait": 0.2}):  # nothing is left in the other cell
-        empty = await http("POST", "/receive", {"queues": ["q"]} | wait)
-        assert (empty.status, empty.json["code"]) == (503, "partlyDone")
-    for method, path in (("GET", "/queues"), ("GET", "/queues/q"), ("PUT", "/queues/new")):
-        reply = await http(method, path, None if method == "GET" else {})
-        assert (reply.status, reply.headers["retry-after"]) == (503, "1"), path
-    for path in ("/readyz", "/rest-rsmq/queues", "/rest-rsmq/messages/q"):
-        reply = await other("GET", path)
-        assert (reply.status, reply.headers["retry-after"]) == (503, "1"), path
-    assert b"\nrsmq_up 0\n" in (await other("GET", "/metrics")).content
-
-
-async def _send_with_key(http, key):
-    headers = {"idempotency-key": key}
-    return await http("POST", "/queues/q/messages", {"body": "k"}, headers=headers)
-
-
-def test_a_cell_is_away(ns):
-    servers = [Server(redis_7(), "--appendonly", "yes") for _ in range(2)]
-
-    async def test():
-        urls = [each.url for each in servers]
-        async with AsyncCells.from_url(urls, cells=2, ns=ns, **CLIENT_OPTIONS) as queues:
-            http = Http(create_app(queues, auth=False))
-            assert (await http("PUT", "/queues/q", {})).status == 201
-            ids = [(await _send(http, "a")).json["id"] for _ in range(8)]
-            here, away = ([id for id in ids if id.startswith(cell)] for cell in ("0-", "1-"))
-            assert here
-            assert away
-            await asyncio.to_thread(servers[1].kill)
-            await _check_without_a_cell(http, here, away)
-            await asyncio.to_thread(servers[1].start)
-            deadline = time.monotonic() + _SECONDS
-            while (await http("GET", "/queues/q")).status != 200:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.05)
-            # The cell is used again, and has kept its messages.
-            found = set()
-            while not set(away) <= found:
-                assert time.monotonic() < deadline
-                received = await http("POST", "/receive", {"queues": ["q"], "max": 100, "wait": 1})
-                if received.status == 200:
-                    found |= {each["id"] for each in received.json["messages"]}
-            assert (await http("PUT", "/queues/new", {})).status in {200, 201}
-
-    try:
-        asyncio.run(test())
-    finally:
-        for each in servers:
-            each.stop()

@@ -52,10 +52,9 @@ async def _until(condition):
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("cells", [None, 3])
-def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns, cells):
+def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(server, ns):
     async def test():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             got = 0
@@ -77,8 +76,7 @@ def test_a_client_that_leaves_at_any_turn_of_the_loop_leaves_no_message_hidden(s
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
+def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns):
     async def test(http, queues):
         await queues.create_queue("q")
         id = await queues.send_message("q", "a", track=True, delay=60)
@@ -110,7 +108,7 @@ def test_all_waits_end_with_an_answer_if_the_server_stops(server, ns, cells):
         assert (await http("GET", "/queues/q/tail")).status == 503
 
     async def main():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             await test(Http(create_app(queues, auth=False)), queues)
 
     asyncio.run(main())

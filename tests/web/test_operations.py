@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.web import OperationRunner, create_app, search
 from rsmq.web.access.secrets import hash_token
@@ -147,8 +147,7 @@ async def _begin_delete(http, queues, *numbers):
     for number in numbers:
         await queues.send_messages("q", ["a"] * number)
     reply = await http("POST", "/queues/q/messages:delete", {"filter": "", "undo": True})
-    home = await queues.engine.client(0)
-    return reply.headers["location"], await read_operation(home, reply.json["operation"])
+    return reply.headers["location"], await read_operation(queues, reply.json["operation"])
 
 
 async def _undoable(http):
@@ -178,22 +177,6 @@ def test_a_delete_that_takes_longer_than_its_undo_succeeds_and_its_parts_end_in_
         assert (await queues.get_queue_attributes("q")).messages == 200
 
     run(test)
-
-
-def test_a_delete_goes_on_in_the_next_cell_with_the_part_that_it_has_reached(server, ns):
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
-            http = Http(create_app(queues, auth=False))
-            _, record = await _begin_delete(http, queues, 100, 100)
-            undo = record.arguments["undo"]
-            first = await run_step(queues, record, 60)
-            await _make_older(queues.cells[0], undo, 601)
-            second = await run_step(queues, replace(record, cursor=first.cursor), 200)
-            await run_step(queues, replace(record, cursor=second.cursor), 200)
-            assert await _undoable(http) == {f"{undo}-1": 140}
-            assert (await http("POST", f"/undo/{undo}-1")).json["messages"] == 140
-
-    asyncio.run(test())
 
 
 def test_a_delete_that_is_undone_while_it_runs_fails_and_deletes_no_more(run):
@@ -549,13 +532,12 @@ def test_a_search_of_much_work_ends_early_and_goes_on_behind_what_it_has_looked_
     run(test)
 
 
-def test_operations_run_in_all_cells_and_on_a_server(server, ns):
+def test_operations_run_on_a_server(server, ns):
     async def test():
-        async with AsyncCells.from_url(server.url, cells=2, ns=ns) as queues:
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
             for name in ("q", "to"):
                 await queues.create_queue(name)
-            await queues.send_messages("q", ["a"] * 50)
-            await queues.send_messages("q", ["a"] * 50)
+            await queues.send_messages("q", ["a"] * 100)
             app = create_app(queues, auth=False)
             async with app.router.lifespan_context(app):
                 http = Http(app)

@@ -2,10 +2,7 @@
 
 import pytest
 
-from rsmq import AsyncCells
 from rsmq.history.operations import record_minute
-from rsmq.web import create_app
-from tests.web.asgi import Http
 
 
 async def _pages(http, query):
@@ -161,18 +158,6 @@ def test_many_queues_are_read_in_short_steps(run):
         steps.clear()
         assert (await http("GET", "/dead-letters")).status == 200
         assert steps[1:] == [("queue_states", 2 * number) for number in (150, 51)]
-
-    run(test)
-
-
-def test_queues_of_cells_are_sorted_by_their_sums(run):
-    async def test(http, queues):
-        cells = AsyncCells.from_url(["memory://list-0", "memory://list-1"], cells=2)
-        async with cells:
-            await _fill(cells)
-            http = Http(create_app(cells, auth=False))
-            assert await _pages(http, "sort=-depth&limit=3") == [["c", "a", "d"], ["b"]]
-            assert (await _pages(http, "sort=oldest"))[0][-1] == "b"
 
     run(test)
 

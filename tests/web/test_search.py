@@ -10,14 +10,13 @@ from urllib.parse import quote
 
 import pytest
 
-from rsmq import AsyncCells
 from rsmq.errors import InvalidFormat
 from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
 from rsmq.web import create_app, search
 from rsmq.web.access.secrets import hash_token
 from tests.scale import scaled
-from tests.web.asgi import Http, open_queues
+from tests.web.asgi import open_queues
 
 _WORDS = ("red", "blue", "Red", "\u00e4", 'a"b', "a b", "5", "5.0", "true", "null", "")
 _NAMES = ("a", "b", "c d", "0", "*")
@@ -282,17 +281,15 @@ def test_long_bodies_are_cut_between_characters(run):
     run(test)
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns, cells):
+def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(server, ns):
     async def test():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             await queues.create_queue("q")
             id = await queues.send_message("q", '{"a": "' + "x" * 9000 + '"}')
             for redaction, number in ((Redaction(), 100), (Redaction((("b",),)), 9009)):
-                for known in (id, id.rpartition("-")[2]):
-                    found = await search.read_message(queues, "q", known, redaction, 100)
-                    assert (len(found.message.raw), found.size) == (number, 9009)
-                    assert found.message.id == id
+                found = await search.read_message(queues, "q", id, redaction, 100)
+                assert (len(found.message.raw), found.size) == (number, 9009)
+                assert found.message.id == id
 
     asyncio.run(test())
 
@@ -304,7 +301,7 @@ def test_a_part_of_a_message_is_cut_by_the_server_unless_values_are_redacted(ser
         ("filter=rc>=x", "At character 5: "),
         ("state=dead", "It is one of "),
         ("cursor=x", "It is that of a page"),
-        ("cursor=WzUsICIiLCAwLCAwXQ==", "It is that of a page"),  # of a fifth cell
+        ("cursor=WyIiLCAwLCAwXQ==", "It is that of a page"),  # its id is no text
     ],
 )
 def test_what_a_search_refuses(run, query, hint):
@@ -313,29 +310,6 @@ def test_what_a_search_refuses(run, query, hint):
         reply = await http("GET", f"/queues/q/messages?{query}")
         assert reply.status == 422
         assert reply.json["hint"].startswith(hint)
-
-    run(test)
-
-
-def test_cells_are_searched_one_after_the_other(run, monkeypatch):
-    monkeypatch.setattr(search, "_PAUSE", 0)
-
-    async def test(http, queues):
-        cells = AsyncCells.from_url(["memory://find-0", "memory://find-1"], cells=2)
-        async with cells:
-            await cells.create_queue("q")
-            ids = [await cells.send_message("q", body) for body in "abcabc"]
-            http = Http(create_app(cells, auth=False))
-            found, scanned = await _walk(http, "filter=body:c&limit=1")
-            assert sorted(each["id"] for each in found) == sorted([ids[2], ids[5]])
-            assert scanned == 6
-            for id in (ids[0], ids[1]):
-                found, scanned = await _walk(http, f"filter=id:{id}")
-                assert [each["id"] for each in found] == [id]
-                assert scanned == 3
-            assert await _walk(http, "filter=id:7-") == ([], 0)
-            every, _ = await _walk(http, "limit=4")
-            assert [each["id"] for each in every] == ids
 
     run(test)
 

@@ -7,17 +7,14 @@ from unittest.mock import patch
 
 import pytest
 
-from rsmq import AsyncCells
 from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
-from rsmq.web import create_app
 from rsmq.web.fields import Refused
 from rsmq.web.pages.recent_changes import say_move
 from rsmq.web.selection import changes, operations, previews
 from rsmq.web.selection.changes import SelectionAction, execute
 from rsmq.web.selection.operations import delete_rows
 from rsmq.web.selection.previews import load_selection, preview, preview_ids
-from tests.web.asgi import Http
 
 _numbers = itertools.count()
 
@@ -148,10 +145,10 @@ def test_a_message_that_is_received_after_the_check_stays(run, number, undo):
         shown = await _preview(http)
         step, taken = changes._Run.step, []
 
-        async def late(self, cell, rows):
+        async def late(self, rows):
             if not taken:
                 taken.append(await _receive(queues))
-            return await step(self, cell, rows)
+            return await step(self, rows)
 
         with patch.object(changes._Run, "step", late):
             answer = await _act(http, "delete", shown["selection"], undo=undo)
@@ -263,24 +260,14 @@ def test_the_same_messages_have_the_same_digest(run):
     run(test)
 
 
-def test_a_selection_of_a_set_of_cells_has_messages_of_all(run):
-    async def test(_, __):
-        async with AsyncCells.from_url(f"memory://cells{next(_numbers)}", cells=3) as queues:
-            http = Http(create_app(queues, auth=False))
-            for name in ("q", "other"):
-                await queues.create_queue(name)
-            for number in range(12):
-                await queues.send_message("q", "m", key=str(number))
-            shown = await _preview(http)
-            await queues.send_message("q", "later")
-            done = await _act(http, "move", shown["selection"], destination="other")
-            assert (done.json["done"], done.json["left"]) == (12, 0)
-            assert await _bodies(queues) == ["later"]
-            chosen = [m.id for m in await queues.peek_messages("other", count=5)]
-            selection = await preview_ids(queues, "other", chosen)
-            assert await load_selection(queues, selection.token) == selection
-            await execute(queues, selection, SelectionAction.DELETE, redaction=_SEES_ALL, undo=True)
-            assert len(await _bodies(queues, "other")) == 7
+def test_a_selection_that_is_loaded_is_the_one_that_was_stored(run):
+    async def test(_, queues):
+        await _fill(queues)
+        chosen = [m.id for m in await queues.peek_messages("q", count=5)]
+        selection = await preview_ids(queues, "q", chosen)
+        assert await load_selection(queues, selection.token) == selection
+        await execute(queues, selection, SelectionAction.DELETE, redaction=_SEES_ALL, undo=True)
+        assert len(await _bodies(queues)) == 7
 
     run(test)
 

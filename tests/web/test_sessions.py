@@ -97,7 +97,7 @@ def test_a_log_out_counts_while_redis_is_away_and_elsewhere_when_it_is_back(
             raise RedisAway("gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(queues.engine), "client", fail)
+            patched.setattr(queues, "run", fail)
             assert (await _post(http, "/logout", {"cookie": cookie})).status == 303
             assert not await _is_admitted(http, cookie)
         assert not await _is_admitted(http, cookie)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 
-import pytest
 from redis.exceptions import ResponseError
 
 from rsmq import RSMQ, AsyncRSMQ
@@ -58,18 +57,17 @@ def test_workers_are_listed_with_the_messages_that_they_have_in_flight(server, n
     queues.close()
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_the_doctor_finds_faults_and_changes_nothing(server, ns, cells):
+def test_the_doctor_finds_faults_and_changes_nothing(server, ns):
     async def test():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
             id = "a" * 32
-            hash = queues.cells[0].namespace.queue("q").hash
-            await _raw(queues.cells[0], "HSET", hash, id, "a")
+            hash = queues.namespace.queue("q").hash
+            await _raw(queues, "HSET", hash, id, "a")
             report = (await http("GET", "/doctor?queue=q")).json
             assert [each["code"] for each in report["findings"] if each["queue"]] == ["orphan-body"]
-            assert await _raw(queues.cells[0], "HEXISTS", hash, id) == 1
+            assert await _raw(queues, "HEXISTS", hash, id) == 1
             everything = (await http("GET", "/doctor")).json
             assert everything["queues"] == 1
             assert (await http("GET", "/doctor?queue=none")).status == 404
@@ -196,25 +194,24 @@ def test_a_purge_without_memory_for_its_record_is_recorded_in_the_log(run, monke
     assert '"phase": "end", "outcome": "200"' in end
 
 
-@pytest.mark.parametrize("cells", [None, 2])
-def test_a_repair_shows_first_what_it_would_do_and_then_does_it(server, ns, cells):
+def test_a_repair_shows_first_what_it_would_do_and_then_does_it(server, ns):
     async def test():
-        async with open_queues(server.url, cells, ns=ns) as queues:
+        async with open_queues(server.url, ns=ns) as queues:
             http = Http(create_app(queues, auth=False))
             await queues.create_queue("q")
-            keys = queues.cells[0].namespace.queue("q")
-            await _raw(queues.cells[0], "EXPIRE", keys.hash, 1000)
+            keys = queues.namespace.queue("q")
+            await _raw(queues, "EXPIRE", keys.hash, 1000)
             for content in ({"queue": "q"}, {"queue": "q", "fix": False, "dry_run": False}):
                 shown = (await http("POST", "/doctor:repair", content)).json
                 assert shown["repairs"] == []
-                assert await _raw(queues.cells[0], "TTL", keys.hash) > 0
+                assert await _raw(queues, "TTL", keys.hash) > 0
             assert shown["chosen"] == []
             done = (await http("POST", "/doctor:repair", {"queue": "q", "dry_run": False})).json
             assert [each["code"] for each in done["chosen"]] == ["expiring"]
             assert [(each["code"], each["error"]) for each in done["repairs"]] == [
                 ("expiring", None)
             ]
-            assert await _raw(queues.cells[0], "TTL", keys.hash) == -1
+            assert await _raw(queues, "TTL", keys.hash) == -1
             assert [each["code"] for each in done["left"]] == []
             entries = (await http("GET", "/audit?limit=2")).json["entries"]
             assert {each["call"] for each in entries} == {"POST /doctor:repair"}

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rsmq import AsyncCells
 from rsmq.operations.plain import plain_command
 from rsmq.search.redaction import Redaction
-from rsmq.web import create_app, tail
+from rsmq.web import tail
 from rsmq.web.access.secrets import hash_token
-from tests.web.asgi import Http
 
 
 class Events:
@@ -293,16 +291,3 @@ def test_rights_are_checked_once_for_events_that_are_there(run):
             assert await anext(pieces, None) is None
 
     run(test)
-
-
-def test_it_follows_all_cells_of_a_set(server, ns):
-    async def test():
-        async with AsyncCells.from_url(server.url, cells=3, ns=ns) as queues:
-            await queues.create_queue("q")
-            http = Http(create_app(queues, auth=False, read_only=True))
-            async with following(http) as events:
-                sent = await queues.send_messages("q", ["a"] * 9)
-                found = [(await events.next())[1]["id"] for _ in range(9)]
-                assert sorted(found) == sorted(sent)
-
-    asyncio.run(test())

@@ -111,7 +111,7 @@ def test_the_server_removes_what_is_over_without_a_call(run):
     async def test(http, queues):
         await queues.create_queue("q")
         purged = await queues.trash.purge_queue("q")
-        client = queues.cells[0]
+        client = queues
 
         async def raw(*words):
             return await client.run(plain_command(*words))

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 
-from rsmq import AsyncCells, AsyncRSMQ
+from rsmq import AsyncRSMQ
 from rsmq.web import walks as walks_module
 from rsmq.web.walks import QueueWalks, SharedWalks
 from tests.web.pages_client import open_pages, read_page, run_action
@@ -116,15 +116,9 @@ async def _fill(queues):
     await queues.delete_queue("gone")
 
 
-@pytest.mark.parametrize("cells", [1, 2])
 @with_loop
-async def test_shared_walks_have_the_values_of_own_ones(cells):
-    client = (
-        AsyncRSMQ.from_url("memory://walks")
-        if cells == 1
-        else AsyncCells.from_url(["memory://walks-0", "memory://walks-1"], cells=2)
-    )
-    async with client:
+async def test_shared_walks_have_the_values_of_own_ones():
+    async with AsyncRSMQ.from_url("memory://walks") as client:
         await _fill(client)
         own, shared = QueueWalks(client), SharedWalks(client)
         names = await shared.names()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -79,13 +78,14 @@ class EndedSessions:
         self._next_read = time.monotonic() + _READ_SECONDS
         self._ended |= self._unwritten
         try:
-            client: Any = await self._queues.engine.client(0)
-            key = client.namespace.ended_sessions
+            key = self._queues.namespace.ended_sessions
             if self._unwritten and not self._read_only:
-                await client.run(plain_commands(key, map(encode_command, self._changes(key))))
+                changes = map(encode_command, self._changes(key))
+                await self._queues.run(plain_commands(key, changes))
                 self._unwritten = {}
             read = plain_command("ZRANGE", key, 0, -1, "WITHSCORES", parse=parse_scores)
-            stored = {decode_name(member): ended for member, ended in await client.run(read)}
+            found = await self._queues.run(read)
+            stored = {decode_name(member): ended for member, ended in found}
         except (RedisError, RSMQError, OSError) as error:
             if self._unwritten and not self._read_only:
                 _log.warning("sessions have ended in this process only: %s", type(error).__name__)

@@ -1,18 +1,14 @@
 """
-Reads what happens in many queues, in batches, and in all cells.
+Reads what happens in many queues, in batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rsmq.explain.observed import RepeatedReceives
-from rsmq.history.records import add_histories
 from rsmq.operations.operation import Operation
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.web.activity.operations import (
@@ -40,44 +36,8 @@ async def read_states(
     Args:
         fresh_seconds: messages that became visible so many seconds ago or later are counted.
     """
-
-    def of_cell(cell: int, found: QueueBacklog) -> QueueBacklog:
-        shown = found.repeated.with_shown_id(partial(queues.engine.show_id, cell))
-        return replace(found, repeated=shown)
-
-    of_cells = await read_each(
-        queues, names, partial(queue_states, fresh_seconds=fresh_seconds),
-        step=_STATES_STEP, of_cell=of_cell,
-    )  # fmt: skip
-    return {name: _add_states(found) for name, found in of_cells.items()}
-
-
-def _add_states(of_cells: Sequence[QueueBacklog]) -> QueueBacklog:
-    first = of_cells[0]
-    if len(of_cells) == 1:
-        return first
-    return QueueBacklog(
-        first.name,
-        sum(each.messages for each in of_cells),
-        sum(each.visible for each in of_cells),
-        _earliest(each.visible_since_ms for each in of_cells),
-        sum(each.fresh for each in of_cells),
-        _earliest(each.fresh_since_ms for each in of_cells),
-        first.dead_letter_queue,
-        _earliest(each.paused_ms for each in of_cells),
-        first.vt,
-        RepeatedReceives.worst_of(each.repeated for each in of_cells),
-        any(each.has_reasons for each in of_cells),
-        _sum([each.sent for each in of_cells]),
-        _sum([each.received for each in of_cells]),
-        _earliest(each.created for each in of_cells),
-        max((each.modified for each in of_cells if each.modified is not None), default=None),
-        max((each.resumed_ms for each in of_cells if each.resumed_ms is not None), default=None),
-    )
-
-
-def _earliest(times: Iterable[float | None]) -> float | None:
-    return min((each for each in times if each is not None), default=None)
+    read = partial(queue_states, fresh_seconds=fresh_seconds)
+    return await read_each(queues, names, read, step=_STATES_STEP)
 
 
 async def read_activities(
@@ -94,47 +54,18 @@ async def read_activities(
         return queue_activities(namespace, {name: targets[name] for name in qnames})
 
     try:
-        of_cells = await read_each(queues, targets, read, step=_STEP)
+        return await read_each(queues, targets, read, step=_STEP)
     except ResponseError as error:
         if not is_limited_to_keys(error):
             raise
         return {}  # the user may not read histories
-    return {name: _add_activities(found) for name, found in of_cells.items()}
 
 
 async def read_rates(queues: Client, names: Iterable[str]) -> dict[str, QueueRate]:
     """Return the rates of those queues of which they are known."""
     try:
-        of_cells = await read_each(queues, names, queue_rates, step=_RATES_STEP)
+        return await read_each(queues, names, queue_rates, step=_RATES_STEP)
     except ResponseError as error:
         if not is_limited_to_keys(error):
             raise
         return {}  # the user may not read histories
-    return {
-        name: QueueRate(
-            sum(each.sent_per_second for each in found),
-            sum(each.received_per_second for each in found),
-        )
-        for name, found in of_cells.items()
-    }
-
-
-def _add_activities(of_cells: Sequence[QueueActivity]) -> QueueActivity:
-    if len(of_cells) == 1:
-        return of_cells[0]
-    waits = [each.waiting_seconds for each in of_cells if each.waiting_seconds is not None]
-    return QueueActivity(
-        max(waits, default=None),
-        _sum([each.dead_letters for each in of_cells]),
-        any(each.has_reasons for each in of_cells),
-        _sum([each.sent_per_second for each in of_cells]),
-        _sum([each.received_per_second for each in of_cells]),
-        _sum([each.sent_since for each in of_cells]),
-        _sum([each.received_since for each in of_cells]),
-        add_histories([each.hour for each in of_cells]),
-    )
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    known = [each for each in values if each is not None]
-    return sum(known) if known else None

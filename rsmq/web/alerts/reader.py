@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -24,7 +23,7 @@ from rsmq.web.alerts.crashes import find_repeated_deaths
 from rsmq.web.alerts.facts import AlertFacts, HeldMessages
 from rsmq.web.alerts.removals import read_removals
 from rsmq.web.alerts.rules import may_need_activity
-from rsmq.web.blocking import in_each_cell
+from rsmq.web.blocking import in_thread
 from rsmq.web.client import Client
 from rsmq.web.held import read_held
 from rsmq.web.walks import QueueWalks
@@ -95,14 +94,12 @@ def _choose(states: Iterable[QueueBacklog], now_ms: int) -> dict[str, None]:
 
 async def _read_workers(queues: Client) -> tuple[int, list[WorkerInfo]]:
     """Return the server's time in Unix ms, and the workers."""
-    by_cell = await in_each_cell(queues, read_workers)
-    now_ms = max(now for now, _ in by_cell.values())
-    return now_ms, [worker for _, workers in by_cell.values() for worker in workers]
+    now_ms, workers = await in_thread(queues, read_workers)
+    return now_ms, list(workers)
 
 
 async def _read_targets(queues: Client) -> list[PushTarget]:
-    by_cell = await in_each_cell(queues, list_targets)
-    return [target for found in by_cell.values() for _, target in found]
+    return [target for _, target in await in_thread(queues, list_targets)]
 
 
 async def _read_schedules(queues: Client) -> Sequence[StoredSchedule]:
@@ -140,31 +137,18 @@ async def _read_held(
 
 
 async def _read_memory(queues: Client) -> tuple[int, int] | None:
-    async def read(client: Any) -> tuple[int, int] | None:
-        try:
-            text = await client.run(plain_command("INFO", "memory", key=client.namespace.queues))
-        except ResponseError:  # the user may not read it
-            return None
-        facts = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
-        limit = int(facts.get("maxmemory", "0"))
-        return (int(facts["used_memory"]), limit) if limit else None
-
-    engine: Any = queues.engine
-    of_cells = (await engine.by_cell(read)).values()
-    limited = [each for each in of_cells if each is not None]
-    return max(limited, key=lambda each: each[0] / each[1], default=None)
+    try:
+        text: bytes = await queues.run(plain_command("INFO", "memory", key=queues.namespace.queues))
+    except ResponseError:  # the user may not read it
+        return None
+    facts = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+    limit = int(facts.get("maxmemory", "0"))
+    return (int(facts["used_memory"]), limit) if limit else None
 
 
 async def _read_recorded_minute(queues: Client) -> int | None:
-    async def read(client: Any) -> int | None:
-        try:
-            stored = await client.run(
-                plain_command("HGET", client.namespace.history, "finished", parse=parse_integer)
-            )
-        except ResponseError:
-            return 0
-        return stored or None
-
-    engine: Any = queues.engine
-    found = (await engine.by_cell(read)).values()
-    return None if None in found else min(found)
+    read = plain_command("HGET", queues.namespace.history, "finished", parse=parse_integer)
+    try:
+        return await queues.run(read) or None
+    except ResponseError:
+        return 0

@@ -140,12 +140,11 @@ class OperationManager:
                 raise InvalidFormat("destination", value=destination, hint="Pass another queue.")
             await self._queues.get_queue_attributes(destination)  # raises if it does not exist
         total = (await self._queues.get_queue_attributes(request.queue)).messages
-        client = await self._client()
         id, beginning = begin_operation(
-            client.namespace, request.kind, request.queue, request.arguments(),
+            self._queues.namespace, request.kind, request.queue, request.arguments(),
             total=total, creator=creator, address=address,
         )  # fmt: skip
-        if not await client.run(beginning):
+        if not await self._queues.run(beginning):
             raise Refused(
                 "tooManyOperations",
                 f"{MAX_UNFINISHED} operations are not ended",
@@ -158,7 +157,7 @@ class OperationManager:
 
     async def list(self) -> list[OperationRecord]:
         """Return all that are not ended, and the last ones that are; the last begun first."""
-        return await list_operations(await self._client())
+        return await list_operations(self._queues)
 
     async def read(self, id: str) -> OperationRecord:
         """
@@ -167,7 +166,7 @@ class OperationManager:
         Raises:
             Refused: there is no such operation.
         """
-        record = await read_operation(await self._client(), id)
+        record = await read_operation(self._queues, id)
         if record is None:
             raise Refused("operationNotFound", "There is no such operation", status=404)
         return record
@@ -179,8 +178,8 @@ class OperationManager:
         Raises:
             Refused: its state does not allow it.
         """
-        client = await self._client()
-        state, is_allowed = await client.run(change_operation(client.namespace, record, event))
+        changing = change_operation(self._queues.namespace, record, event)
+        state, is_allowed = await self._queues.run(changing)
         if not is_allowed:
             raise Refused(
                 "operationState",
@@ -190,6 +189,3 @@ class OperationManager:
             )
         wake_runners()
         return await self.read(record.id)
-
-    async def _client(self) -> Any:
-        return await self._queues.engine.client(0)

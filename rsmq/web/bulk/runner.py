@@ -104,10 +104,9 @@ class OperationRunner:
             seconds = _POLL_SECONDS
             self._woken.clear()
             try:
-                client: Any = await self._queues.engine.client(0)
-                for id in await client.run(due_operations(client.namespace)):
+                for id in await self._queues.run(due_operations(self._queues.namespace)):
                     if id not in self._running:
-                        self._running[id] = task = asyncio.create_task(self._work(client, id))
+                        self._running[id] = task = asyncio.create_task(self._work(id))
                         task.add_done_callback(partial(self._forget, id))
                 has_failed = False
             except (RedisError, RSMQError, OSError) as error:
@@ -129,7 +128,7 @@ class OperationRunner:
         elif task.result():
             self._woken.set()
 
-    async def _work(self, client: Any, id: str) -> bool:
+    async def _work(self, id: str) -> bool:
         """
         Run an operation until it ends, is paused, or is lost to another runner.
 
@@ -137,13 +136,14 @@ class OperationRunner:
             Whether it was paused; it may have been resumed since.
         """
         try:
-            record = await read_operation(client, id)
+            record = await read_operation(self._queues, id)
             if record is None:
-                await client.run(plain_command("ZREM", client.namespace.operations, id))
+                key = self._queues.namespace.operations
+                await self._queues.run(plain_command("ZREM", key, id))
                 return False
-            state = await self._tell(client, record, "take")
+            state = await self._tell(record, "take")
             while state is OperationState.RUNNING:
-                state = await self._advance(client, id)
+                state = await self._advance(id)
         except (RedisError, RSMQError, OSError) as error:
             # It goes on when the lease has ended.
             _log.warning("an operation waits: %s", type(error).__name__)
@@ -151,9 +151,9 @@ class OperationRunner:
             return False
         return state in {OperationState.PAUSED, OperationState.WAITING}
 
-    async def _advance(self, client: Any, id: str) -> OperationState | None:
+    async def _advance(self, id: str) -> OperationState | None:
         """Run a step and the pause behind it; None if the operation is lost to another runner."""
-        record = await read_operation(client, id)
+        record = await read_operation(self._queues, id)
         if record is None or record.state is not OperationState.RUNNING:
             return None if record is None else record.state
         try:
@@ -161,10 +161,10 @@ class OperationRunner:
         except (RSMQError, ResponseError) as error:
             if isinstance(error, ResponseError) and code_of(error) not in _REFUSALS:
                 raise
-            return await self._tell(client, record, "fail", error=_text_of(error))
+            return await self._tell(record, "fail", error=_text_of(error))
         left, done = record.left + step.left, record.done + step.done
         state = await self._tell(
-            client, record, "advance", cursor=step.cursor, done=done,
+            record, "advance", cursor=step.cursor, done=done,
             scanned=record.scanned + step.scanned, left=left,
         )  # fmt: skip
         if state is not OperationState.RUNNING:
@@ -174,8 +174,8 @@ class OperationRunner:
             return state
         record = replace(record, done=done)
         if left:
-            return await self._tell(client, record, "fail", error="queueNotFound")
-        return await self._tell(client, record, "succeed")
+            return await self._tell(record, "fail", error="queueNotFound")
+        return await self._tell(record, "succeed")
 
     async def _step(self, record: OperationRecord) -> tuple[BulkStep, float]:
         """Run a step, and return it and the seconds until the next one."""
@@ -189,13 +189,13 @@ class OperationRunner:
         return step, pause if rate is None else max(pause, step.done / rate - seconds)
 
     async def _tell(
-        self, client: Any, record: OperationRecord, event: str, **more: Any
+        self, record: OperationRecord, event: str, **more: Any
     ) -> OperationState | None:
         """Change the state, and return it; None if the event was not allowed."""
         changing = change_operation(
-            client.namespace, record, event, owner=self._owner, lease_ms=LEASE_MS, **more
+            self._queues.namespace, record, event, owner=self._owner, lease_ms=LEASE_MS, **more
         )
-        state, is_allowed = await client.run(changing)
+        state, is_allowed = await self._queues.run(changing)
         if not is_allowed:
             return None
         if state in {OperationState.SUCCEEDED, OperationState.FAILED}:
@@ -210,8 +210,7 @@ class OperationRunner:
             if "destination" in record.arguments:
                 facts["destination"] = record.arguments["destination"]
             await record_end(self._queues, facts, state.value)
-        result: OperationState = state
-        return result
+        return state
 
 
 #: The runners of this process.

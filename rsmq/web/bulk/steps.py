@@ -8,7 +8,7 @@ messages that are still there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rsmq.model import State
@@ -23,7 +23,7 @@ from rsmq.trash.operations import CLOSED, MessageRow, delete_step
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind, OperationRecord
 from rsmq.web.client import Client
-from rsmq.web.search import MessageQuery, find_fitting, terms_of_cell, with_cell
+from rsmq.web.search import MessageQuery, find_fitting
 from rsmq.web.selection.operations import delete_rows, move_rows
 from rsmq.wire.names import encode_name
 
@@ -42,14 +42,12 @@ class BulkStep:
         done: messages that were changed.
         scanned: messages that were looked at.
         left: dead letters that stay because the queue that they came from is gone.
-        part: the number of the deletion that the step has added to; the next cell begins with it.
     """
 
     cursor: Any
     done: int
     scanned: int
     left: int = 0
-    part: int = 0
 
 
 async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkStep:
@@ -62,25 +60,17 @@ async def run_step(queues: Client, record: OperationRecord, most: int) -> BulkSt
     Raises:
         RSMQError, RedisError, OSError: it can't run; the same step may be run again.
     """
-    cell, *place = record.cursor or [0]
-    client: Any = await queues.engine.client(cell)
     if record.kind is OperationKind.REDRIVE and "filter" not in record.arguments:
-        step = await _redrive(client, record, place, most)
-    elif record.kind in _WALKS:
-        step = await _sweep(client, record, place, most)
-    elif record.kind is OperationKind.RELEASE_ALL:
-        step = await _release(client, record, place)
-    else:
-        step = await _change_found(queues, cell, record, place, most)
-    if step.cursor is not None:
-        return replace(step, cursor=[cell, *step.cursor])
-    if cell + 1 >= queues.engine.number:
-        return step
-    return replace(step, cursor=[cell + 1, "", "", step.part] if step.part else [cell + 1])
+        return await _redrive(queues, record, most)
+    if record.kind in _WALKS:
+        return await _sweep(queues, record, most)
+    if record.kind is OperationKind.RELEASE_ALL:
+        return await _release(queues, record)
+    return await _change_found(queues, record, most)
 
 
-async def _redrive(client: Any, record: OperationRecord, place: list[int], most: int) -> BulkStep:
-    (skip,) = place or [0]
+async def _redrive(client: Client, record: OperationRecord, most: int) -> BulkStep:
+    (skip,) = record.cursor or [0]
     looked, redriven, left = await client.run_steps(
         _redrive_some(client, record, skip=skip, max_messages=most)
     )
@@ -88,7 +78,7 @@ async def _redrive(client: Any, record: OperationRecord, place: list[int], most:
     return BulkStep(cursor, redriven, looked, left)
 
 
-def _redrive_some(client: Any, record: OperationRecord, **which: Any) -> Any:
+def _redrive_some(client: Client, record: OperationRecord, **which: Any) -> Any:
     return redrive_step(
         client.namespace,
         record.queue,
@@ -98,9 +88,9 @@ def _redrive_some(client: Any, record: OperationRecord, **which: Any) -> Any:
     )
 
 
-async def _sweep(client: Any, record: OperationRecord, place: list[str], most: int) -> BulkStep:
+async def _sweep(client: Client, record: OperationRecord, most: int) -> BulkStep:
     keys = client.namespace.queue(record.queue)
-    score, seen = place or ["-inf", "0"]
+    score, seen = record.cursor or ["-inf", "0"]
     position = (score.encode(), seen.encode())
     name = _WALKS[record.kind]
     reply = await client.run(walk_step(name, keys, position, digits(most), keys.namespace))
@@ -109,9 +99,9 @@ async def _sweep(client: Any, record: OperationRecord, place: list[str], most: i
     return BulkStep(cursor, len(reply[2]), len(reply[2]))
 
 
-async def _release(client: Any, record: OperationRecord, place: list[str]) -> BulkStep:
+async def _release(client: Client, record: OperationRecord) -> BulkStep:
     keys = client.namespace.queue(record.queue)
-    score, seen = place or ["", "0"]
+    score, seen = record.cursor or ["", "0"]
     position = (score.encode(), seen.encode())
     reply = await client.run(walk_step("received_messages", keys, position, b""))
     # By receipt: one that was received again since is not released.
@@ -121,21 +111,14 @@ async def _release(client: Any, record: OperationRecord, place: list[str]) -> Bu
     return BulkStep(cursor, done, len(reply[2]) // 2)
 
 
-async def _change_found(
-    queues: Client, cell: int, record: OperationRecord, place: list[Any], most: int
-) -> BulkStep:
-    client: Any = await queues.engine.client(cell)
+async def _change_found(client: Client, record: OperationRecord, most: int) -> BulkStep:
     text = record.arguments.get("filter")
     filter = SearchFilter() if text is None else parse_filter(text)
-    score, id, *parts = place or ["", ""]
-    part = parts[0] if parts else 0
-    terms = terms_of_cell(queues, filter, cell)
-    if terms is None:
-        return BulkStep(None, 0, 0, part=part)
+    score, id, part = record.cursor or ["", "", 0]
     is_redrive = record.kind is OperationKind.REDRIVE
     state: State | None = "visible" if is_redrive else record.arguments.get("state")
     query = MessageQuery(record.queue, state, filter, most, Redaction())
-    fields = {term.field for term in terms}
+    fields = {term.field for term in filter.terms}
     found = await client.run(
         search_step(
             client.namespace.queue(record.queue),
@@ -145,12 +128,11 @@ async def _change_found(
             # Terms of json and cause are compared here: few of those found may fit.
             count=STEP if fields & {"json", "cause"} else most,
             cut=None if "json" in fields else 0,
-            terms=terms,
+            terms=filter.terms,
         )
     )
     candidates = [each for each in found.candidates if _was_there(each, record.fence_ms)]
-    shown = [with_cell(queues, cell, each) for each in candidates]
-    fitting, looked = await find_fitting(query, shown, most)
+    fitting, looked = await find_fitting(query, candidates, most)
     chosen = [candidates[at] for at in fitting]
     scanned, behind = found.scanned, found.position
     if looked < len(candidates):
@@ -165,7 +147,7 @@ async def _change_found(
     elif chosen:
         done = await _change(client, record, chosen)
     cursor = None if behind is None else [behind.score, behind.id, part]
-    return BulkStep(cursor, done, scanned, left, part)
+    return BulkStep(cursor, done, scanned, left)
 
 
 def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
@@ -175,7 +157,7 @@ def _was_there(candidate: SearchCandidate, fence_ms: int) -> bool:
     return (at_ms if message.reason is None else message.reason.died_ms) <= fence_ms
 
 
-async def _change(client: Any, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
+async def _change(client: Client, record: OperationRecord, chosen: list[SearchCandidate]) -> int:
     keys = client.namespace.queue(record.queue)
     done: int
     if record.kind is OperationKind.RELEASE:
@@ -200,7 +182,7 @@ def _rows_of(chosen: list[SearchCandidate]) -> list[MessageRow]:
 
 
 async def _delete_to_trash(
-    client: Any, record: OperationRecord, chosen: list[SearchCandidate], part: int
+    client: Client, record: OperationRecord, chosen: list[SearchCandidate], part: int
 ) -> tuple[int, int]:
     """
     Delete messages so that they can be undone.

@@ -12,8 +12,7 @@ _MAX_SECONDS = 9_999_999
 _MIN_SIZE, _MAX_SIZE = 1024, 65_536
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
-#: Node's ids, and those of cells, which have the number of the cell before them.
-_ID = re.compile(r"([0-9]{1,5}-)?[a-zA-Z0-9:]{32}")
+_ID = re.compile(r"[a-zA-Z0-9:]{32}")
 #: What JavaScript takes for blanks.
 _BLANKS = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _DIGITS = re.compile(f"[{_BLANKS}]*([+-]?[0-9]+)")

@@ -132,7 +132,6 @@ def _show_repair(repair: Repair) -> dict[str, Any]:
     return {
         "code": finding.code,
         "queue": finding.queue,
-        "cells": list(finding.cells),
         "number": repair.number,
         # The text of an error of Redis may quote what is stored.
         "error": None if repair.error is None else type(repair.error).__name__,
@@ -162,8 +161,8 @@ ROUTES = (
         result=(
             Field("dry_run", Shape.FLAG, "Whether nothing was changed."),
             Field("chosen", Shape.OBJECTS, "The findings to repair."),
-            Field("repairs", Shape.OBJECTS, "Code, queue, cells, the number that was repaired, "
-            "and the error of each."),
+            Field("repairs", Shape.OBJECTS, "Code, queue, the number that was repaired, and "
+            "the error of each."),
             Field("left", Shape.OBJECTS, "The findings that are there afterwards; a repair may "
             "reveal further ones."),
         ),

@@ -20,7 +20,14 @@ from rsmq.search.failure_groups import FailureGroup
 from rsmq.search.redaction import Redaction
 from rsmq.web.dead_letter_groups import read_groups
 from rsmq.web.fields import Field, Shape, between
-from rsmq.web.routes.forms import QUEUE, make_cursor, may, read_position, show_fields, whole
+from rsmq.web.routes.forms import (
+    QUEUE,
+    make_position_cursor,
+    may,
+    read_position,
+    show_fields,
+    whole,
+)
 from rsmq.web.routes.undo import scope_of, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
@@ -89,20 +96,15 @@ def _show_events(facts: ObservedMessage) -> list[dict[str, Any]]:
 
 async def _groups(call: ApiCall) -> ApiAnswer:
     number = check_whole_number("max", call.values.get("max", _MAX_GROUPED), 1, _MAX_GROUPED)
-    cell, position = 0, None
-    if "cursor" in call.values:
-        cell, position = read_position(call.values["cursor"], call.queues.engine.number)
-    page = await read_groups(call.queues, call.names[QUEUE], number, cell, position)
-    cursor = None
-    if page.next is not None:
-        cell, at = page.next
-        cursor = make_cursor(cell, at.score, at.id, at.skip)
+    cursor = call.values.get("cursor")
+    position = None if cursor is None else read_position(cursor)
+    page = await read_groups(call.queues, call.names[QUEUE], number, position)
     return ApiAnswer(
         {
             "groups": [show_group(each, call.redaction) for each in page.found.groups()],
             "scanned": page.found.count,
             "others": page.found.others,
-            "cursor": cursor,
+            "cursor": make_position_cursor(page.next),
         }
     )
 

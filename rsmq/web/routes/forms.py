@@ -17,7 +17,6 @@ from rsmq.model import Message, QueueAttributes, StoredMessage, make_received_me
 from rsmq.search.operations import SearchPosition
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES, cut_body, show_body
-from rsmq.web.client import Client
 from rsmq.web.fields import BODY_FIELDS, Field, Refused, Shape
 from rsmq.web.table import ApiCall, Scope
 from rsmq.wire.names import is_encodable
@@ -161,17 +160,17 @@ def show_attributes(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     return {"name": name, **show_fields(attributes)}
 
 
-def read_receipts(queues: Client, queue: str, texts: Iterable[str]) -> list[Message[bytes]]:
+def read_receipts(queue: str, texts: Iterable[str]) -> list[Message[bytes]]:
     """
     Return the received messages of receipts.
 
     Raises:
         Refused: a receipt does not have its form.
     """
-    return [_read_receipt(queues, queue, text) for text in texts]
+    return [_read_receipt(queue, text) for text in texts]
 
 
-def _read_receipt(queues: Client, queue: str, text: str) -> Message[bytes]:
+def _read_receipt(queue: str, text: str) -> Message[bytes]:
     match = _RECEIPT.fullmatch(text)
     if match is None:
         raise Refused(
@@ -180,13 +179,8 @@ def _read_receipt(queues: Client, queue: str, text: str) -> Message[bytes]:
             value=text[:80],
             hint="A receipt is the text in the field receipt of a received message.",
         )
-    cell, stored = queues.engine.split_id(match[1])
-    if cell is None:
-        raise Refused("invalidFormat", "Invalid receipt format", value=text[:80])
     # The size of an id is checked by the operation, as if the caller had passed it.
-    return make_received_message(
-        queue, stored, b"", int(match[2]), None, BODIES, queues.engine.message_class(cell)
-    )
+    return make_received_message(queue, match[1], b"", int(match[2]), None, BODIES)
 
 
 def may(call: ApiCall, scope: Scope, queue: str) -> bool:
@@ -216,16 +210,20 @@ def read_cursor(text: str) -> Any:
         raise bad_cursor(text) from None
 
 
-def read_position(cursor: str, cells: int) -> tuple[int, SearchPosition]:
-    """Return the cell and the position of a cursor in a walk."""
+def make_position_cursor(position: SearchPosition | None) -> str | None:
+    """Return the cursor of a position in a walk; None after its end."""
+    if position is None:
+        return None
+    return make_cursor(position.score, position.id, position.skip)
+
+
+def read_position(cursor: str) -> SearchPosition:
+    """Return the position of a cursor in a walk."""
     match read_cursor(cursor):
-        case [int(cell), str(score), str(id), int(skip)] if (
-            0 <= cell < cells
-            and (not score or _SCORE.fullmatch(score))
-            and is_encodable(id)
-            and 0 <= skip <= _MAX_SKIP
+        case [str(score), str(id), int(skip)] if (
+            (not score or _SCORE.fullmatch(score)) and is_encodable(id) and 0 <= skip <= _MAX_SKIP
         ):
-            return cell, SearchPosition(score, id, skip=skip)
+            return SearchPosition(score, id, skip=skip)
     raise bad_cursor(cursor)
 
 
@@ -255,7 +253,7 @@ def choose(call: ApiCall) -> tuple[Any, ...]:
         raise Refused("missingParameter", "Pass one of receipts and ids")
     queue = call.names[QUEUE]
     if has_receipts:
-        return (read_receipts(call.queues, queue, call.values["receipts"]),)
+        return (read_receipts(queue, call.values["receipts"]),)
     call.allow(Scope.MANAGE, queue)
     return (queue, call.values["ids"])
 
@@ -272,7 +270,7 @@ def choose_one(call: ApiCall) -> tuple[Any, ...]:
     if receipt is None:
         call.allow(Scope.MANAGE, queue)
         return (queue, id)
-    message = _read_receipt(call.queues, queue, receipt)
+    message = _read_receipt(queue, receipt)
     if message.id != id:
         raise Refused("invalidFormat", "The receipt is of another message", value=receipt[:80])
     return (message,)

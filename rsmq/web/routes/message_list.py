@@ -17,10 +17,8 @@ from rsmq.web.fields import Field, Refused, Shape, between, one_of
 from rsmq.web.routes.forms import (
     QUEUE,
     STORED,
-    bad_cursor,
-    make_cursor,
+    make_position_cursor,
     message_gone,
-    read_cursor,
     read_position,
     show_stored,
 )
@@ -28,7 +26,6 @@ from rsmq.web.search import (
     BODY_BYTES,
     MessagePage,
     MessageQuery,
-    read_first,
     read_message,
     read_page,
     walk_through,
@@ -44,44 +41,14 @@ _MAX_BYTES = 512 * 1024 * 1024
 
 async def _list(call: ApiCall) -> ApiAnswer:
     query = _read_query(call)
-    cells = call.queues.engine.number
-    start = check_whole_number(
-        "start",
-        call.values.get("start", 0),
-        *((-_MAX_START, _MAX_START) if cells == 1 else (0, MAX_BATCH)),
-    )
-    if cells > 1 and not query.filter.terms:
-        return await _list_of_cells(call, query, start)
-    if cells > 1 and start:
-        raise Refused("invalidFormat", "A filter has no start in a set of cells")
+    start = check_whole_number("start", call.values.get("start", 0), -_MAX_START, _MAX_START)
     if start < 0:
         start = max(0, start + await _count(call, query.state))
     is_hidden = query.state not in {None, "visible"}
     position = SearchPosition(skip=start) if is_hidden else SearchPosition(rank=start)
-    cell = 0
     if "cursor" in call.values:
-        cell, position = read_position(call.values["cursor"], cells)
-    page = await read_page(call.queues, query, cell, position)
-    cursor = None
-    if page.next is not None:
-        cell, at = page.next
-        cursor = make_cursor(cell, at.score, at.id, at.skip)
-    return await _answer(call, query, page, cursor)
-
-
-async def _list_of_cells(call: ApiCall, query: MessageQuery, start: int) -> ApiAnswer:
-    """Answer with messages in the order of all cells, which are read as far as they are shown."""
-    if "cursor" in call.values:
-        match read_cursor(call.values["cursor"]):
-            case [int(start)] if 0 <= start <= MAX_BATCH:
-                pass
-            case _:
-                raise bad_cursor(call.values["cursor"])
-    last = check_whole_number("start + limit", start + query.limit, 1, MAX_BATCH)
-    found, scanned = await read_first(call.queues, query, last)
-    page = MessagePage(found[start:last], scanned, None)
-    has_more = len(found) > last or (len(found) == last and last < MAX_BATCH)
-    return await _answer(call, query, page, make_cursor(last) if has_more else None)
+        position = read_position(call.values["cursor"])
+    return await _answer(call, query, await read_page(call.queues, query, position))
 
 
 def _read_query(call: ApiCall) -> MessageQuery:
@@ -114,9 +81,7 @@ async def _count(call: ApiCall, state: State | None) -> int:
     return int(getattr(await call.queues.count_messages(name), state))
 
 
-async def _answer(
-    call: ApiCall, query: MessageQuery, page: MessagePage, cursor: str | None
-) -> ApiAnswer:
+async def _answer(call: ApiCall, query: MessageQuery, page: MessagePage) -> ApiAnswer:
     def show(each: SearchCandidate) -> dict[str, Any]:
         return show_stored(each.message, query.redaction, size=each.size, max_bytes=BODY_BYTES)
 
@@ -128,6 +93,7 @@ async def _answer(
     if call.values.get("holders"):
         holders = await find_holders(call.queues, [each.message for each in page.found])
         messages = [each | {"holder": holders.get(each["id"])} for each in messages]
+    cursor = make_position_cursor(page.next)
     return ApiAnswer({"messages": messages, "scanned": page.scanned, "cursor": cursor})
 
 

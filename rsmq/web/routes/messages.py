@@ -158,8 +158,6 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
         first = dedup_ids[0] if dedup_ids else None
         claim = KeyClaim(call.queues, queue, key, first or key, parts)
         options["dedup_window"] = window
-        if call.queues.engine.number > 1:
-            options["key"] = key  # all in one cell, and the same one again
     sending = call.queues.send_messages(
         queue,
         bodies,

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
-from rsmq.cells.totals import add_attributes
 from rsmq.errors import InvalidFormat, InvalidValue, show_all
 from rsmq.model import QueueAttributes
 from rsmq.operations.queues import describe_queues
@@ -43,11 +42,7 @@ async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAt
 
     Other clients may have made queues with other names; those that no call accepts are left out.
     """
-    of_cells = await read_each(queues, names, describe_queues, step=_ATTRIBUTES_STEP)
-    return {
-        name: found[0] if len(found) == 1 else add_attributes(found)
-        for name, found in of_cells.items()
-    }
+    return await read_each(queues, names, describe_queues, step=_ATTRIBUTES_STEP)
 
 
 async def _read_sorted(

@@ -53,9 +53,7 @@ async def act_on_selection(call: ApiCall, action: SelectionAction) -> ApiAnswer:
     answer: dict[str, Any] = {"done": result.done, "left": result.left}
     if action is SelectionAction.DELETE:
         answer["undo"] = None if result.undo is None else show_deletion(result.undo)
-    engine: Any = call.queues.engine
-    ids = selection.most_received(engine.show_id, MAX_IDS)
-    return ApiAnswer(answer, done=result.done, ids=ids)
+    return ApiAnswer(answer, done=result.done, ids=selection.most_received(MAX_IDS))
 
 
 async def _preview(call: ApiCall) -> ApiAnswer:

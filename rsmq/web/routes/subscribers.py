@@ -11,7 +11,7 @@ from rsmq.push.async_subscribers import AsyncSubscribers
 from rsmq.push.shared_breaker import PushTarget, list_targets, remove_target, resume_target
 from rsmq.push.subscriber import Subscriber
 from rsmq.push.targets import target_field
-from rsmq.web.blocking import in_each_cell
+from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.routes.forms import QUEUE, may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -73,11 +73,9 @@ async def _remove(call: ApiCall) -> ApiAnswer:
 
 
 async def _list_targets(call: ApiCall) -> ApiAnswer:
-    by_cell = await in_each_cell(call.queues, list_targets)
     shown = [
         asdict(target)
-        for found in by_cell.values()
-        for _, target in found
+        for _, target in await in_thread(call.queues, list_targets)
         if may(call, Scope.STATS, target.queue)
     ]
     return ApiAnswer({"webhooks": shown})
@@ -105,8 +103,7 @@ async def _change(call: ApiCall, change: Any) -> ApiAnswer:
             if is_chosen(field, target)
         ]
 
-    by_cell = await in_each_cell(call.queues, change_chosen)
-    changed = [each for of_cell in by_cell.values() for each in of_cell]
+    changed = await in_thread(call.queues, change_chosen)
     if not changed:
         raise Refused(
             "webhookNotFound", "There is no such target", status=404, hint="GET /webhooks has all."

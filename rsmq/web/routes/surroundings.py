@@ -11,7 +11,7 @@ from typing import Any
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.audit import read_entries
-from rsmq.web.blocking import in_each_cell
+from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape, between
 from rsmq.web.held import read_held
 from rsmq.web.routes.forms import may, read_receipts, whole
@@ -25,10 +25,9 @@ _RELEASED_AT_ONCE = 1000
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
-def _show_worker(call: ApiCall, worker: WorkerInfo, cell: int) -> dict[str, Any]:
+def _show_worker(call: ApiCall, worker: WorkerInfo) -> dict[str, Any]:
     return {
         "name": worker.name,
-        "cell": cell,
         "is_alive": worker.alive,
         "since_ms": worker.since_ms,
         "seen_ms": worker.seen_ms,
@@ -46,13 +45,8 @@ def _show_worker(call: ApiCall, worker: WorkerInfo, cell: int) -> dict[str, Any]
 
 
 async def _list_workers(call: ApiCall) -> ApiAnswer:
-    by_cell = await in_each_cell(call.queues, read_workers)
-    shown = [
-        _show_worker(call, worker, cell)
-        for cell, (_, workers) in by_cell.items()
-        for worker in workers
-    ]
-    return ApiAnswer({"workers": shown})
+    _, workers = await in_thread(call.queues, read_workers)
+    return ApiAnswer({"workers": [_show_worker(call, each) for each in workers]})
 
 
 async def _list_in_flight(call: ApiCall) -> ApiAnswer:
@@ -95,9 +89,7 @@ async def _release_held(call: ApiCall) -> ApiAnswer:
         messages = [
             message
             for each in held[start : start + _RELEASED_AT_ONCE]
-            for message in read_receipts(
-                call.queues, each.queue, [f"{each.id}.{each.receive_count}"]
-            )
+            for message in read_receipts(each.queue, [f"{each.id}.{each.receive_count}"])
         ]
         released += len(await call.queues.release_messages(messages))
     return ApiAnswer({"released": released})
@@ -108,15 +100,9 @@ def _not_found(name: str) -> Refused:
 
 
 async def _find_worker(call: ApiCall) -> WorkerInfo | None:
-    """Return the worker of the path; of those with its name in several cells, one that is alive."""
-    by_cell = await in_each_cell(call.queues, read_workers)
-    found = [
-        worker
-        for _, workers in by_cell.values()
-        for worker in workers
-        if worker.name == call.names["worker"]
-    ]
-    return max(found, key=lambda each: each.alive, default=None)
+    """Return the worker of the path."""
+    _, workers = await in_thread(call.queues, read_workers)
+    return next((each for each in workers if each.name == call.names["worker"]), None)
 
 
 async def _read_audit(call: ApiCall) -> ApiAnswer:

@@ -4,10 +4,8 @@ The actions on exactly the messages of a selection, each only if it is still as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.search.redaction import Redaction
@@ -43,8 +41,8 @@ class SelectionResult:
     Attributes:
         done: the number of messages that were changed.
         left: those that were received or changed while it ran, after they were checked; they are
-            as they were. 0 for up to 150 messages of one cell, unless they are deleted with undo
-            and their bodies have more than 1 MiB: then it takes several steps.
+            as they were. 0 for up to 150 messages, unless they are deleted with undo and their
+            bodies have more than 1 MiB: then it takes several steps.
         undo: of a deletion that can be undone.
     """
 
@@ -88,9 +86,9 @@ async def execute(
     """
     Do something with exactly the messages of a selection.
 
-    All of them are checked first. Up to 150 in one cell are checked and changed in one atomic
-    script; more, or a deletion with undo of more than 1 MiB of bodies, in steps, which leave what
-    has changed since the check.
+    All of them are checked first. Up to 150 are checked and changed in one atomic script; more, or
+    a deletion with undo of more than 1 MiB of bodies, in steps, which leave what has changed since
+    the check.
 
     Args:
         destination: of a move.
@@ -114,23 +112,19 @@ async def execute(
         )
     if action is SelectionAction.MOVE and destination in {None, selection.queue}:
         raise InvalidFormat("destination", value=destination, hint="Pass another queue.")
-    steps = list(_steps(selection))
-    if len(steps) > 1:
-        changed = 0
-        for cell, rows in steps:
-            client: Any = await queues.engine.client(cell)
-            keys = client.namespace.queue(selection.queue)
-            changed += await client.run(count_changed(keys, rows))
-        if changed:
-            again = await preview_again(queues, selection, redaction, by)
-            raise SelectionChanged(changed, again)
+    rows, changed = selection.rows, 0
+    steps = [rows[at : at + STEP] for at in range(0, len(rows), STEP)]
     run = _Run(queues, selection, action, destination, by, undo=undo, strict=len(steps) == 1)
-    for cell, rows in steps:
-        if not await run.step(cell, rows):
-            raise SelectionChanged(
-                await run.count_changed(cell, rows),
-                await preview_again(queues, selection, redaction, by),
-            )
+    if len(steps) > 1:
+        for step in steps:
+            changed += await run.count_changed(step)
+    if not changed:
+        for step in steps:
+            if not await run.step(step):
+                changed = max(await run.count_changed(step), 1)
+    if changed:
+        again = await preview_again(queues, selection, redaction, by)
+        raise SelectionChanged(changed, again)
     return run.result()
 
 
@@ -149,6 +143,7 @@ class _Run:
         strict: bool,
     ) -> None:
         self._queues = queues
+        self._keys = queues.namespace.queue(selection.queue)
         self._selection = selection
         self._action = action
         self._destination = destination
@@ -158,30 +153,29 @@ class _Run:
         self._deleted_ms = 0
         self._done = 0
 
-    async def step(self, cell: int, rows: list[Row]) -> bool:
+    async def step(self, rows: list[Row]) -> bool:
         """Run a step, and return whether it was done: not if all must be as they were."""
-        client: Any = await self._queues.engine.client(cell)
-        keys = client.namespace.queue(self._selection.queue)
+        keys = self._keys
         if self._action is SelectionAction.DELETE and self._deletion_id:
-            return await self._delete_with_undo(client, rows)
+            return await self._delete_with_undo(rows)
         if self._action is SelectionAction.DELETE:
             operation = delete_rows(keys, rows, strict=self._strict)
         elif self._action is SelectionAction.RELEASE:
             operation = release_rows(keys, rows, strict=self._strict)
         else:
-            to = client.namespace.queue(self._destination)
+            to = self._queues.namespace.queue(self._destination or "")
             operation = move_rows(keys, to, rows, strict=self._strict)
-        done: int = await client.run(operation)
+        done = await self._queues.run(operation)
         self._done += max(done, 0)
         return done >= 0
 
-    async def _delete_with_undo(self, client: Any, rows: list[Row]) -> bool:
+    async def _delete_with_undo(self, rows: list[Row]) -> bool:
         at = 0
         while at < len(rows):
             # Large bodies end a step early: what is left was checked together with the rest.
-            ms, looked, answers = await client.run(
+            ms, looked, answers = await self._queues.run(
                 delete_step(
-                    client.namespace, self._deletion_id, self._selection.queue, self._by,
+                    self._queues.namespace, self._deletion_id, self._selection.queue, self._by,
                     rows[at:], strict=self._strict and not at,
                 )
             )  # fmt: skip
@@ -192,12 +186,9 @@ class _Run:
             at += looked
         return True
 
-    async def count_changed(self, cell: int, rows: list[Row]) -> int:
-        """Return how many messages of a step are not as they were: one was not, at least."""
-        client: Any = await self._queues.engine.client(cell)
-        keys = client.namespace.queue(self._selection.queue)
-        changed: int = await client.run(count_changed(keys, rows))
-        return max(changed, 1)
+    async def count_changed(self, rows: list[Row]) -> int:
+        """Return how many messages of a step are not as they were."""
+        return await self._queues.run(count_changed(self._keys, rows))
 
     def result(self) -> SelectionResult:
         """Return what was done."""
@@ -208,9 +199,3 @@ class _Run:
                 self._done, self._deleted_ms,
             )  # fmt: skip
         return SelectionResult(self._done, self._selection.count - self._done, undo)
-
-
-def _steps(selection: Selection) -> Iterator[tuple[int, list[Row]]]:
-    for cell, rows in selection.rows.items():
-        for at in range(0, len(rows), STEP):
-            yield cell, rows[at : at + STEP]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.model import State
@@ -64,21 +63,18 @@ async def preview(
     """
     wanted = SearchFilter() if filter is None else parse_filter(filter)
     query = MessageQuery(queue, state, wanted, _PAGE, redaction)
-    rows: dict[int, list[Row]] = {}
-    count, place = 0, (0, SearchPosition())
-    next_place: tuple[int, SearchPosition] | None = place
+    rows: list[Row] = []
+    behind: SearchPosition | None = SearchPosition()
     loop = asyncio.get_running_loop()
     end = loop.time() + _MAX_SECONDS
-    while next_place is not None and count <= MAX_MESSAGES and loop.time() < end:
-        page = await read_page(queues, query, *next_place)
-        for each in page.found:
-            message = each.message
-            cell, id = queues.engine.split_id(message.id)
-            row = (id, str(message.receive_count), each.position.score)
-            rows.setdefault(cell or 0, []).append(row)
-        count += len(page.found)
-        next_place = page.next
-    is_complete = next_place is None and count <= MAX_MESSAGES
+    while behind is not None and len(rows) <= MAX_MESSAGES and loop.time() < end:
+        page = await read_page(queues, query, behind)
+        rows += [
+            (each.message.id, str(each.message.receive_count), each.position.score)
+            for each in page.found
+        ]
+        behind = page.next
+    is_complete = behind is None and len(rows) <= MAX_MESSAGES
     return await _store(
         queues, make_selection(queue, rows, filter=filter, state=state, is_complete=is_complete), by
     )
@@ -93,22 +89,16 @@ async def preview_ids(queues: Client, queue: str, ids: Iterable[str], *, by: str
         InvalidFormat: an id has a lone surrogate.
         QueueNotFound: the queue does not exist.
     """
-    by_cell: dict[int, list[str]] = {}
-    for each in dict.fromkeys(check_batch("ids", ids)):
+    chosen = list(dict.fromkeys(check_batch("ids", ids)))
+    for each in chosen:
         if not is_encodable(each):
             raise InvalidFormat("ids", value=each, hint=NOT_ENCODABLE)
-        cell, id = queues.engine.split_id(each)
-        for one in range(queues.engine.number) if cell is None else (cell,):
-            by_cell.setdefault(one, []).append(id)
-    rows: dict[int, list[Row]] = {}
-    for cell, stored in by_cell.items():
-        client: Any = await queues.engine.client(cell)
-        keys = client.namespace.queue(queue)
-        for at in range(0, len(stored), STEP):
-            rows.setdefault(cell, []).extend(
-                await client.run(read_rows(keys, stored[at : at + STEP]))
-            )
-    if not by_cell:
+    keys = queues.namespace.queue(queue)
+    rows: list[Row] = []
+    for at in range(0, len(chosen), STEP):
+        of_step = await queues.run(read_rows(keys, chosen[at : at + STEP]))
+        rows += of_step
+    if not chosen:
         await queues.get_queue_attributes(queue)  # raises if it does not exist
     return await _store(queues, make_selection(queue, rows, by_ids=True), by)
 
@@ -122,10 +112,7 @@ async def preview_again(
             queues, selection.queue, filter=selection.filter, state=selection.state,
             redaction=redaction, by=by,
         )  # fmt: skip
-    ids = [
-        queues.engine.show_id(cell, row[0]) for cell, rows in selection.rows.items() for row in rows
-    ]
-    return await preview_ids(queues, selection.queue, ids, by=by)
+    return await preview_ids(queues, selection.queue, [id for id, _, _ in selection.rows], by=by)
 
 
 async def load_selection(queues: Client, token: str) -> Selection:
@@ -135,8 +122,7 @@ async def load_selection(queues: Client, token: str) -> Selection:
     Raises:
         Refused: there is none with this token, or its ten minutes are over.
     """
-    client: Any = await queues.engine.client(0)
-    found = await client.run(read_selection(client.namespace, token))
+    found = await queues.run(read_selection(queues.namespace, token))
     if found is None:
         raise Refused(
             "selectionNotFound",
@@ -149,7 +135,6 @@ async def load_selection(queues: Client, token: str) -> Selection:
 
 
 async def _store(queues: Client, selection: Selection, by: str) -> Selection:
-    client: Any = await queues.engine.client(0)
-    operation = store_selection(client.namespace, encode_selection(selection), by)
-    token, ms = await client.run(operation)
+    operation = store_selection(queues.namespace, encode_selection(selection), by)
+    token, ms = await queues.run(operation)
     return replace(selection, token=token, before_ms=ms)

@@ -8,7 +8,6 @@ import hashlib
 import heapq
 import json
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rsmq.model import State
@@ -34,7 +33,7 @@ class Selection:
         before_ms: Unix ms of the server when it was stored. What is sent later is not in it.
         until_ms: until when it can be used.
         by_ids: whether the messages were chosen by their ids.
-        rows: the messages by cell, as they were.
+        rows: the messages, as they were.
     """
 
     queue: str
@@ -46,32 +45,27 @@ class Selection:
     token: str
     before_ms: int
     by_ids: bool
-    rows: dict[int, list[Row]]
+    rows: list[Row]
 
     @property
     def until_ms(self) -> int:
         """Until when it can be used."""
         return self.before_ms + LIFE_MS
 
-    def most_received(self, show: Callable[[int, str], str], most: int) -> tuple[str, ...]:
+    def most_received(self, most: int) -> tuple[str, ...]:
         """
         Return the ids of those that were received most often: one may have crashed its workers.
 
         Args:
-            show: returns an id as callers know it, from its cell and the stored id.
             most: their number.
         """
-        found = [
-            (parse_number(receives.encode()) or 0, show(cell, id))
-            for cell, rows in self.rows.items()
-            for id, receives, _ in rows
-        ]
-        return tuple(id for _, id in heapq.nlargest(most, found, key=lambda each: each[0]))
+        found = heapq.nlargest(most, self.rows, key=lambda row: parse_number(row[1].encode()) or 0)
+        return tuple(id for id, _, _ in found)
 
 
 def make_selection(
     queue: str,
-    rows: dict[int, list[Row]],
+    rows: list[Row],
     *,
     filter: str | None = None,
     state: State | None = None,
@@ -79,22 +73,20 @@ def make_selection(
     by_ids: bool = False,
 ) -> Selection:
     """Return a selection that is not stored yet; one that is not complete has no rows."""
-    facts = sorted((cell, *row) for cell, of_cell in rows.items() for row in of_cell)
-    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-    kept = rows if is_complete else {}
-    return Selection(queue, state, filter, len(facts), is_complete, digest, "", 0, by_ids, kept)
+    digest = hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()[:32]
+    kept = rows if is_complete else []
+    return Selection(queue, state, filter, len(rows), is_complete, digest, "", 0, by_ids, kept)
 
 
 def encode_selection(selection: Selection) -> bytes:
     """Return what is stored of a selection."""
-    names = ("queue", "state", "filter", "count", "is_complete", "digest", "by_ids")
+    names = ("queue", "state", "filter", "count", "is_complete", "digest", "by_ids", "rows")
     content = {name: getattr(selection, name) for name in names}
-    content["rows"] = list(selection.rows.items())
     return zlib.compress(json.dumps(content).encode(), 1)
 
 
 def decode_selection(content: bytes) -> Selection:
     """Return a selection as it is stored, without its token and its time."""
     read = json.loads(zlib.decompress(content))
-    rows = {cell: [tuple(row) for row in of_cell] for cell, of_cell in read.pop("rows")}
+    rows = list(map(tuple, read.pop("rows")))
     return Selection(**read, token="", before_ms=0, rows=rows)

@@ -9,7 +9,6 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rsmq.errors import PartlyDone
 from rsmq.web.pages.table import PageCall
 from rsmq.web.table import Scope
 
@@ -19,8 +18,8 @@ async def sources_of(call: PageCall, queue: str) -> list[str] | None:
     Return the queues whose policies name a queue; None if it is not a dead-letter queue.
 
     One to which workers have moved messages may have no source: then a reason may name it. It is
-    None too if the caller lacks ``stats``, if the Redis user may not read all queues, or if a cell
-    can't be reached: a page of one queue needs only that queue.
+    None too if the caller lacks ``stats``, or if the Redis user may not read all queues: a page of
+    one queue needs only that queue.
 
     All queues are read for it, at most once a minute for all pages, and after each action.
     """
@@ -28,7 +27,7 @@ async def sources_of(call: PageCall, queue: str) -> list[str] | None:
         return None
     try:
         listed = await call.read_lasting("/dead-letters")
-    except (ResponseError, PartlyDone):
+    except ResponseError:
         return None
     return next((each["sources"] for each in listed["queues"] if each["queue"] == queue), None)
 

@@ -64,7 +64,7 @@ _NO_TARGET: Mapping[str, Any] = {
 
 
 async def _show(call: PageCall) -> Mapping[str, Any]:
-    """Show them; two commands in each cell."""
+    """Show them; two commands."""
     listed, states = await asyncio.gather(call.read("/subscribers"), call.read("/webhooks"))
     targets = {(each["queue"], each["url"]): each for each in states["webhooks"]}
     subscribers = []
