@@ -216,6 +216,35 @@ def test_location_precedence_is_option_environment_profile_default(
     assert listed("--profile", "given_profile", "--ns", f"{ns}:option") == "option"
 
 
+def test_several_namespaces_are_refused_by_a_command_of_one(cli, raw, ns, config):
+    config(f"[profiles.p]\nns = ['{ns}:a', '{ns}:b']\n")
+    error = f"create works on one namespace. Pass one --ns: '{ns}:a' or '{ns}:b'."
+
+    for place in (("--ns", f"{ns}:a", "--ns", f"{ns}:b"), ("--profile", "p")):
+        result = cli(*place, "create", "q")
+        assert (result.code, result.error) == (2, f"{error} Nothing was changed.")
+    assert not raw.keys(f"{ns}:*")
+
+    repeated = ("--ns", f"{ns}:a", "--ns", f"{ns}:a")
+    assert cli(*repeated, "create", "q").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bridge --from list:a --to b", "migrate --from rsmq --dry-run", "pipeline report",
+        "schedule list", "export q", "rfq list-topics",
+    ],
+)  # fmt: skip
+def test_every_way_to_the_queues_refuses_several_namespaces(cli, command):
+    if command.startswith("pipeline"):
+        pytest.importorskip("pyspark")
+    result = cli(*command.split(), "--ns", "a", "--ns", "b")
+
+    assert result.code == 2
+    assert "works on one namespace. Pass one --ns: 'a' or 'b'." in result.error
+
+
 def test_profile_can_allow_any_name(cli, config):
     config("profile = 'p'\n[profiles.p]\nany_names = true\n")
 
@@ -227,8 +256,11 @@ def test_profile_can_allow_any_name(cli, config):
     [
         ("profile = ", ["is not TOML"]),
         ("colour = 1", ["the key colour is not known", "profile, profiles"]),
-        ("[profiles.p]\nhost = 'x'", ["profiles.p.host is not known", "url, ns, cells, any_names"]),
+        ("[profiles.p]\nhost = 'x'", ["profiles.p.host is not known", "url, ns, any_names"]),
         ("[profiles.p]\nurl = 7", ["profiles.p.url must be a text"]),
+        ("[profiles.p]\nns = 7", ["profiles.p.ns must be a text or a list of texts"]),
+        ("[profiles.p]\nns = []", ["profiles.p.ns must be a text or a list of texts"]),
+        ("[profiles.p]\nns = ['a', 7]", ["profiles.p.ns must be a text or a list of texts"]),
         ("[profiles.p]\nany_names = 'x'", ["profiles.p.any_names must be true or false"]),
         ("profiles = 5", ["profiles must be a table"]),
         ("[profiles]\np = 5", ["profiles.p must be a table"]),

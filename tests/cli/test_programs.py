@@ -137,25 +137,6 @@ def test_pipeline_gets_the_password_of_sentinels_by_the_environment(cli, passed)
     assert (passed["sentinel_password_env"], passed["sentinel_password_file"]) == (None, "f")
 
 
-def test_pipeline_gets_the_location_of_a_set_of_cells(cli, passed, monkeypatch):
-    urls = ["--url", "redis://:x@127.0.0.1:6379/0", "--url", "redis://:x@127.0.0.1:6380/0"]
-    assert cli(*urls, "--cells", "2", "pipeline", "report").code == 0
-    assert passed["url"] == "redis://127.0.0.1:6379/0 redis://127.0.0.1:6380/0"
-    assert (passed["cells"], os.environ.pop(passed["password_env"])) == (2, "x")
-
-    assert cli("pipeline", "report", *urls, "--cells", "3").code == 0
-    assert (passed["url"].count("redis://"), passed["cells"]) == (2, 3)
-    assert os.environ.pop(passed["password_env"]) == "x"
-    monkeypatch.setenv("RSMQ_CELLS", "4")
-    cli("pipeline", "report")
-    assert passed["cells"] == 4
-    cli("pipeline", "report", "--ns", "{shop.0.fjs}")
-    assert passed["cells"] is None
-
-    urls[1] = "redis://:other@127.0.0.1:6379/0"
-    assert "have different passwords" in cli(*urls, "--cells", "2", "pipeline", "report").error
-
-
 def test_a_place_with_a_prefix_is_that_of_its_options(cli, spark, monkeypatch):
     from rsmq.spark.pipelines.queues import Queues
 
@@ -171,21 +152,15 @@ def test_a_place_with_a_prefix_is_that_of_its_options(cli, spark, monkeypatch):
             cli("pipeline", *arguments)
         return places
 
-    monkeypatch.setenv("RSMQ_CELLS", "4")
     source, target = run(
         "migrate", "--from-url", "redis://a/0", "--from-ns", "old", "--to-url", "redis://b/0",
-        "--to-url", "redis://c/0", "--to-cells", "2", "--to-password-env", "P", "--to-any-names",
+        "--to-password-env", "P", "--to-any-names",
     )  # fmt: skip
     assert source == Queues("redis://a/0", "old")
-    assert target == Queues(
-        "redis://b/0 redis://c/0", cells=2, password_env="P", strict_names=False
-    )
+    assert target == Queues("redis://b/0", password_env="P", strict_names=False)
     arguments = ("transform", "q", "json:loads", "--to", "r", "--checkpoint", "c")
     own, target = run(*arguments, "--to-ns", "other")
-    assert own.cells == 4
     assert target == dataclasses.replace(own, ns="other")
-    own, target = run(*arguments, "--to-ns", "{shop.0.fjs}")
-    assert target == dataclasses.replace(own, ns="{shop.0.fjs}", cells=None)
 
 
 def test_missing_queue_of_the_pipeline_has_its_exit_code(cli, spark):

@@ -88,7 +88,6 @@ LISTED = {
 UNLISTED = {
     "attributes": ["attributes q", "attributes q --vt 5"],
     "cancel": ["cancel q {tracked}"],
-    "cells": ["cells --cells 2"],
     "create": ["create new"],
     "dead-letter": [
         "dead-letter q", "dead-letter q q-dead --max-receives 3", "dead-letter q --remove"

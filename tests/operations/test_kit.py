@@ -77,7 +77,7 @@ def test_the_variables_of_the_kit_name_the_server(monkeypatch):
 
     assert names == {"RSMQ_URL"}
     monkeypatch.setenv("RSMQ_URL", url)
-    assert Call().configured_place.urls == (url,)
+    assert Call().configured_url == url
 
 
 def test_programs_in_containers_listen_beyond_loopback():

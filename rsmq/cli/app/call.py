@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
+from rsmq.errors import show_all
 from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
@@ -53,37 +55,6 @@ class _BodyCodec:
 BODY_CODEC = _BodyCodec()
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """
-    The server and the namespace of the queues.
-
-    Attributes:
-        url: the URL of Redis. It may contain a password: never print it without ``redact``.
-        any_names: whether queue names are allowed that the Node client refuses.
-    """
-
-    url: str
-    ns: str
-    any_names: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """
-    The values that an option, a variable or a profile sets; None for each that none sets.
-
-    Attributes:
-        urls: the URL of Redis, or the URLs of cells. They may contain passwords.
-        ns: the namespace, or the name of the set of cells.
-        cells: the number of cells; None for one ordinary namespace.
-    """
-
-    urls: tuple[str, ...] | None
-    ns: str | None
-    cells: int | None
-
-
 @dataclass
 class Call:
     """
@@ -118,101 +89,75 @@ class Call:
         return read_config()
 
     @cached_property
-    def location(self) -> Location:
+    def configured_url(self) -> str | None:
         """
-        The location of the queues, from the options, the environment, the profile or the default.
+        The URL of Redis; None if no option, variable or profile sets one.
 
-        The first that sets a value has precedence. A profile that ``--profile`` names has
-        precedence over the environment.
-
-        Raises:
-            Failed: the configuration file is invalid, or does not have the profile; or the
-                location is a set of cells.
-        """
-        url, ns = self.configured
-        return Location(url or self.default_url, ns or DEFAULT_NS, self.any_names)
-
-    @cached_property
-    def configured(self) -> tuple[str | None, str | None]:
-        """
-        The URL and the namespace; None for each that no option, variable or profile sets.
-
-        Raises:
-            Failed: as for ``location``.
-        """
-        values = self.configured_place
-        if values.cells is not None:
-            raise _refuse_cells(values)
-        return (None if values.urls is None else values.urls[0]), values.ns
-
-    @cached_property
-    def cells(self) -> int | None:
-        """
-        The number of cells; None for one ordinary namespace.
+        The first that sets a value has precedence: the option, the environment, the profile. A
+        profile that ``--profile`` names has precedence over the environment. The URL may contain a
+        password: never print it without ``redact``.
 
         Raises:
             Failed: the configuration file is invalid, or does not have the profile.
         """
-        return self.configured_place.cells
+        url: str | None = self._find_setting("url")
+        return url
+
+    @cached_property
+    def configured_namespaces(self) -> tuple[str, ...]:
+        """
+        The namespaces, without repeated ones; none if no option, variable or profile names one.
+
+        The precedence is that of ``configured_url``.
+
+        Raises:
+            Failed: as for ``configured_url``.
+        """
+        found: str | Sequence[str] = self._find_setting("ns") or ()
+        return tuple(dict.fromkeys([found] if isinstance(found, str) else found))
+
+    @property
+    def url(self) -> str:
+        """The URL of Redis, configured or not. Raises as ``configured_url``."""
+        return self.configured_url or self.default_url
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces, at least one. Raises as ``configured_url``."""
+        return self.configured_namespaces or (DEFAULT_NS,)
+
+    @property
+    def namespace(self) -> str:
+        """
+        The only namespace, of a command that works on one.
+
+        Raises:
+            Failed: there are several; or as for ``configured_url``.
+        """
+        if len(self.namespaces) > 1:
+            context = click.get_current_context(silent=True)
+            name = (context and context.info_name) or "This command"
+            raise Failed(
+                f"{name} works on one namespace",
+                hint=f"Pass one --ns: {show_all(self.namespaces)}. Nothing was changed.",
+            )
+        return self.namespaces[0]
 
     @property
     def any_names(self) -> bool:
         """Return whether queue names are allowed that the Node client refuses."""
         return bool(self.options.get("any_names", self._profile[0].any_names))
 
-    @cached_property
-    def configured_place(self) -> Configured:
-        """
-        The servers, the namespace and the number of cells, as far as they are configured.
-
-        Raises:
-            Failed: the configuration file is invalid, or does not have the profile.
-        """
+    def _find_setting(self, name: str) -> Any:
         profile, overrides_environment = self._profile
-        values: list[Any] = []
-        for name, in_profile in (("url", profile.url), ("ns", profile.ns)):
-            in_environment = os.environ.get(f"RSMQ_{name.upper()}")
-            values.append(
-                self.options.get(name)
-                or (overrides_environment and in_profile)
-                or in_environment
-                or in_profile
-                or None
-            )
-        url, ns = values
-        cells = self._find_number_of_cells(profile, overrides_environment=overrides_environment)
-        texts = [url] if isinstance(url, str) else list(url or ())
-        urls = [each for text in texts for each in text.split()]
-        if cells is None and len(texts) == 1 and sum("://" in each for each in urls) < 2:  # noqa: PLR2004 - several
-            urls = texts
-        if cells is None and len(urls) > 1:
-            raise Failed(
-                f"{len(urls)} URLs, but no number of cells",
-                hint="Several URLs are those of cells: add --cells. Or pass one URL by --url.",
-            )
-        if cells is not None:
-            from rsmq.wire.cells import check_set  # noqa: PLC0415 - only here
-
-            check_set(ns or DEFAULT_NS, cells)
-        return Configured(tuple(urls) or None, ns, cells)
-
-    def _find_number_of_cells(self, profile: Profile, *, overrides_environment: bool) -> int | None:
-        """Return the number of cells; None if the namespace has a hash tag, which names a cell."""
-        option: int | None = self.options.get("cells")
-        if option is not None:
-            return option
-        in_environment = None if overrides_environment else os.environ.get("RSMQ_NS")
-        if "{" in (self.options.get("ns") or in_environment or ""):
-            return None
-        text = os.environ.get("RSMQ_CELLS")
-        if overrides_environment or not text:
-            return profile.cells
-        if not text.strip().isdecimal():
-            raise Failed(
-                f"RSMQ_CELLS is not a whole number: {text!r}",
-                hint="It is the number of cells, as in RSMQ_CELLS=12. Without cells, unset it.",
-            )
-        return int(text)
+        in_profile = getattr(profile, name)
+        return (
+            self.options.get(name)
+            or (overrides_environment and in_profile)
+            or os.environ.get(f"RSMQ_{name.upper()}")
+            or in_profile
+            or None
+        )
 
     @cached_property
     def _profile(self) -> tuple[Profile, bool]:
@@ -221,32 +166,72 @@ class Call:
         name = option or os.environ.get("RSMQ_PROFILE") or self.config.default
         return (self.config.profile(name) if name else Profile()), option is not None
 
-    def open_queues(self, *, client_options: Mapping[str, Any] | None = None) -> RSMQ:
+    def open(self, *, client_options: Mapping[str, Any] | None = None) -> RSMQ[Any]:
         """
-        Return a client of the namespace or of the set of cells, as ``open`` does.
+        Return a client of the only namespace. Close it, or use it with ``with``.
+
+        Its bodies are bytes. A call that can't reach Redis is retried for half a second.
 
         Args:
-            client_options: further arguments of ``from_url``.
+            client_options: further arguments of ``RSMQ.from_url``.
 
         Raises:
-            Failed: the configuration file is invalid, or does not have the profile.
-            RSMQError: a URL, the namespace or the number of cells is invalid.
+            Failed: there are several namespaces; or the configuration file is invalid, or does not
+                have the profile.
+            RSMQError: the URL or the namespace is invalid.
         """
-        return self.open(client_options=client_options)
+        return self._open(self.namespace, client_options)
+
+    @contextmanager
+    def open_each(
+        self, *, client_options: Mapping[str, Any] | None = None
+    ) -> Iterator[list[RSMQ[Any]]]:
+        """
+        Open a client of each namespace, as ``open`` does, and close them at the end.
+
+        Args:
+            client_options: further arguments of ``RSMQ.from_url``.
+
+        Raises:
+            Failed, RSMQError: as for ``open``, but for several namespaces.
+        """
+        with ExitStack() as stack:
+            yield [stack.enter_context(self._open(ns, client_options)) for ns in self.namespaces]
+
+    def _open(self, ns: str, client_options: Mapping[str, Any] | None) -> RSMQ[Any]:
+        from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+
+        return RSMQ.from_url(self.url, ns=ns, **self._client_arguments(client_options))
 
     def open_async(self, *, client_options: Mapping[str, Any] | None = None) -> AsyncRSMQ[Any]:
         """
-        Return an asyncio client of the namespace or of the set of cells, as ``open_queues`` does.
-
-        Its calls raise PartlyDone if cells of the set fail.
+        Return an asyncio client of the only namespace, as ``open`` does.
 
         Raises:
-            Failed, RSMQError: as for ``open_queues``.
+            Failed, RSMQError: as for ``open``.
         """
-        arguments = self._client_arguments(client_options)
+        return self._open_async(self.namespace, client_options)
+
+    @asynccontextmanager
+    async def open_each_async(
+        self, *, client_options: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[list[AsyncRSMQ[Any]]]:
+        """
+        Open an asyncio client of each namespace, as ``open_each`` does.
+
+        Raises:
+            Failed, RSMQError: as for ``open_each``.
+        """
+        async with AsyncExitStack() as stack:
+            yield [
+                await stack.enter_async_context(self._open_async(ns, client_options))
+                for ns in self.namespaces
+            ]
+
+    def _open_async(self, ns: str, client_options: Mapping[str, Any] | None) -> AsyncRSMQ[Any]:
         from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
 
-        return AsyncRSMQ.from_url(self.location.url, ns=self.location.ns, **arguments)
+        return AsyncRSMQ.from_url(self.url, ns=ns, **self._client_arguments(client_options))
 
     def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
@@ -256,34 +241,6 @@ class Call:
             "realtime": self.realtime,
             **(client_options or {}),
         }
-
-    def open(
-        self,
-        *,
-        url: str | None = None,
-        ns: str | None = None,
-        client_options: Mapping[str, Any] | None = None,
-    ) -> RSMQ:
-        """
-        Return a client whose bodies are bytes. Close it, or use it with ``with``.
-
-        A call that can't reach Redis is retried for half a second.
-
-        Args:
-            url: a URL that replaces that of ``location``.
-            ns: a namespace that replaces that of ``location``.
-            client_options: further arguments of ``RSMQ.from_url``.
-
-        Raises:
-            Failed: the configuration file is invalid, or does not have the profile; or the
-                location is a set of cells.
-            RSMQError: the URL or the namespace is invalid.
-        """
-        location = self.location
-        arguments = self._client_arguments(client_options)
-        from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
-
-        return RSMQ.from_url(url or location.url, ns=ns or location.ns, **arguments)
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """
@@ -328,16 +285,3 @@ class Call:
         finally:
             if self.as_json and results:
                 self.out.result(results, ())
-
-
-def _refuse_cells(values: Configured) -> Failed:
-    """Return the error of a command that works on one namespace only."""
-    from rsmq.wire.cells import name_of_cell  # noqa: PLC0415 - only here
-
-    ns = name_of_cell(values.ns or DEFAULT_NS, 0)
-    url = " and --url with the URL of its server" if len(values.urls or ()) > 1 else ""
-    return Failed(
-        "This command works on one namespace, and not on a set of cells",
-        hint="Each cell is an ordinary namespace: without --cells, name one by "
-        f"--ns '{ns}'{url}. rsmq cells lists them. Nothing was changed.",
-    )

@@ -52,16 +52,14 @@ def _common_options() -> list[click.Parameter]:
         _CommonOption(
             "--url",
             metavar="URL",
-            multiple=True,
             help="The URL of Redis: redis://, rediss://, unix://, redis+cluster:// or "
-            "redis+sentinel://. With --cells also one URL for each cell, in their order.",
+            "redis+sentinel://.",
         ),
-        _CommonOption("--ns", metavar="NAME", help="The namespace."),
         _CommonOption(
-            "--cells",
-            metavar="N",
-            type=int,
-            help="Act on a set of N cells, whose name is the namespace.",
+            "--ns",
+            metavar="NAME",
+            multiple=True,
+            help="The namespace. top, exporter, web and worker take it several times.",
         ),
         _CommonOption(
             "--profile",

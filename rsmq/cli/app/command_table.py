@@ -158,7 +158,6 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.exporter:exporter", "Serve the state of queues to Prometheus."
         ),
         "workers": Entry("rsmq.cli.commands.worker:workers", "Show the workers of the namespace."),
-        "cells": Entry("rsmq.cli.commands.cells:cells", "Show the cells of a set."),
         "doctor": Entry(
             "rsmq.cli.commands.doctor:doctor", "Check the server and queues for faults."
         ),

@@ -1,6 +1,6 @@
 """
-The configuration file and its profiles: a url, a namespace, a number of cells, and whether any name
-is allowed.
+The configuration file and its profiles: a url, a namespace or several, and whether any name is
+allowed.
 
     profile = "local"              # the default profile
 
@@ -12,10 +12,8 @@ is allowed.
     ns = "shop"
     any_names = false
 
-    [profiles.spread]
-    url = "redis://10.0.0.1 redis://10.0.0.2"    # one URL for all cells, or one for each cell
-    ns = "shop"
-    cells = 2
+    [profiles.partitions]
+    ns = ["{shop.0}", "{shop.1}"]  # for commands that work on several
 """
 
 from __future__ import annotations
@@ -25,11 +23,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from rsmq.cli.app.errors import Failed
 
-_KEYS: dict[str, type] = {"url": str, "ns": str, "cells": int, "any_names": bool}
+_Type = type | UnionType
+
+_KEYS: dict[str, _Type] = {"url": str, "ns": str | list, "any_names": bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,13 @@ class Profile:
     A profile. Settings that it does not contain are None.
 
     Attributes:
-        url: the URL of Redis; of a set of cells also several, with spaces between them.
-        cells: the number of cells of a set of cells.
+        url: the URL of Redis.
+        ns: the namespace, or a list of several.
         any_names: whether queue names are allowed that the Node client refuses.
     """
 
     url: str | None = None
-    ns: str | None = None
-    cells: int | None = None
+    ns: str | list[str] | None = None
     any_names: bool | None = None
 
 
@@ -124,11 +124,13 @@ def _parse_config(path: Path, document: dict[str, Any]) -> Config:
     return Config(path, profiles_by_name, document.get("profile"))
 
 
-_TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table"}
+_TYPE_NAMES: dict[_Type, str] = {
+    str: "a text", str | list: "a text or a list of texts", bool: "true or false", dict: "a table",
+}  # fmt: skip
 
 
 def _check_keys(
-    path: Path, prefix: str, document: dict[str, Any], keys: Mapping[str, type]
+    path: Path, prefix: str, document: dict[str, Any], keys: Mapping[str, _Type]
 ) -> None:
     for key, value in document.items():
         if key not in keys:
@@ -137,5 +139,8 @@ def _check_keys(
                 code="config",
                 hint=f"Known here: {', '.join(keys)}.",
             )
-        if not isinstance(value, keys[key]) or (keys[key] is int and isinstance(value, bool)):
+        is_wrong_list = isinstance(value, list) and (
+            not value or any(not isinstance(each, str) for each in value)
+        )
+        if not isinstance(value, keys[key]) or is_wrong_list:
             raise Failed(f"{path}: {prefix}{key} must be {_TYPE_NAMES[keys[key]]}", code="config")

@@ -9,9 +9,9 @@ How a command is written:
   options for every command. ``command.py`` has ``queue_argument()``, ``vt_option()``,
   ``yes_option()`` and others. The docstring is the help text; its first line is the summary in the
   table.
-- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open_queues()`` returns a client
-  whose bodies are bytes (``message.raw``), of a namespace or of a set of cells; ``with`` closes it.
-  A command that can't work on cells calls ``call.open()``, which refuses them.
+- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open()`` returns a client of the
+  only namespace, whose bodies are bytes (``message.raw``); ``with`` closes it. A command that works
+  on several namespaces calls ``call.open_each()``.
   ``call.confirm(question, yes=yes)`` asks before data is removed.
 - ``call.out`` writes. ``result(value, lines)`` writes one JSON document with ``--json``, else
   lines. ``note(text)`` writes a line for people on the standard error, and ``progress(...)`` shows
@@ -49,7 +49,8 @@ be a pattern: 'orders*' in quotes. A duration is a number of seconds, or has uni
 The server and the namespace are those of --url and --ns, else of RSMQ_URL and RSMQ_NS, else of a
 profile (--profile, RSMQ_PROFILE, or the default profile) of the configuration file, which is
 RSMQ_CONFIG or ~/.config/rsmq/config.toml. A profile of --profile has precedence over RSMQ_URL and
-RSMQ_NS. For a set of cells, --cells, RSMQ_CELLS or the profile have the number of cells.
+RSMQ_NS. top, exporter, web and worker work on several namespaces: repeat --ns, or list them in the
+profile.
 """
 
 root = Root(

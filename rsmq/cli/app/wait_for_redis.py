@@ -5,7 +5,8 @@ The wait at the start of a program for a Redis that is away.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rsmq.printable import format_count
@@ -51,28 +52,18 @@ def wait_for_redis(ping: Callable[[], object], seconds: float, note: Callable[[s
             return
 
 
-def ask_any(clients: Sequence[RSMQ[Any]], queue: str) -> None:
+def ask_for_queue(client: RSMQ[Any], queue: str) -> None:
     """
-    Ask servers for a queue until one answers: a worker starts without the other cells.
+    Ask Redis for a queue, which may be missing.
 
     Args:
-        clients: the client of a namespace, or those of cells.
-        queue: the name of a queue, which may be missing.
+        client: the client of the namespace.
+        queue: the name of the queue.
 
     Raises:
-        redis.exceptions.RedisError: that of the last server, if none answers.
+        redis.exceptions.RedisError, OSError: Redis does not answer, or refuses.
     """
-    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+    from rsmq.errors import RSMQError  # noqa: PLC0415 - takes time
 
-    from rsmq.errors import RSMQError  # noqa: PLC0415 - as above
-
-    for at, client in enumerate(clients, 1):
-        try:
-            client.get_queue_attributes(queue)
-        except RSMQError:  # Redis has answered
-            return
-        except (RedisError, OSError):
-            if at == len(clients):
-                raise
-        else:
-            return
+    with suppress(RSMQError):  # Redis has answered
+        client.get_queue_attributes(queue)

@@ -155,7 +155,7 @@ def _make_side(
         ToStream,
     )
 
-    namespace = Namespace(call.location.ns, strict_names=not call.location.any_names)
+    namespace = Namespace(call.namespace, strict_names=not call.any_names)
     if _is_foreign(origin):
         if _is_foreign(to):
             raise Failed(

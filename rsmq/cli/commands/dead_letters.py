@@ -4,16 +4,13 @@ The commands dead-letter, sweep, sweep-expired, sweep-groups, redrive and move.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.cli.commands.messages import find_missing, run_on_ids
+from rsmq.cli.commands.messages import run_on_ids
 from rsmq.printable import format_count
 
 
@@ -44,7 +41,7 @@ def dead_letter(
         raise click.UsageError("A policy is a DEAD_LETTER_QUEUE and --max-receives.")
     if remove and target is not None:
         raise click.UsageError("--remove goes without a queue and without --max-receives.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if remove or target is not None:
             attributes = rsmq.set_dead_letter_policy(queue, target, max_receives)
         else:
@@ -73,9 +70,8 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     dead-letter policies. It prints the ids of the moved messages. Messages that are in flight are
     not moved. The exit code is 1 if the queue has no dead-letter policy.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         ids = rsmq.sweep_dead_letters(queue, number)
-        _note_cells(call, ids, "moved")
         has_policy = bool(ids) or rsmq.get_queue_attributes(queue).dead_letter_queue is not None
     call.out.result(ids, map(format_text, ids))
     if has_policy:
@@ -101,9 +97,8 @@ def sweep_expired(call: Call, queue: str, number: int) -> None:
     Use it for queues whose consumers are Node or PHP programs, which deliver expired messages. It
     prints the ids of the messages. Messages that are in flight stay.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         ids = rsmq.sweep_expired(queue, number)
-        _note_cells(call, ids, "removed")
     call.out.result(ids, map(format_text, ids))
 
 
@@ -117,7 +112,7 @@ def sweep_groups(call: Call, queue: str) -> None:
     Workers do this once a minute. Use it for queues with groups whose consumers are all Node or PHP
     programs, once a minute. It prints how many messages were admitted.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         admitted = rsmq.sweep_groups(queue)
     call.out.result({"admitted": admitted}, [f"{admitted:,} admitted"])
 
@@ -152,30 +147,21 @@ def redrive(
     if ids and number is not None:
         raise click.UsageError("--number goes without ids.")
     wanted = list(dict.fromkeys(ids))
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         redriven = rsmq.redrive_messages(
             queue, destination, wanted if ids else None, max_messages=number
         )
-        missing = find_missing(rsmq, wanted, [old for old, _ in redriven])
+    sent_again = {old for old, _ in redriven}
+    missing = [id for id in wanted if id not in sent_again]
     call.out.result(
         [{"id": old, "new_id": new} for old, new in redriven],
         [f"{format_text(old)}  {new}" for old, new in redriven],
     )
-    _note_cells(call, [old for old, _ in redriven], "sent again")
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
     if not wanted and not redriven:
         call.out.note("no message")
     return Exit.NOT_ALL if missing or not redriven else None
-
-
-def _note_cells(call: Call, ids: Sequence[str], action: str) -> None:
-    """Write how many messages of each cell were moved, in all and in each cell."""
-    if call.cells is None or not ids:
-        return
-    numbers = Counter(int(id.partition("-")[0]) for id in ids)
-    by_cell = ", ".join(f"{number:,} in cell {cell}" for cell, number in sorted(numbers.items()))
-    call.out.note(f"{format_count(len(ids))} {action}: {by_cell}")
 
 
 @command("move", "rsmq move orders ID ID --to invoices")
@@ -193,7 +179,7 @@ def move(call: Call, queue: str, ids: tuple[str, ...], destination: str) -> Exit
     They keep their ids and counters. Messages that are in flight are moved too. The exit code is 1
     if a message is not in the queue.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         return run_on_ids(
-            call, rsmq, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
+            call, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
         )

@@ -72,12 +72,9 @@ def doctor(
 
     If Redis refuses a repair, the others are still made. The exit code is 1 if errors or warnings
     remain, or if a repair failed. Notes are not faults.
-
-    Of a set of cells it checks each cell, and whether all cells have the same queues, attributes
-    and dead-letter policies. --fix makes them those of the first cell that has the queue.
     """
-    with call.open_queues() as rsmq:
-        queues = expand_patterns(_Lister(rsmq), queues)
+    with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))
@@ -91,28 +88,6 @@ def doctor(
                 call.out.result(_as_document(report, repairs), ())
     left = repairs.left
     return Exit.NOT_ALL if left is None or left.faults or repairs.failed else None
-
-
-class _Lister:
-    """Lists the queues of all cells, and stores nothing: not even the records of cells."""
-
-    def __init__(self, rsmq: RSMQ[Any]) -> None:
-        self._clients = rsmq.cells
-
-    def list_queues(self) -> list[str]:
-        """Return the names of the queues of all cells that can be reached."""
-        from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
-
-        names: dict[str, None] = {}
-        errors: list[Exception] = []
-        for client in self._clients:
-            try:
-                names |= dict.fromkeys(client.list_queues())
-            except (RedisError, OSError) as error:  # the examination reports it
-                errors.append(error)
-        if len(errors) == len(self._clients):
-            raise errors[0]
-        return list(names)
 
 
 def _examine(call: Call, rsmq: RSMQ[Any], queues: Sequence[str] | None) -> Report:
@@ -189,8 +164,8 @@ class _Repairs:
             yield f"After repairs, {_summary(self.left)}{failures}"
 
 
-def _key(finding: Finding) -> tuple[str, str | None, tuple[int, ...]]:
-    return finding.code, finding.queue, finding.cells
+def _key(finding: Finding) -> tuple[str, str | None]:
+    return finding.code, finding.queue
 
 
 def _repair(
@@ -198,7 +173,7 @@ def _repair(
 ) -> list[Repair]:
     from rsmq.doctor import repair  # noqa: PLC0415 - takes time
 
-    reported: Counter[tuple[str, str | None, tuple[int, ...]]] = Counter()
+    reported: Counter[tuple[str, str | None]] = Counter()
     with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
 
         def report_progress(finding: Finding, number: int) -> None:
@@ -214,7 +189,6 @@ def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
         {
             "code": each.finding.code,
             "queue": each.finding.queue,
-            **({} if report.cells is None else {"cells": list(each.finding.cells)}),
             "number": each.number,
             "error": None if each.error is None else _describe(each.error),
         }
@@ -239,7 +213,7 @@ def _describe(error: Exception) -> str:
 
 def _report_lines(report: Report) -> Iterator[str]:
     for each in report.findings:
-        prefix = _prefix(each, report.cells)
+        prefix = _prefix(each)
         yield f"{each.severity:8} {prefix}{each.text}  [{each.code}]"
         if each.examples and set(each.examples) != {each.text}:
             yield from _paragraph("such as", ", ".join(each.examples))
@@ -255,17 +229,9 @@ def _report_lines(report: Report) -> Iterator[str]:
     yield _summary(report)
 
 
-def _prefix(finding: Finding, number_of_cells: int | None) -> str:
-    """Return the cells and the queue of a finding, with colons."""
-    parts = []
-    if finding.cells and len(finding.cells) == number_of_cells and number_of_cells > 1:
-        parts.append("all cells")
-    elif finding.cells:
-        numbers = ", ".join(map(str, finding.cells))
-        parts.append(f"cell{'s' * (len(finding.cells) > 1)} {numbers}")
-    if finding.queue is not None:
-        parts.append(format_text(finding.queue))
-    return "".join(f"{part}: " for part in parts)
+def _prefix(finding: Finding) -> str:
+    """Return the queue of a finding, with a colon."""
+    return "" if finding.queue is None else f"{format_text(finding.queue)}: "
 
 
 def _paragraph(label: str, text: str) -> list[str]:
@@ -284,14 +250,12 @@ def _summary(report: Report) -> str:
         if number
     )
     queues = format_count(report.queues, "queue")
-    if report.cells is not None:
-        queues += f" in {format_count(report.cells, 'cell')}"
     return f"{queues}, {format_count(report.messages)}: {counts or 'nothing found'}"
 
 
 def _repair_line(done: Repair) -> str:
     finding = done.finding
-    prefix = _prefix(finding, None)
+    prefix = _prefix(finding)
     if done.error is not None:
         partly = f"{done.number} of {finding.number}, then " if done.number else ""
         return f"failed   {prefix}{partly}{_describe(done.error)}  [{finding.code}]"

@@ -47,7 +47,7 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        with call.open_queues() as rsmq:
+        with call.open() as rsmq:
             metrics = QueueMetrics(rsmq, queues or ("*",), interval=interval)
             try:
                 serve(port, host)

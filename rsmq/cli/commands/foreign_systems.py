@@ -136,7 +136,7 @@ def open_servers(
     Connect to the server of the queues and to that of the other system.
 
     Args:
-        call: the call, which has the location of the queues.
+        call: the call, which has the server and the namespace of the queues.
         other_url: the URL of the other server; None for the same server.
         other_ns: the namespace of the other system; None for the same namespace.
         wait: seconds to wait at most until both servers answer.
@@ -148,10 +148,10 @@ def open_servers(
 
     from rsmq.migrate import Server  # noqa: PLC0415 - takes time
 
-    location = call.location
+    url, ns = call.url, call.namespace
     with (
-        Server.from_url(location.url, ns=location.ns, realtime=call.realtime) as own,
-        Server.from_url(other_url or location.url, ns=other_ns or location.ns) as other,
+        Server.from_url(url, ns=ns, realtime=call.realtime) as own,
+        Server.from_url(other_url or url, ns=other_ns or ns) as other,
     ):
         wait_for_redis(own.ping, wait, call.out.note)
         try:

@@ -49,7 +49,7 @@ def history(call: Call, queue: str | None, last: float, step: float) -> None:
         start = end - timedelta(seconds=last)
     except OverflowError:
         raise Failed(f"--last is too long: {last} s") from None
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = rsmq.history(queue, start=start, end=end, step=int(step))
     lines = format_table(
         _HEADINGS, _rows(found), number_columns=range(2, len(_HEADINGS)), width=call.out.width

@@ -49,7 +49,7 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     ended within --wait.
     """
     code = None
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         handle = rsmq.job(queue, id)
         try:
             if wait:
@@ -81,7 +81,7 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     Those that were sent last are first. All times are in UTC. It looks at all keys of the database
     in small steps, which takes about a second for a million keys.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = rsmq.jobs(queue, state=state, max_jobs=count)
         if not found:
             rsmq.get_queue_attributes(queue)  # raises if it does not exist
@@ -115,7 +115,7 @@ def cancel(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     before, or is not there.
     """
     results: dict[str, str | None] = {}
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         try:
             for id in ids:
                 results[id] = _cancel(rsmq.job(queue, id))

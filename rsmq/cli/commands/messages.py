@@ -4,8 +4,8 @@ The commands delete, visibility, release, get and peek.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 import click
 
@@ -16,9 +16,6 @@ from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State, StoredMessage
 from rsmq.wire.limits import MAX_BATCH
-
-if TYPE_CHECKING:
-    from rsmq._sync.client import RSMQ
 
 
 @command("delete", "rsmq delete orders ID", "rsmq rm orders ID ID --json")
@@ -32,10 +29,8 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     Messages that are in flight are deleted too. The exit code is 1 if a message is not in the
     queue.
     """
-    with call.open_queues() as rsmq:
-        return run_on_ids(
-            call, rsmq, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch)
-        )
+    with call.open() as rsmq:
+        return run_on_ids(call, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch))
 
 
 @command("visibility", "rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0")
@@ -53,10 +48,9 @@ def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit 
     It changes any message, also one that another consumer has received. The exit code is 1 if a
     message is not in the queue.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         return run_on_ids(
             call,
-            rsmq,
             ids,
             "changed",
             lambda batch: rsmq.change_messages_visibility(queue, batch, vt),
@@ -80,10 +74,10 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
     """
     if all_received is bool(ids):
         raise click.UsageError("Give IDs or --all, one of them.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if ids:
             return run_on_ids(
-                call, rsmq, ids, "released", lambda batch: rsmq.release_messages(queue, batch)
+                call, ids, "released", lambda batch: rsmq.release_messages(queue, batch)
             )
         number = rsmq.release_all_messages(queue)
     call.out.result({"queue": queue, "released": number}, f"{number:,} released")
@@ -92,7 +86,6 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
 
 def run_on_ids(
     call: Call,
-    rsmq: RSMQ[Any],
     ids: Sequence[str],
     result_key: str,
     act: Callable[[Sequence[str]], list[str]],
@@ -111,35 +104,13 @@ def run_on_ids(
         for start in range(0, len(wanted), MAX_BATCH):
             done += act(wanted[start : start + MAX_BATCH])
     finally:
-        missing = find_missing(rsmq, wanted, done)
+        changed = set(done)
+        missing = [id for id in wanted if id not in changed]
         if done or call.as_json:
             call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
     return Exit.NOT_ALL if missing else None
-
-
-def find_missing(rsmq: RSMQ[Any], ids: Iterable[str], found: Collection[str]) -> list[str]:
-    """
-    Return the ids whose messages do not exist.
-
-    A message whose cell has failed may exist. So may one that could be in a failed cell.
-
-    Args:
-        call: the call of the program.
-        rsmq: the client.
-        ids: the ids of messages; in a set, with or without the numbers of their cells.
-        found: the ids of the messages that exist, as the client returns them.
-    """
-    engine, failed, existing = rsmq.engine, set[int](), set(found)
-    existing_in_any = {engine.split_id(id)[1] for id in existing}
-    missing = []
-    for id in ids:
-        cell, stored = engine.split_id(id)
-        exists = stored in existing_in_any if cell is None else id in existing
-        if not exists and not (bool(failed) if cell is None else cell in failed):
-            missing.append(id)
-    return missing
 
 
 @command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")
@@ -154,20 +125,16 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
     Nothing is changed. The lines after a message are those of rsmq peek. The exit code is 1 if a
     message is not in the queue.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
         existing = [message for message in found.values() if message is not None]
-        missing = find_missing(
-            rsmq,
-            (id for id, message in found.items() if message is None),
-            [message.id for message in existing],
-        )
+        missing = [id for id, message in found.items() if message is None]
         holders = None if bodies else _find_holders(rsmq, existing)
     if existing or call.as_json:
         write_messages(call, existing, bodies, holders=holders)
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
-    return None if len(existing) == len(found) else Exit.NOT_ALL
+    return Exit.NOT_ALL if missing else None
 
 
 def _find_holders(rsmq: Any, messages: Sequence[StoredMessage]) -> dict[str, str]:
@@ -219,7 +186,7 @@ def peek(
     long bodies are cut off; rsmq get shows them in full. The exit code is 1 if there are no
     messages.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
         holders = None if bodies else _find_holders(rsmq, messages)
     return write_messages(call, messages, bodies, width=call.out.width, holders=holders)

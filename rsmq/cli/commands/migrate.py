@@ -226,9 +226,8 @@ def _migrate_all(
 
 
 def _check_name(call: Call, name: str) -> None:
-    location = call.location
     try:
-        Namespace(location.ns, strict_names=not location.any_names).queue(name)
+        Namespace(call.namespace, strict_names=not call.any_names).queue(name)
     except InvalidFormat as error:
         raise InvalidFormat(
             "qname",

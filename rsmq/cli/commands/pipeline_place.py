@@ -13,7 +13,6 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Decorator
-from rsmq.cli.app.errors import Failed
 from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
 #: The same for the password of the Sentinels.
 SENTINEL_PASSWORD_VARIABLE = "RSMQ_PIPELINE_SENTINEL_PASSWORD"  # noqa: S105 - a name
 
-_SHARED_HINT = "Pass URLs without one, and --password-env or --password-file: one password for all."
 
 _PASSWORDS = (
     "password_env", "password_file", "sentinel_password_env", "sentinel_password_file",
@@ -93,19 +91,15 @@ def own_queues(call: Call, options: dict[str, Any]) -> Queues:
     Args:
         options: the options of the job; those of passwords are removed.
     """
-    place = call.configured_place
     fields = {name: options.pop(name) for name in _PASSWORDS}
-    fields |= {"ns": place.ns, "cells": place.cells, "strict_names": not call.any_names}
-    if place.urls is not None:
-        urls, passwords = zip(*map(split_password, place.urls), strict=True)
-        urls, sentinel_passwords = zip(*map(split_sentinel_password, urls), strict=True)
-        fields["url"] = " ".join(urls)
-        if len(set(passwords)) > 1 or len(set(sentinel_passwords)) > 1:
-            raise Failed("The URLs of cells have different passwords", hint=_SHARED_HINT)
+    fields |= {"ns": call.namespace, "strict_names": not call.any_names}
+    if call.configured_url is not None:
+        url, own_password = split_password(call.configured_url)
+        fields["url"], sentinel_password = split_sentinel_password(url)
         # Not as options, because Spark shows options in its query plans.
         for prefix, password, variable in (
-            ("", passwords[0], PASSWORD_VARIABLE),
-            ("sentinel_", sentinel_passwords[0], SENTINEL_PASSWORD_VARIABLE),
+            ("", own_password, PASSWORD_VARIABLE),
+            ("sentinel_", sentinel_password, SENTINEL_PASSWORD_VARIABLE),
         ):
             given = fields[f"{prefix}password_env"] or fields[f"{prefix}password_file"]
             if password is not None and not given:

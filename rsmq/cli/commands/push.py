@@ -108,7 +108,7 @@ def push(
     if target is None or "://" not in target:
         fault = "Missing argument 'URL'." if target is None else f"{target!r} is not a URL."
         raise click.UsageError(f"{fault} To add a message to a queue, use rsmq send.")
-    client = call.open_queues(client_options={"retry_deadline": None})
+    client = call.open(client_options={"retry_deadline": None})
     with client as rsmq:
         worker = _make_worker(rsmq, concurrency)
         from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
@@ -132,11 +132,11 @@ def _push_to_subscribers(
     call: Call, queue: str | None, allow: tuple[str, ...], metrics_port: int | None,
     metrics_host: str, *, allow_http: bool,
 ) -> None:  # fmt: skip
-    from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 
-    with call.open_queues(client_options={"retry_deadline": None}) as rsmq:
+    with call.open(client_options={"retry_deadline": None}) as rsmq:
         middleware = []
         if metrics_port is not None:
             from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
@@ -148,7 +148,7 @@ def _push_to_subscribers(
         if metrics_port is not None:
             _serve(metrics_port, metrics_host)
         log_to_standard_error("info", lambda: None, as_json=call.as_json)
-        asking = partial(ask_any, rsmq.cells, queue or "subscribers")
+        asking = partial(ask_for_queue, rsmq, queue or "subscribers")
         wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
         pusher.run()
 
@@ -160,7 +160,7 @@ def _make_worker(rsmq: RSMQ, concurrency: int) -> Worker:
 
 
 def _run(call: Call, worker: Worker, queue: str) -> None:
-    from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.worker import Middleware  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 
@@ -177,7 +177,7 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
     gone = StopWhenGone()
     worker.use(gone)
     log_to_standard_error("info", lambda: worker.name, as_json=call.as_json)
-    asking = partial(ask_any, worker.rsmq.cells, queue)
+    asking = partial(ask_for_queue, worker.rsmq, queue)
     wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
     worker.run()
     if gone.target is not None:
@@ -207,8 +207,8 @@ def _serve(port: int, host: str) -> None:
 
 
 def _list(call: Call, queue: str | None, url: str | None) -> None:
-    with call.open_queues() as rsmq:
-        targets = [target for _, _, target in _find(rsmq, queue, url)]
+    with call.open() as rsmq:
+        targets = [target for _, target in _find(rsmq, queue, url)]
     rows = [
         (
             format_text(each.queue),
@@ -227,12 +227,12 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
     from rsmq.push.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
 
     results = []
-    with call.open_queues() as rsmq:
-        for client, field, target in _find(rsmq, queue, url):
+    with call.open() as rsmq:
+        for field, target in _find(rsmq, queue, url):
             if is_removal:
-                results.append((target, "removed", remove_target(client, field)))
+                results.append((target, "removed", remove_target(rsmq, field)))
             else:
-                results.append((target, "resumed", resume_target(client, field)))
+                results.append((target, "resumed", resume_target(rsmq, field)))
     lines = [
         f"{format_text(target.queue)} -> {format_text(target.url)}: "
         + (
@@ -257,22 +257,17 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
     return Exit.NOT_ALL
 
 
-def _find(rsmq: RSMQ, queue: str | None, url: str | None) -> list[tuple[RSMQ, str, PushTarget]]:
-    """
-    Return the targets of a queue and a URL, with their clients and fields; None is any.
-
-    In a set of cells, one cell has the state of all targets of a queue.
-    """
+def _find(rsmq: RSMQ, queue: str | None, url: str | None) -> list[tuple[str, PushTarget]]:
+    """Return the targets of a queue and a URL, with their fields; None is any."""
     from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - takes time
     from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
 
     if queue is not None:
-        rsmq.cells[0].namespace.queue(queue)
+        rsmq.namespace.queue(queue)
     found = [
-        (rsmq.cells[cell], field, target)
-        for cell, of_cell in rsmq.engine.by_cell(list_targets).items()
-        for field, target in of_cell
+        (field, target)
+        for field, target in list_targets(rsmq)
         if queue is None or target.queue == queue
         if url is None or field == target_field(target.queue, url)
     ]
-    return sorted(found, key=lambda each: (each[2].queue, each[2].url, each[1]))
+    return sorted(found, key=lambda each: (each[1].queue, each[1].url, each[0]))

@@ -69,7 +69,7 @@ def create(
     A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -. With --json, one queue is an object,
     and several are an array.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
             created = rsmq.create_queue(
@@ -94,7 +94,7 @@ def list_(call: Call) -> None:
     It prints one name per line. Queues that a client has created without listing them are missing
     here, but they work.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         names = rsmq.list_queues()
     call.out.result(names, map(format_text, names))
 
@@ -135,7 +135,7 @@ def attributes(
     With at least one option it sets them, and then shows all attributes.
     The new values do not change when hidden messages become visible.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if all(each is None for each in (vt, delay, maxsize, keep, expired)):
             attributes = rsmq.get_queue_attributes(queue)
         else:
@@ -179,12 +179,12 @@ def limit(
     Show, set or remove a queue's limits.
 
     A limit that is not named is removed. Workers and all other receives of this library obey the
-    limits; consumers of other libraries do not. In a set of cells, each cell counts for itself.
+    limits; consumers of other libraries do not.
     """
     sets = max_running is not None or rate is not None
     if remove and sets:
         raise click.UsageError("--remove goes without --max-running and without --rate.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if remove or sets:
             attributes = rsmq.set_queue_limits(queue, max_running=max_running, rate=rate)
         else:
@@ -213,7 +213,7 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
 
     counted: list[dict[str, Any]] = []
     unreadable: dict[str, str] = {}
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         for queue in expand_patterns(rsmq, queues) or rsmq.list_queues():
             try:
                 attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
@@ -304,7 +304,7 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None
     Messages that are in flight are removed too. The queues, their attributes and their totals
     stay. It asks first. With --undo nothing is removed if that could not be undone.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Remove {_contents(rsmq, queues)}?", yes=yes)
 
@@ -331,7 +331,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) 
     Messages that are in flight are deleted too. It asks first, once for all queues. With --undo
     nothing is deleted if that could not be undone.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Delete {_contents(rsmq, queues)}, and the queues?", yes=yes)
 

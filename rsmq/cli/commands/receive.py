@@ -87,7 +87,7 @@ def receive(
     reader of the output closes the pipe, all of them are released. The exit code is 1 if no message
     is visible within --wait.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         queues = expand_patterns(rsmq, queues)
         messages = rsmq.receive_messages(queues, number, vt=vt, wait=wait)
         with _released_if_unread(call, rsmq, messages):
@@ -121,15 +121,14 @@ def pop(
     visible within --wait, and if a message can't be written; the error has the number of these.
     """
     check_whole_number("max_messages", number, 1, MAX_BATCH)
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         queues = expand_patterns(rsmq, queues)
         writer = PoppedWriter(call, bodies, has_queue_column=len(queues) > 1)
         while writer.number < number:
             size = min(number - writer.number, _POP_BATCH)
             messages = rsmq.pop_messages(queues, size, wait=0 if writer.number else wait)
             writer.write(messages)
-            # A batch is of one cell, and another cell may have more.
-            if not messages or (call.cells is None and len(messages) < size):
+            if len(messages) < size:
                 break
     writer.end()
     if writer.number == 0:
@@ -164,7 +163,7 @@ def recover(
     counts rise by one, so that the earlier consumers can no longer delete or extend them. The exit
     code is 1 if there are none.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         messages = rsmq.recover_messages(queue, number, idle=idle, vt=vt)
         with _released_if_unread(call, rsmq, messages):
             return write_messages(call, messages, bodies)

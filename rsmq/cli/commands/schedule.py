@@ -91,7 +91,7 @@ def add(
     """
     if (cron is None) == (every is None):
         raise click.UsageError("Give either --cron or --every.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         changed = rsmq.schedules.add(
             name,
             cron=cron,
@@ -123,7 +123,7 @@ def list_(call: Call) -> None:
 
     All times are in UTC. STATE has the reason if the last attempt has failed.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = rsmq.schedules.list()
     rows = [
         (
@@ -148,7 +148,7 @@ def list_(call: Call) -> None:
 @click.pass_obj
 def show(call: Call, name: str, number: int) -> Exit | None:
     """Show a schedule, its state and its next times."""
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = rsmq.schedules.get(name)
     if found is None:
         call.out.note(f"{format_text(name)}: no such schedule")
@@ -189,7 +189,7 @@ def resume(call: Call, names: tuple[str, ...]) -> Exit | None:
 @click.pass_obj
 def run(call: Call, name: str) -> None:
     """Send the message of a schedule now, once. Its times stay as they are."""
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         message_id = rsmq.schedules.run_now(name)
     call.out.result({"name": name, "id": message_id}, format_text(message_id))
 
@@ -202,7 +202,7 @@ def _each(
     not_done: str,
 ) -> Exit | None:
     results = []
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         method = method_of(rsmq.schedules)
         try:
             for name in dict.fromkeys(names):

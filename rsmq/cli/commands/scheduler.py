@@ -31,17 +31,17 @@ def scheduler(call: Call, *, once: bool, wait_for_redis: float) -> None:
     languages. Any number of these processes may run; each time is sent once. It runs until Ctrl-C
     or SIGTERM. With --once it can be started by cron, or to check.
     """
-    from rsmq.cli.app.wait_for_redis import ask_any  # noqa: PLC0415 - takes time
+    from rsmq.cli.app.wait_for_redis import ask_for_queue  # noqa: PLC0415 - takes time
     from rsmq.cli.app.wait_for_redis import wait_for_redis as wait  # noqa: PLC0415 - as above
     from rsmq.printable import format_count  # noqa: PLC0415 - as above
     from rsmq.schedules.scheduler import Scheduler  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
-    with call.open_queues(client_options={"retry_deadline": None}) as rsmq:
+    with call.open(client_options={"retry_deadline": None}) as rsmq:
         firing = Scheduler(rsmq, looks_at_once=True)
         wait(
-            partial(ask_any, rsmq.cells, "scheduler"), 0 if once else wait_for_redis, call.out.note
+            partial(ask_for_queue, rsmq, "scheduler"), 0 if once else wait_for_redis, call.out.note
         )
         if once:
             firing.fire_due(raises=True)

@@ -53,22 +53,6 @@ def _max_retries_option() -> Decorator:
     )  # fmt: skip
 
 
-def _key_option() -> Decorator:
-    return click.option(
-        "--key", metavar="TEXT",
-        help="With --cells: messages with the same key go to the same cell, in their order.",
-    )  # fmt: skip
-
-
-def _key_argument(call: Call, key: str | None) -> dict[str, str]:
-    """Return the key as an argument of a call of a set of cells; nothing without a key."""
-    if key is None:
-        return {}
-    if call.cells is None:
-        raise click.UsageError("--key chooses a cell of a set: add --cells, or leave out --key.")
-    return {"key": key}
-
-
 @command(
     "send",
     "rsmq send orders hello",
@@ -89,7 +73,6 @@ def _key_argument(call: Call, key: str | None) -> dict[str, str]:
     is_flag=True,
     help="Send them to the front: they precede all messages that are visible now.",
 )
-@_key_option()
 @click.option(
     "--dedup-id", metavar="NAME",
     help="For one message: a second message with this name within five minutes is not added.",
@@ -137,8 +120,7 @@ def send(
     single BODY - is the same as --file -. Each line of a file is a message, without its line end;
     an empty line is an empty message. Lines are sent in batches of at most 10,000, and lines of a
     pipe as they arrive. If sending fails, the error says how many messages were sent. The size of a
-    message must not exceed the maxsize of the queue. Of a set of cells, all messages of a batch go
-    to one cell.
+    message must not exceed the maxsize of the queue.
     """
     if bodies == ("-",) and path is None:
         bodies, path = (), "-"
@@ -154,8 +136,7 @@ def send(
     if for_one and len(bodies) != 1 and not whole:
         option = next(iter(for_one)).replace("_", "-")
         raise click.UsageError(f"--{option} is that of one message: give one BODY, or --whole.")
-    send_options |= _key_argument(call, send_options.pop("key"))
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if path is not None and not whole:
             _send_file(
                 call,
@@ -305,11 +286,10 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @_delay_option()
 @_expires_option()
 @_max_retries_option()
-@_key_option()
 @click.pass_obj
 def publish(
     call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,
-    *, key: str | None, **send_options: Any,
+    **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send a message to several queues, all or none.
@@ -323,7 +303,6 @@ def publish(
         raw = _read_file(path)
     else:
         raise click.UsageError("Give --body or --file, one of them.")
-    send_options |= _key_argument(call, key)
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         ids = rsmq.publish(expand_patterns(rsmq, queues), raw, **send_options)
     call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

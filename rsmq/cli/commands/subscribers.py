@@ -74,7 +74,7 @@ def add(
     It gets the messages that wait in the queue, and all later ones. The URL is stored readable in
     Redis; the secret is not stored.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         subscriber = _open(rsmq).add(
             queue,
             name,
@@ -97,7 +97,7 @@ def add(
 @click.pass_obj
 def list_(call: Call, queue: str | None) -> None:
     """Show the subscribers of a queue, or of all queues."""
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         found = _open(rsmq).list(queue)
     rows = [
         (
@@ -128,7 +128,7 @@ def remove(call: Call, queue: str, name: str, *, drop: bool) -> Exit | None:
     The pushers push the messages that wait for it, and then delete its queue. With --drop both are
     deleted at once. Its dead letters stay. The exit code is 1 if there is no such subscriber.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         is_removed = _open(rsmq).remove(queue, name, drop=drop)
     text = "removed" if is_removed else "no such subscriber"
     call.out.result(

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,58 +51,21 @@ def tail(
     a part of the messages. It shows new messages (delayed ones at once), new dead letters, and
     older messages that become visible again after a visibility timeout. It does not show messages
     that rsmq move adds and that were never received. With --json it prints one document per line.
-    Of a set of cells it shows the messages of all cells that can be reached at the start.
     """
     if number is not None and from_start:
         raise click.UsageError("Give --number or --from-start, one of them.")
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         try:
             names = expand_patterns(rsmq, queues)
-            followed = _start(rsmq, names, number, all_of_them=from_start)
+            followed = [_FollowedQueue(rsmq, name) for name in names]
+            for each in followed:
+                each.start(number, all_of_them=from_start)
             _follow(call, followed, interval, has_queue_column=len(names) > 1)
         except KeyboardInterrupt:
             return Exit.INTERRUPTED
     return None
-
-
-def _start(
-    rsmq: RSMQ[Any],
-    queues: Sequence[str],
-    number: int | None,
-    *,
-    all_of_them: bool,
-) -> list[_FollowedQueue]:
-    """Return the queues, each begun, of all cells that can be reached."""
-    followed: list[_FollowedQueue] = []
-    for queue in queues:
-
-        def begin(client: RSMQ[Any], queue: str = queue) -> _FollowedQueue:
-            started = _FollowedQueue(client, queue)
-            started.start(number, all_of_them=all_of_them)
-            return started
-
-        by_cell = rsmq.engine.by_cell(begin)
-        for cell, each in by_cell.items():
-            each.cell, each.show_id = cell, partial(rsmq.engine.show_id, cell)
-        _keep_last(list(by_cell.values()), number)
-        followed += by_cell.values()
-    return followed
-
-
-def _keep_last(of_cells: list[_FollowedQueue], number: int | None) -> None:
-    """Of the last messages of each cell, keep the last ones of all."""
-    ordered = sorted(
-        (message.visible_at_ms, cell, place)
-        for cell, each in enumerate(of_cells)
-        for place, message in enumerate(each.initial)
-    )
-    kept = {(cell, place) for _, cell, place in ordered[-(number or len(ordered) or 1) :]}
-    for cell, each in enumerate(of_cells):
-        each.initial = [
-            message for place, message in enumerate(each.initial) if (cell, place) in kept
-        ]
 
 
 def _follow(
@@ -112,27 +74,23 @@ def _follow(
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
     write = partial(_write_message, call, has_queue_column=has_queue_column)
-    unreachable: set[int] = set()
+    is_reachable = True
     while True:
         started_at = time.monotonic()
-        failed: set[int] = set()
-        for each in followed:
-            if each.cell in failed:
-                continue
-            try:
+        was_reachable, is_reachable = is_reachable, True
+        try:
+            for each in followed:
                 each.poll(write)
-            except RedisError as error:
-                report = describe_error(error)
-                if report is None or report.exit is not Exit.UNREACHABLE:
-                    raise
-                failed.add(each.cell)
-                if each.cell not in unreachable:
-                    prefix = "" if call.cells is None else f"cell {each.cell}: "
-                    call.out.note(prefix + report.line(as_json=False))
-        unreachable = failed
+        except RedisError as error:
+            report = describe_error(error)
+            if report is None or report.exit is not Exit.UNREACHABLE:
+                raise
+            is_reachable = False
+            if was_reachable:
+                call.out.note(report.line(as_json=False))
         call.out.flush()
         seconds = time.monotonic() - started_at
-        time.sleep(max(interval, 0.5) if unreachable else pause_after_poll(interval, seconds))
+        time.sleep(pause_after_poll(interval, seconds) if is_reachable else max(interval, 0.5))
 
 
 def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool) -> None:
@@ -147,17 +105,14 @@ def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool
 
 
 class _FollowedQueue:
-    """A queue of one cell, or of a plain client."""
+    """A queue and what was shown of it."""
 
     def __init__(self, rsmq: RSMQ[Any], queue: str) -> None:
         self._rsmq = rsmq
         self._name = queue
         self._follower = QueueFollower(rsmq.namespace.queue(queue), BODY_CODEC)
-        #: The number of its cell, and what returns an id as it is shown.
-        self.cell = 0
-        self.show_id: Callable[[str], str] = str
         #: The messages that the first poll shows.
-        self.initial: list[StoredMessage] = []
+        self._initial: list[StoredMessage] = []
 
     def start(self, number: int | None, *, all_of_them: bool) -> None:
         """
@@ -171,7 +126,7 @@ class _FollowedQueue:
             InvalidValue: the number is out of range.
         """
         if number is not None:
-            self.initial = self._rsmq.peek_messages(self._name, -number, number)
+            self._initial = self._rsmq.peek_messages(self._name, -number, number)
         if not all_of_them:
             self._rsmq.run_steps(self._follower.start())
 
@@ -180,8 +135,8 @@ class _FollowedQueue:
 
         def take(messages: list[StoredMessage]) -> None:
             for message in messages:
-                write(replace(message, id=self.show_id(message.id)))
+                write(message)
 
-        initial, self.initial = self.initial, []
+        initial, self._initial = self._initial, []
         take(self._follower.skip_found(initial))
         self._rsmq.run_steps(self._follower.poll(take))

@@ -45,7 +45,7 @@ def top(
     """
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         reader = FiguresReader(rsmq, queues)
         first = reader.read()  # an error of the first reading ends the program
         if once or not (call.as_json or sys.stdout.isatty()):

@@ -25,7 +25,7 @@ def undo(call: Call, ids: tuple[str, ...]) -> None:
     It can be restored for ten minutes after rsmq purge --undo, rsmq delete-queue --undo, or a
     deletion in the dashboard. Messages that have come since stay.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         if not ids:
             found = rsmq.trash.list()
             rows = [

@@ -216,7 +216,7 @@ async def _pushing(call: Call, options: dict[str, Any]) -> AsyncIterator[None]:
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - takes time
 
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
-    with call.open_queues(client_options={"retry_deadline": None}) as queues:
+    with call.open(client_options={"retry_deadline": None}) as queues:
         pusher = SubscriberPusher(
             queues, allow=options["push_allow"], allow_http=options["push_allow_http"]
         )

@@ -126,7 +126,7 @@ def _write(
     call.out.result({"section": section, "name": name, **rights, **secret, **shown}, [*lines, ""])
 
 
-_OF_REDIS = {"url", "ns", "cells", "profile", "any_names", "realtime"}
+_OF_REDIS = {"url", "ns", "profile", "any_names", "realtime"}
 
 
 def _hide_options_of_redis() -> None:

@@ -43,7 +43,7 @@ def why(call: Call, queue: str, id: str | None) -> None:
     from rsmq.explain.reader import observe_message, observe_queue  # noqa: PLC0415 - as above
     from rsmq.figures import RatesReader  # noqa: PLC0415 - as above
 
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
 
         def rates_of(facts: ObservedQueue) -> QueueRates | None:
             """Return how fast the queue changes, if it is not known and there are messages."""
@@ -112,26 +112,23 @@ def dead_letters(call: Call, queue: str, count: int) -> None:
     """
     from rsmq.search.failure_groups import group_dead_letters  # noqa: PLC0415 - takes time
 
-    with call.open_queues() as rsmq:
-        by_cell = rsmq.engine.by_cell(
-            lambda client: client.run_steps(group_dead_letters(client.namespace, queue, count))
-        )
-    groups = [(cell, group) for cell, found in by_cell.items() for group in found.groups()]
-    show_id = rsmq.engine.show_id
+    with call.open() as rsmq:
+        groups = rsmq.run_steps(group_dead_letters(rsmq.namespace, queue, count)).groups()
     rows = [
         (
             group.cause.key,
             group.count,
             group.redriven,
             format_time(group.last_died_ms),
-            show_id(cell, group.ids[0]),
+            group.ids[0],
             format_text(_describe(group)),
         )
-        for cell, group in groups
+        for group in groups
     ]
     lines = format_table(("key", "count", "again", "last", "id", "cause"), rows)
-    documents = [_to_json(group, [show_id(cell, id) for id in group.ids]) for cell, group in groups]
-    call.out.result(documents, [truncate(each, call.out.width, keep=18) for each in lines])
+    call.out.result(
+        list(map(_to_json, groups)), [truncate(each, call.out.width, keep=18) for each in lines]
+    )
 
 
 def _describe(group: FailureGroup) -> str:
@@ -142,7 +139,7 @@ def _describe(group: FailureGroup) -> str:
     return f"{text.removesuffix(': ')} in {cause.frames[-1]}" if cause.frames else text
 
 
-def _to_json(group: FailureGroup, ids: list[str]) -> dict[str, Any]:
+def _to_json(group: FailureGroup) -> dict[str, Any]:
     return {
         "key": group.cause.key,
         "exception": group.cause.exception,
@@ -151,7 +148,7 @@ def _to_json(group: FailureGroup, ids: list[str]) -> dict[str, Any]:
         "count": group.count,
         "first_died_ms": group.first_died_ms,
         "last_died_ms": group.last_died_ms,
-        "ids": ids,
+        "ids": list(group.ids),
         "queues": dict(group.queues),
         "redriven": group.redriven,
         "example": group.example_text,

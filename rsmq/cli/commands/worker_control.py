@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
+from rsmq.cli.app.output import format_age, format_table, format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import list_workers, read_workers
@@ -25,7 +25,7 @@ def pause_queues(call: Call, queues: Sequence[str]) -> None:
     Raises:
         QueueNotFound: a queue does not exist; earlier ones are paused.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.pause_queue, "paused")
 
 
@@ -36,7 +36,7 @@ def resume_queues(call: Call, queues: Sequence[str]) -> None:
     Raises:
         QueueNotFound: a queue does not exist; earlier ones are resumed.
     """
-    with call.open_queues() as rsmq:
+    with call.open() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.resume_queue, "resumed")
 
 
@@ -49,17 +49,11 @@ def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], wo
 
 
 def show_workers(call: Call) -> None:
-    """Write a table of the workers of the namespace, or of all cells of a set."""
-    with call.open_queues() as rsmq:
-        by_cell = rsmq.engine.by_cell(read_workers)
-    found: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
-    for cell, (now, workers) in by_cell.items():
-        place = {} if call.cells is None else {"cell": cell}
-        found += ({**place, **to_json_value(worker)} for worker in workers)
-        rows += ((*place.values(), *_row(worker, now)) for worker in workers)
-    headings = _HEADINGS if call.cells is None else ("cell", *_HEADINGS)
-    call.out.result(found, format_table(headings, rows, width=call.out.width))
+    """Write a table of the workers of the namespace."""
+    with call.open() as rsmq:
+        now_ms, workers = read_workers(rsmq)
+    rows = [_row(worker, now_ms) for worker in workers]
+    call.out.result(workers, format_table(_HEADINGS, rows, width=call.out.width))
 
 
 def check_workers(call: Call, name: str | None) -> int:
@@ -73,9 +67,8 @@ def check_workers(call: Call, name: str | None) -> int:
     Returns:
         The exit code: DONE, or NOT_ALL.
     """
-    with call.open_queues() as rsmq:
-        by_cell = rsmq.engine.by_cell(list_workers)
-    workers = [each for of_cell in by_cell.values() for each in of_cell]
+    with call.open() as rsmq:
+        workers = list_workers(rsmq)
     if name is None:
         host = socket.gethostname()
         found = [each for each in workers if each.host == host]

@@ -15,7 +15,7 @@ from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis
+from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
 from rsmq.guarded_log import get_logger
@@ -86,13 +86,10 @@ def _import_worker(name: str) -> Worker:
 def _supervise(call: Call, args: SimpleNamespace) -> int:
     """Run worker processes; return the exit code."""
     environment = dict(os.environ)
-    place = call.configured_place
-    if place.urls is not None:
-        environment["RSMQ_URL"] = " ".join(place.urls)
-    if place.ns is not None:
-        environment["RSMQ_NS"] = place.ns
-    if place.cells is not None:
-        environment["RSMQ_CELLS"] = str(place.cells)
+    if call.configured_url is not None:
+        environment["RSMQ_URL"] = call.configured_url
+    if call.configured_namespaces:
+        environment["RSMQ_NS"] = call.namespace
     metrics = None
     if args.metrics_port is not None:
         from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
@@ -175,32 +172,23 @@ def _find_place(call: Call, own: RSMQ[Any]) -> dict[str, Any] | None:
     Return the configured place of the worker's client; None is that of its own client.
 
     Raises:
-        Failed: a namespace or a number of cells is configured that the own client does not have,
-            and no URL.
+        Failed: a namespace is configured that the own client does not have, and no URL.
     """
-    values, place = call.configured_place, own.engine.place
-    own_ns, own_cells = place["ns"], place.get("cells")
-    ns = values.ns or own_ns
-    # A hash tag names one cell of the own set.
-    cells = own_cells if values.cells is None and "{" not in ns else values.cells
-    if values.urls is not None:
-        return {"urls": values.urls, "ns": ns, "cells": cells}
-    for item, variable, found, expected in (
-        ("namespace", "NS", ns, own_ns),
-        ("number of cells", "CELLS", cells, own_cells),
-    ):
-        if found != expected:
-            raise Failed(
-                f"the {item} {found!r}, of --{variable.lower()} or RSMQ_{variable}, goes with "
-                f"--url or RSMQ_URL; the worker's own client has "
-                f"{'one namespace' if expected is None else repr(expected)}"
-            )
+    own_ns = own.namespace.name
+    ns = call.namespace if call.configured_namespaces else own_ns
+    if call.configured_url is not None:
+        return {"url": call.configured_url, "ns": ns}
+    if ns != own_ns:
+        raise Failed(
+            f"the namespace {ns!r}, of --ns or RSMQ_NS, goes with --url or RSMQ_URL; the worker's "
+            f"own client has {own_ns!r}"
+        )
     return None
 
 
 def _wait_for_redis(worker: Worker, seconds: float) -> None:
     if worker.queues:
-        asking = partial(ask_any, worker.rsmq.cells, worker.queues[0])
+        asking = partial(ask_for_queue, worker.rsmq, worker.queues[0])
         wait_for_redis(asking, seconds, _log.warning)
 
 
