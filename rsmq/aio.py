@@ -28,8 +28,8 @@ from rsmq.operations import (
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.confirmation import check_confirm, copies_of
 from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation
-from rsmq.operations.time_limit import TimeLimit, start_time_limit
+from rsmq.operations.operation import Operation, allow_for_reply
+from rsmq.operations.time_limit import TimeLimit, check_reply_timeout, start_time_limit
 from rsmq.transport.asyncio_.caller import (
     AsyncCaller,
     async_caller_from_client,
@@ -285,6 +285,19 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         self._realtime = realtime
         self._closed = False
         self._losses = LostReplies()
+        #: The client whose connections this one uses; None if it has its own.
+        self._lender: AsyncRSMQ[B_co] | None = None
+        self._reply_timeout = 0.0  # only with a lender
+
+    def _borrow(self, lender: AsyncRSMQ[B_co], seconds: float) -> None:
+        """Use the settings and the connections of another client, with this time for a reply."""
+        namespace, realtime = lender.namespace, lender.realtime
+        self._configure(
+            namespace.name, lender.codec, realtime=realtime, strict_names=namespace.strict_names
+        )
+        self._use_confirm(lender.confirm)
+        self._use_caller(lender.caller)
+        self._lender, self._reply_timeout = lender, seconds
 
     def _use_confirm(self, confirm: Confirm) -> None:
         """Set the copies that calls wait for by default."""
@@ -301,6 +314,29 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
+
+    def with_reply_timeout(self, seconds: float | timedelta) -> Self:
+        """
+        Return a client that waits longer, or less long, for each reply of a server.
+
+        For calls that keep the server busy, such as the deletion of a queue with millions of
+        messages: within ``socket_timeout``, a server that is busy looks like one that hangs.
+
+        The new client has the settings of this one, and uses its connections. With asyncio, each of
+        its calls has a connection of its own. close() of the new client ends its waiting calls,
+        and closes no connections; close() of this client ends both. A send with its own
+        ``timeout`` has only that time. A retry may begin until ``retry_deadline`` after the begin
+        of the call, and its reply has this time too.
+
+        Args:
+            seconds: the time for each reply, 0.001 to 86,400 (a day).
+
+        Raises:
+            InvalidValue: seconds is not a number, or is out of range.
+        """
+        client = type(self).__new__(type(self))
+        client._borrow(self, check_reply_timeout(seconds))  # noqa: SLF001 - of the same class
+        return client
 
     async def run(self, operation: Operation[T]) -> T:
         """
@@ -328,6 +364,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         if self._closed:
             raise ClientClosed
+        if self._lender is not None:
+            return await self._lender.run(allow_for_reply(operation, self._reply_timeout))
         return await self._caller.run(operation)
 
     async def run_steps(self, steps: Steps[T]) -> T:
@@ -2233,7 +2271,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         """
         self._closed = True
         await self._watchers.close()
-        await self._caller.close()
+        if self._lender is None:
+            await self._caller.close()
 
     async def __aenter__(self) -> Self:
         return self

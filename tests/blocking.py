@@ -20,6 +20,8 @@ class Blocking:
         method = getattr(self._client, name)
         if name in ("schedules", "trash"):
             return Blocking(self._runner, method)
+        if name == "with_reply_timeout":
+            return lambda seconds: Blocking(self._runner, method(seconds))
         if name in ("consume", "processing"):
             return lambda *args, **options: _BlockingBlock(self._runner, method(*args, **options))
         if not inspect.iscoroutinefunction(method):

@@ -5,7 +5,7 @@ An operation: an atomic script, or plain commands, with keys, arguments and a re
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -82,6 +82,13 @@ class Operation(Generic[T]):
     rebuild: Callable[[], Operation[T]] | None = None
     large_body: int = 0
     reply_timeout: float | None = None
+
+
+def allow_for_reply(operation: Operation[T], seconds: float) -> Operation[T]:
+    """Return an operation with this time for its reply, unless it has a time of its own."""
+    if operation.reply_timeout is not None or operation.limit is not None:
+        return operation
+    return replace(operation, reply_timeout=seconds)
 
 
 #: A call of several steps: yields operations, receives their results, returns its own.

@@ -1,5 +1,5 @@
 """
-The time limit of one call: its argument ``timeout``.
+The time limit of one call, its argument ``timeout``, and the time for a reply.
 """
 
 from __future__ import annotations
@@ -43,3 +43,14 @@ def start_time_limit(timeout: Seconds | None) -> TimeLimit | None:
         return None
     seconds = check_duration("timeout", to_seconds(timeout), _MIN_SECONDS, _MAX_SECONDS)
     return TimeLimit(seconds, time.monotonic() + seconds)
+
+
+def check_reply_timeout(seconds: object) -> float:
+    """
+    Return the time for each reply as seconds.
+
+    Raises:
+        InvalidValue: it is not a number of seconds from 0.001 to 86,400 (a day), nor such a
+            timedelta.
+    """
+    return check_duration("seconds", to_seconds(seconds), _MIN_SECONDS, _MAX_SECONDS)

@@ -39,7 +39,7 @@ from rsmq.web.delivery import (
 )
 from rsmq.web.fields import Refused, read_object, read_query
 from rsmq.web.idempotency import HEADER
-from rsmq.web.patience import PatientClient
+from rsmq.web.ping import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
 from rsmq.web.router import PathRouter
@@ -85,7 +85,6 @@ class Api:
         redact: tuple[JsonPath, ...] = (),
     ) -> None:
         self._queues = queues
-        self._patient = PatientClient(queues)
         self._walks = QueueWalks(queues)
         self._redact = redact
         routes = tuple(table)
@@ -190,7 +189,8 @@ class Api:
 
     async def _client_for(self, route: Route, size: int) -> Client:
         is_large = route.scope is Scope.SEND and size > _LARGE_BODY_BYTES
-        return await self._patient.client() if route.is_long or is_large else self._queues
+        is_long = route.is_long or is_large
+        return await client_for_long_call(self._queues) if is_long else self._queues
 
     async def _run(self, route: Route, call: ApiCall, caller: ApiCaller) -> ApiAnswer:
         names, values = call.names, call.values

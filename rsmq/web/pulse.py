@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
 from rsmq.web.client import Client
-from rsmq.web.patience import ping
+from rsmq.web.ping import ping
 
 #: So all waits of a process cost less than one command a second.
 _BEAT_SECONDS = 1.5

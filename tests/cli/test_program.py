@@ -29,7 +29,15 @@ AVAILABLE = [
     name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)
 ]
 #: Methods of RSMQ that are not operations on queues.
-NO_COMMAND = {"run", "run_steps", "from_url", "close", "consume", "processing"}
+NO_COMMAND = {
+    "run",
+    "run_steps",
+    "from_url",
+    "close",
+    "consume",
+    "processing",
+    "with_reply_timeout",
+}
 
 
 def command_of(name):

@@ -29,7 +29,7 @@ MEASURED = ROOT / "scripts" / "benchmark" / "measured"
 
 
 #: Arguments of several methods that one sentence describes.
-COPIES = {"confirm", "old"}
+COPIES = {"confirm"}
 
 
 def read_section(page, heading):

@@ -68,6 +68,7 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.send_message("q", "m", unique_key="k", replace=True, max_wait=minute), str)
     assert_type(rsmq.send_messages("q", ["m"], timeout=minute), list[str])
     rsmq.send_message("q", "m", timeout="2")  # type: ignore[arg-type]
+    assert_type(RSMQ.from_url("memory://").with_reply_timeout(minute), RSMQ[str])
     copies = Confirm(replicas=1, timeout=minute, fsync=True)
     assert_type(copies.timeout, float)
     assert_type(rsmq.send_message("q", "m", confirm=copies), str)

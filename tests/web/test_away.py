@@ -6,7 +6,8 @@ import time
 import pytest
 
 from rsmq import AsyncRSMQ
-from rsmq.web import create_app, patience, pulse
+from rsmq.web import create_app, pulse
+from rsmq.web import ping as sign_of_life
 from rsmq.web.application import CLIENT_OPTIONS
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
@@ -180,7 +181,7 @@ def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):
 
     async def ping(queues):
         pings.append(queues)
-        await patience.ping(queues)
+        await sign_of_life.ping(queues)
 
     monkeypatch.setattr(pulse, "ping", ping)
 
@@ -214,7 +215,7 @@ def test_receives_that_wait_go_on_if_work_of_the_server_stops_its_loop(server, n
     pings = []
 
     async def ping(queues):
-        pinging = asyncio.create_task(patience.ping(queues))
+        pinging = asyncio.create_task(sign_of_life.ping(queues))
         await asyncio.sleep(0)
         time.sleep(1.1 * CLIENT_OPTIONS["retry_deadline"])  # noqa: ASYNC251 - stops the loop
         await pinging

@@ -19,6 +19,7 @@ from rsmq.web.table import READING
 #: Methods without a route, and why.
 _NOT_ROUTES = {
     "close": "the connections of a program",
+    "with_reply_timeout": "the connections of a program",
     "consume": "a loop of receives, which a program makes itself",
     "processing": "a receive and a delete, with a block of a program between them",
     "from_url": "a constructor",
@@ -66,7 +67,7 @@ def test_each_parameter_of_a_send_can_be_passed():
     route = next(each for each in TABLE if each.path.endswith("/messages") and each.body)
     fields = {each.name for each in route.body}
     parameters = set(inspect.signature(AsyncRSMQ.send_message).parameters)
-    of_programs = {"self", "qname", "body", "codec", "confirm", "timeout", "old"}
+    of_programs = {"self", "qname", "body", "codec", "confirm", "timeout"}
     assert parameters - of_programs <= fields
 
 

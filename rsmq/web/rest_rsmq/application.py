@@ -37,7 +37,7 @@ from rsmq.web.delivery import (
     send_whole,
 )
 from rsmq.web.fields import Refused
-from rsmq.web.patience import PatientClient
+from rsmq.web.ping import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import path_of, read_bytes
 from rsmq.web.rest_rsmq.bodies import (
@@ -61,7 +61,6 @@ class RestRsmq:
 
     def __init__(self, queues: Client, *, read_only: bool) -> None:
         self._queues = queues
-        self._patient = PatientClient(queues)
         self._read_only = read_only
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -115,7 +114,7 @@ class RestRsmq:
             entry = AuditEntry(self._queues, facts, is_destroying=needed is Scope.DESTROY)
             # Deleting a queue takes longer the more messages it has.
             is_long = needed is Scope.DESTROY
-            queues = await self._patient.client() if is_long else self._queues
+            queues = await client_for_long_call(self._queues) if is_long else self._queues
             result = await entry.record(handler(queues, request), lambda _: {"outcome": "200"})
         else:
             result = await handler(self._queues, request)
