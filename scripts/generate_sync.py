@@ -22,7 +22,6 @@ _RUFF = str(Path(sys.executable).with_name("ruff"))
 #: the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
-    "AsyncCellWatchers": "CellWatchers",
     "AsyncConsumer": "Consumer",
     "AsyncEveryCell": "EveryCell",
     "AsyncJobHandle": "JobHandle",
@@ -75,7 +74,6 @@ _FACES = {
     **{module: f"rsmq.{_FOLDERS.get(name, '_sync')}.{name}" for module, name in SOURCES.items()},
     "rsmq.transport.asyncio_": "rsmq.transport.threads",
     "rsmq.waiting.asyncio_": "rsmq.waiting.threads",
-    "rsmq.waiting.cells.asyncio_": "rsmq.waiting.cells.threads",
 }
 _IMPORTED = re.compile(
     rf"^( *from )({'|'.join(map(re.escape, sorted(_FACES, key=len, reverse=True)))})\b",

@@ -360,7 +360,7 @@ class Traffic:
 
         Args:
             raw: the keys.
-            namespaces: the namespace, or those of all partitions.
+            namespaces: the namespaces of the queue.
         """
         self.calls.assert_only_ambiguous_errors()
         ledger = self.ledger

@@ -23,11 +23,11 @@ from rsmq.tasks.follow import EncodeResult, add_result
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import DeclaredTask
 from rsmq.wire.jobs import ENDS
-from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.delivery import make_delivery
+from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.outcome import Defer, Discard, Retry
 from rsmq.worker.run.invoke import message_of_call
 from rsmq.worker.run.results import encode_result
-from rsmq.worker.state.failure import HandlerFailure
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class _ImmediateCall:
 
         Exceptions that only say what a worker does with the message are its state.
         """
-        message = make_delivery(self, self._queue, TASK_CODEC, Delivery)
+        message = make_delivery(self, self._queue, TASK_CODEC)
         token = message_of_call.set(message)
         try:
             yield

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from rsmq._sync.client import RSMQ
 from rsmq.guarded_log import get_logger
 
 _log = get_logger("rsmq.tasks")
@@ -20,14 +21,14 @@ _declarations: weakref.WeakSet[SharedQueues] = weakref.WeakSet()
 class SharedQueues:
     """The queues of one ``Tasks`` object, which others may share."""
 
-    def __init__(self, cells: Iterable[Any]) -> None:
+    def __init__(self, client: RSMQ[Any]) -> None:
         """
         Make it without queues.
 
         Args:
-            cells: the clients of its namespaces.
+            client: the client of its namespace.
         """
-        self._places = {(each.origin.place, each.namespace.name) for each in cells}
+        self._place = client.origin.place, client.namespace.name
         self._names: dict[str, set[str]] = {}
         self._warned: set[tuple[str, frozenset[str]]] = set()
         with _lock:
@@ -46,7 +47,7 @@ class SharedQueues:
         with _lock:
             others = [each for each in _declarations if each is not self]
         for each in others:
-            if not self._places.isdisjoint(each._places):  # noqa: SLF001 - another of this class
+            if self._place == each._place:  # noqa: SLF001 - another of this class
                 self._warn_of(dict(each._names))  # noqa: SLF001
 
     def _warn_of(self, other: Mapping[str, set[str]]) -> None:

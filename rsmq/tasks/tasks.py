@@ -26,6 +26,7 @@ from typing import (
 
 from rsmq._sync.client import RSMQ
 from rsmq._sync.jobs import JobHandle
+from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import JSON
 from rsmq.errors import InvalidFormat, MissingExtra, QueueNotFound, show, show_type
 from rsmq.jobs.asyncio_ import AsyncJobHandle
@@ -44,9 +45,9 @@ from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import DEFAULT_NS
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
+from rsmq.worker.connection import make_async_client
 from rsmq.worker.listener import ListenerOptions, check_option_names, is_generator_function
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.places.async_client import AsyncClient
 from rsmq.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -119,7 +120,7 @@ class _DeclaredQueue:
             codec=JSON,
             **_listener_options(queue, self.options),
         )
-        follow = FollowInWorker(worker.rsmq.cells[0].namespace, encode_result)
+        follow = FollowInWorker(worker.rsmq.namespace, encode_result)
         for task in self.tasks.values():
             router.on(task.name)(task.make_handler(follow))
 
@@ -139,9 +140,8 @@ class Tasks(NamesElsewhere):
         Make it without tasks; it connects with the first call.
 
         Args:
-            client: a synchronous client, or a set of cells, with any codec. It is also used for
-                the workers and, with connections of their own, for ``asend``. It can be closed
-                with ``close``.
+            client: a synchronous client with any codec. It is also used for the workers and, with
+                connections of their own, for ``asend``. It can be closed with ``close``.
 
         Raises:
             InvalidFormat: it is not such a client.
@@ -150,15 +150,15 @@ class Tasks(NamesElsewhere):
             raise InvalidFormat(
                 "client",
                 value=show_type(client),
-                hint="Pass an RSMQ or a Cells, or use Tasks.from_url('redis://127.0.0.1:6379/0'). "
+                hint="Pass an RSMQ, or use Tasks.from_url('redis://127.0.0.1:6379/0'). "
                 "asend() sends from asyncio.",
             )
         self.client = client
         self._queues: dict[str, _DeclaredQueue] = {}
         self._by_name: dict[str, DeclaredTask[..., Any, Any]] = {}
         self._schedules: dict[str, tuple[Signature[Any], _ScheduleOptions]] = {}
-        self._shared_queues = SharedQueues(client.cells)
-        self._async_client: AsyncClient[Any] | None = None
+        self._shared_queues = SharedQueues(client)
+        self._async_client: AsyncRSMQ[Any] | None = None
         self._lock = threading.Lock()
         self._is_immediate = False
         self._immediate = Immediate(self._by_name, self._encode_result)
@@ -260,7 +260,7 @@ class Tasks(NamesElsewhere):
                 hint=f"There is a task of this name, for queue {replaced.queue!r}. Pass another "
                 "one with name=.",
             )
-        self.client.cells[0].namespace.queue(queue)
+        self.client.namespace.queue(queue)
         declared = self._queues.get(queue) or _DeclaredQueue(options)
         others = {key: each for key, each in declared.tasks.items() if each is not replaced}
         shared = (declared.options if others else options) or options
@@ -415,7 +415,7 @@ class Tasks(NamesElsewhere):
         """
         check_call("signature", signature, self)
         if self._is_immediate:
-            id = self._make_immediate_id()
+            id = make_immediate_id()
             return self._make_job(signature, id, self._immediate.run(signature, id))
         warn_in_event_loop("send of a task", _ASYNC_SENDS)
         signature.check_has_arguments()
@@ -440,7 +440,7 @@ class Tasks(NamesElsewhere):
         """
         check_call("signature", signature, self)
         if self._is_immediate:
-            id = self._make_immediate_id()
+            id = make_immediate_id()
             ended = await self._immediate.arun(signature, id)
             return self._make_async_job(signature, id, ended)
         signature.check_has_arguments()
@@ -526,10 +526,6 @@ class Tasks(NamesElsewhere):
                 jobs[place] = self._make_async_job(signatures[place], id)
         return [jobs[place] for place in range(len(signatures))]
 
-    def _make_immediate_id(self) -> str:
-        id: str = self.client.engine.show_id(0, make_immediate_id())
-        return id
-
     def _make_job(
         self, signature: Signature[T], id: str, ended: JobStatus[T] | None = None
     ) -> JobHandle[T]:
@@ -582,7 +578,7 @@ class Tasks(NamesElsewhere):
             The jobs of the items, in order.
 
         Raises:
-            InvalidFormat: an argument is invalid, or the client is a set of cells.
+            InvalidFormat: an argument is invalid.
             InvalidValue: there are more than 10,000 items.
             MessageTooLong: the body of ``then`` is larger than the maxsize of its queue.
             The errors of ``Task.send``.
@@ -591,10 +587,10 @@ class Tasks(NamesElsewhere):
         if self._is_immediate or not plan.signatures:
             return [self.send(each) for each in (*plan.signatures, then)][:-1]
         try:
-            self.client.cells[0].run(plan.start)
+            self.client.run(plan.start)
         except QueueNotFound:
             self.client.create_queue(then.queue, exist_ok=True)
-            self.client.cells[0].run(plan.start)
+            self.client.run(plan.start)
         return self._send_groups(plan.signatures, plan.groups)
 
     async def amap(
@@ -615,22 +611,16 @@ class Tasks(NamesElsewhere):
         if self._is_immediate or not plan.signatures:
             return [await self.asend(each) for each in (*plan.signatures, then)][:-1]
         try:
-            await self.aio.cells[0].run(plan.start)
+            await self.aio.run(plan.start)
         except QueueNotFound:
             await self.aio.create_queue(then.queue, exist_ok=True)
-            await self.aio.cells[0].run(plan.start)
+            await self.aio.run(plan.start)
         return await self._asend_groups(plan.signatures, plan.groups)
 
     def _plan_map(
         self, task: BoundTask[..., Any], items: Iterable[object], then: Signature[Any]
     ) -> _MapPlan:
         """Return the calls of a map, checked, and what is sent."""
-        if len(self.client.cells) > 1:
-            raise InvalidFormat(
-                "client",
-                value=show(self.client),
-                hint="A map needs one namespace, not cells.",
-            )
         if not isinstance(task, BoundTask):
             hint = "Pass a task, as in tasks.map(resize, paths, then=report.signature())."
             raise InvalidFormat("task", value=show(task), hint=hint)
@@ -654,7 +644,7 @@ class Tasks(NamesElsewhere):
             ], options)
             for queue, places, bodies, options in _groups(signatures)
         ]  # fmt: skip
-        namespace = self.client.cells[0].namespace
+        namespace = self.client.namespace
         return _MapPlan(
             signatures, start_map(namespace, map_id, len(signatures), then.queue, then.body), groups
         )
@@ -706,16 +696,16 @@ class Tasks(NamesElsewhere):
         return JSON.decode(JSON.encode(result).encode())
 
     @property
-    def aio(self) -> Any:
+    def aio(self) -> AsyncRSMQ[Any]:
         """
-        The asyncio client of ``asend``, an AsyncRSMQ or AsyncCells with the settings of ``client``.
+        The asyncio client of ``asend``, with the settings of ``client``.
 
         After ``close_asyncio`` it is another one.
         """
         with self._lock:
             if self._async_client is None:
-                self._async_client = AsyncClient(self.client)
-            return self._async_client.rsmq
+                self._async_client = make_async_client(self.client)
+            return self._async_client
 
     def close(self) -> None:
         """Close the synchronous client."""

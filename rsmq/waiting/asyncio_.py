@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,12 +21,10 @@ from rsmq.errors import ClientClosed
 from rsmq.transport.asyncio_.caller import AsyncCaller
 from rsmq.transport.clock import now
 from rsmq.transport.redis_py import set_invalidation_handler
-from rsmq.transport.topology.address import Address
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import MAX_REPLIES, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
-from rsmq.wire.throttle import NO_LIMITS, Limit
 
 T = TypeVar("T")
 
@@ -39,29 +37,18 @@ class AsyncWatcher:
     def __init__(
         self,
         caller: AsyncCaller,
-        namespaces: Sequence[Namespace],
-        address: Address | None = None,
-        *,
-        collects_due: bool = False,
+        namespace: Namespace,
     ) -> None:
         """
         Create a watcher; nothing is opened before the first wait.
 
         Args:
             caller: knows the server for the tracking connection.
-            namespaces: the namespaces of the queues: one, or several cells.
-            address: the server; None is the one that has the keys of the namespace.
-            collects_due: whether ``due`` has the queues that have messages.
+            namespace: the namespace of the queues.
         """
         self._caller = caller
-        self._index = namespaces[0].queues
-        self._address = address
-        self._state = WatcherState(
-            namespaces,
-            now(),
-            address_of=caller.address_of,
-            collects_due=collects_due,
-        )
+        self._index = namespace.queues
+        self._state = WatcherState(namespace, now(), address_of=caller.address_of)
         self._connection: Any = None
         self._connector: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -140,32 +127,6 @@ class AsyncWatcher:
         waiter.is_awake = False
         self._state.schedule.note_receive(waiter, now())
         self._state_changed.set()
-
-    def leave(self, waiter: Waiter) -> bool:
-        """Remove a waiter for the time of a receive, and return whether the server is tracked."""
-        self._state.schedule.remove(waiter)
-        return self._state.schedule.is_tracking
-
-    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
-        """See ``Schedule.unread``."""
-        return self._state.schedule.unread(queues)
-
-    def due(self) -> list[bytes]:
-        """Return the queues that have messages, by the last reads."""
-        return list(self._state.schedule.due)
-
-    def note_look(
-        self, queues: Iterable[bytes], *, is_drained: bool, limits: Mapping[int, Limit] = NO_LIMITS
-    ) -> None:
-        """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
-        for place, queue in enumerate(queues):
-            self._state.schedule.note_look(
-                queue, now(), is_drained=is_drained, limit=limits.get(place)
-            )
-
-    def remove_all_due(self) -> None:
-        """Remove all queues from ``due``, because cells have moved."""
-        self._state.schedule.remove_all_due()
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""
@@ -271,7 +232,7 @@ class AsyncWatcher:
         self._state_changed.set()
 
     async def _tracking_connection(self) -> Any:
-        pool = await self._caller.tracking_pool(self._index, self._address)
+        pool = await self._caller.tracking_pool(self._index)
         options = tracking_options(pool)
         # Reads have no timeout: the state notices replies that are overdue.
         options |= {"retry": RedisRetry(NoBackoff(), 0), "socket_timeout": None}
@@ -338,7 +299,7 @@ class AsyncWatchers:
             for other in list(self._watchers):
                 if other.is_closed():
                     self._watchers.pop(other, None)
-            watcher = AsyncWatcher(self._caller, (self._namespace,))
+            watcher = AsyncWatcher(self._caller, self._namespace)
             self._watchers[loop] = watcher
         return watcher
 

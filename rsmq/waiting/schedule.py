@@ -44,13 +44,11 @@ ends by a change of the queue, so after a change a waiter asks, with the pauses 
 does not.
 
 Two nets are below all this. Every 15 to 30 seconds a waiter is woken without a reason, in case that
-a report was lost; in a set of cells it looks at one cell, chosen at random. And while the server
-does not report changes, waiters poll, less and less often.
+a report was lost. And while the server does not report changes, waiters poll, less and less often.
 
 Some of it is ugly. A read concerns one queue, but a waiter may wait for thousands, so each of its
-steps loops over them. A planned wake-up that is replaced stays in the heap, and is recognized by
-its time. And watchers of cells collect in ``due`` which queues have messages, without a waiter: a
-second use of the same reads, in the same class.
+steps loops over them. And a planned wake-up that is replaced stays in the heap, and is recognized
+by its time.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.keys import is_job
@@ -83,11 +81,6 @@ LONGEST_POLL_SECONDS = 1 / 3
 #: The shortest pause between polls while the first tracking connection is being opened.
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
-#: Queues that always have messages are read after this time. A read concerns all queues: otherwise
-#: such a queue would hide the others forever.
-SECONDS_PER_READ = 0.2
-#: A queue leaves ``due`` if no receive looks at it for this time: perhaps none ever will.
-LONGEST_DUE_SECONDS = 10.0
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
 
@@ -224,15 +217,11 @@ class Schedule:
         is_connecting: whether the first tracking connection is being opened.
         to_read: the queues to read.
         to_look_up: the queues with waiters whose names are to be looked up in the index.
-        due: the queues that had a message that was due when they were read, in the order of the
-            next looks, with the time at which they are read again. Only collected if wished.
     """
 
-    def __init__(self, *, is_connecting: bool = False, collects_due: bool = False) -> None:
+    def __init__(self, *, is_connecting: bool = False) -> None:
         self.is_tracking = False
         self.is_connecting = is_connecting
-        self.due: dict[bytes, float] = {}
-        self._collects_due = collects_due
         self.to_read: set[bytes] = set()
         self.to_look_up: set[bytes] = set()
         self._states: dict[bytes, _QueueState] = {}
@@ -257,11 +246,8 @@ class Schedule:
             self._count_miss(waiter)
         waiter.is_awake = False
         waiter.failure = None
-        self._remove_old_due(now)
         safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
-            if self._collects_due:  # it has only received from some of them: any may be the next
-                safety_at = now + _safety_seconds()
             state = self._states.get(queue)
             if state is None:
                 state = self._states[queue] = _QueueState()
@@ -285,17 +271,6 @@ class Schedule:
             elif not state.is_read_planned:
                 self._request_read(queue, state)
                 self._plan_wake_up(queue, state, safety_at)
-
-    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
-        """Return those queues that may have a message without a waiter having been woken for it."""
-        if not self.is_tracking:
-            return list(queues)
-        states = self._states
-        return [
-            queue
-            for queue in queues
-            if (state := states.get(queue)) is None or not state.is_read or state.is_awaited
-        ]
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter from all its queues."""
@@ -349,52 +324,7 @@ class Schedule:
             state.due_at = math.inf
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
-        is_limited = state.limited_until > now
-        if self._collects_due and due_in is not None and due_in <= 0 and not is_limited:
-            self._add_due(queue, now)
-        else:
-            self.due.pop(queue, None)
         self._wake_if_due(queue, state, now)
-
-    def note_look(
-        self, queue: bytes, now: float, *, is_drained: bool, limit: Limit | None = None
-    ) -> None:
-        """
-        Note that a receive has looked at a queue.
-
-        If the receive has left nothing, the queue leaves ``due``, and is read for the next waiter.
-
-        Args:
-            is_drained: whether the receive has left no message that is due and may be received now.
-            limit: the limit that it has reached, if that is why.
-        """
-        until = self.due.pop(queue, -math.inf)
-        if not is_drained and now < until:
-            self.due[queue] = until  # behind the others
-            return
-        state = self._states.get(queue)
-        if state is not None and not state.waiters:
-            state.reset()
-            if queue in self.to_read:
-                self.to_read.remove(queue)
-                state.is_awaited = False
-        if state is not None and limit is not None:
-            self._note_limit(state, limit, now)
-
-    def remove_all_due(self) -> None:
-        """Remove all queues from ``due``. Waiters learn of their messages by the next reads."""
-        self.due.clear()
-
-    def _add_due(self, queue: bytes, now: float) -> None:
-        self._remove_old_due(now)
-        self.due[queue] = now + SECONDS_PER_READ
-
-    def _remove_old_due(self, now: float) -> None:
-        while self.due:
-            queue = next(iter(self.due))
-            if now < self.due[queue] + LONGEST_DUE_SECONDS:
-                break
-            del self.due[queue]
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""
@@ -429,8 +359,6 @@ class Schedule:
         is_new_message = state.is_empty and not state.misses and state.limited_until <= now
         due_at = math.inf if was_limited else max(state.due_at, now)
         state.reset()
-        if is_new_message and self._collects_due:
-            self._add_due(queue, now)
         if not state.waiters:
             return
         pause = state.miss_pause
@@ -473,7 +401,6 @@ class Schedule:
         """Note that the server does not report changes any longer."""
         self.is_tracking = False
         self.to_read.clear()
-        self.due.clear()
         self._states = {queue: self._states[queue] for queue in self._waited_for}
         self.note_index_change()
         for queue, state in self._states.items():
@@ -529,25 +456,20 @@ class Schedule:
             quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
             state.quiet_until = now + quiet
 
-    def _note_limit(
-        self, state: _QueueState, limit: Limit, now: float, asked_at: float = -1
-    ) -> None:
+    def _note_limit(self, state: _QueueState, limit: Limit, now: float, asked_at: float) -> None:
         """
         Note that a limit of a queue allows no receive.
 
         A message may have left the queue since. So a limit of messages in flight counts only if the
         server reports each change since the receive began; else the next read wakes a waiter, which
-        asks again. Among cells that is never known, so a waiter asks again soon.
+        asks again.
 
         Args:
             asked_at: a time before the receive, as a number of the counter.
         """
-        seconds = limit.seconds
         if not limit.is_rate and self.is_tracking and state.tracked_at > asked_at:
-            if not self._collects_due:
-                return
-            seconds = min(seconds, QUIET_SECONDS[-1])
-        state.limited_until = now + seconds + state.miss_pause
+            return
+        state.limited_until = now + limit.seconds + state.miss_pause
         state.is_rate_limited = limit.is_rate
 
     def _request_read(self, queue: bytes, state: _QueueState) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,13 +25,11 @@ from rsmq.transport.clock import now
 from rsmq.transport.signals import DeferredSignals, Flag
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.threads.caller import Caller
-from rsmq.transport.topology.address import Address
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import MAX_REPLIES, REPLY_TIMEOUT_SECONDS, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
-from rsmq.wire.throttle import NO_LIMITS, Limit
 
 T = TypeVar("T")
 
@@ -42,10 +40,7 @@ class Watcher:
     def __init__(
         self,
         caller: Caller,
-        namespaces: Sequence[Namespace],
-        address: Address | None = None,
-        *,
-        collects_due: bool = False,
+        namespace: Namespace,
     ) -> None:
         """
         Create a watcher; nothing is opened before the first wait.
@@ -53,21 +48,13 @@ class Watcher:
         Args:
             caller: knows the server for the tracking connection. A thread that waits makes its
                 idle connection available to other threads before it sleeps.
-            namespaces: the namespaces of the queues: one, or several cells.
-            address: the server; None is the one that has the keys of the namespace.
-            collects_due: whether ``due`` has the queues that have messages.
+            namespace: the namespace of the queues.
         """
         self._caller = caller
-        self._index = namespaces[0].queues
-        self._address = address
+        self._index = namespace.queues
         self._pid = os.getpid()
         self._lock = threading.Condition()
-        self._state = WatcherState(
-            namespaces,
-            now(),
-            address_of=caller.address_of,
-            collects_due=collects_due,
-        )
+        self._state = WatcherState(namespace, now(), address_of=caller.address_of)
         self._connection: Any = None
         self._wakes_at = -math.inf
         self._is_resting = False
@@ -158,44 +145,10 @@ class Watcher:
             self._state.schedule.note_receive(waiter, now())
             self._wake_thread()
 
-    def leave(self, waiter: Waiter) -> bool:
-        """Remove a waiter for the time of a receive, and return whether the server is tracked."""
-        with self._lock:
-            self._state.schedule.remove(waiter)
-            return self._state.schedule.is_tracking
-
-    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
-        """See ``Schedule.unread``."""
-        with self._lock:
-            return self._state.schedule.unread(queues)
-
     @property
     def is_tracking(self) -> bool:
         """Whether the server reports changes."""
         return self._state.schedule.is_tracking
-
-    def due(self) -> list[bytes]:
-        """Return the queues that have messages, by the last reads."""
-        return list(self._state.schedule.due)  # one step of the interpreter, so it needs no lock
-
-    def note_look(
-        self, queues: Iterable[bytes], *, is_drained: bool, limits: Mapping[int, Limit] = NO_LIMITS
-    ) -> None:
-        """
-        Note that a receive has looked at these queues; see ``Schedule.note_look``.
-
-        The caller defers signals.
-        """
-        with self._lock:
-            for place, queue in enumerate(queues):
-                self._state.schedule.note_look(
-                    queue, now(), is_drained=is_drained, limit=limits.get(place)
-                )
-
-    def remove_all_due(self) -> None:
-        """Remove all queues from ``due``, because cells have moved."""
-        with DeferredSignals(), self._lock:
-            self._state.schedule.remove_all_due()
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""
@@ -304,7 +257,7 @@ class Watcher:
                     continue
                 if step.action is Action.DISCONNECT:
                     self._note_disconnected(step.error)
-                elif connection is None or step.action is Action.REST:
+                elif connection is None:
                     self._is_resting = True
                     self._lock.wait(max(0.001, step.seconds))
                     self._is_resting = False
@@ -348,7 +301,7 @@ class Watcher:
             connection.disconnect()
 
     def _tracking_connection(self) -> Any:
-        pool = self._caller.tracking_pool(self._index, self._address)
+        pool = self._caller.tracking_pool(self._index)
         options = tracking_options(pool)
         options["retry"] = RedisRetry(NoBackoff(), 0)
         connection = pool.connection_class(**options)
@@ -411,7 +364,7 @@ class Watchers:
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:
-            new = Watcher(self._caller, (self._namespace,))
+            new = Watcher(self._caller, self._namespace)
             watcher = self._watchers.setdefault(process, new)  # atomic among threads
         if self._closed:  # another thread may have closed the client since
             watcher.close()

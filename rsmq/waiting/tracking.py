@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -77,21 +77,16 @@ class Tracking:
     the index of queues disappears here, which is reported, and the next look-up is refused.
 
     Attributes:
-        moved: the error of a node that does not have the keys any longer; None before, and always
-            None for cells.
+        moved: the error of a node that does not have the keys any longer; None before.
     """
 
     def __init__(
-        self, schedule: Schedule, namespaces: Sequence[Namespace], *, is_of_group: bool = False
+        self, schedule: Schedule, namespace: Namespace, *, is_of_group: bool = False
     ) -> None:
         self._schedule = schedule
         self._check_seconds = GROUP_CHECK_SECONDS if is_of_group else SAFETY_SECONDS
-        #: The index of queues of each namespace, by the prefix of its keys.
-        self._indexes = {
-            encode_name(namespace.name) + b":": namespace.queues for namespace in namespaces
-        }
-        self._index_keys = frozenset(self._indexes.values())
-        self._only_prefix = next(iter(self._indexes)) if len(namespaces) == 1 else b""
+        self._index = namespace.queues
+        self._prefix_length = len(encode_name(namespace.name)) + 1
         self._can_look_up = True  # until the server refuses it to this user
         self._look_up_at = -math.inf
         self._check_at = -math.inf  # the first request is due at once
@@ -124,8 +119,7 @@ class Tracking:
             for queue in self._schedule.to_look_up:
                 if is_job(queue):
                     continue
-                prefix = self._only_prefix or _prefix_of_cell(queue)
-                index, name = self._indexes[prefix], queue[len(prefix) :]
+                index, name = self._index, queue[self._prefix_length :]
                 commands.append(_IS_LISTED % (len(index), index, len(name), name))
                 request.handlers.append(partial(self._handle_listed, queue))
             self._look_up_at = now + len(self._schedule.to_look_up) / MAX_LOOKUPS_PER_SECOND
@@ -144,11 +138,6 @@ class Tracking:
         self._pending.append(request)
         return _TIME
 
-    @property
-    def expects_reply(self) -> bool:
-        """Whether the server has not yet replied to all requests."""
-        return bool(self._pending)
-
     def seconds_until_overdue(self, now: float) -> float:
         """Return the seconds until a reply is overdue; infinite if no reply is expected."""
         return self._pending[0].sent_at + REPLY_TIMEOUT_SECONDS - now if self._pending else math.inf
@@ -162,7 +151,7 @@ class Tracking:
         elif not changes:  # all keys were flushed
             self._schedule.note_flush(now)
         for key in changes or ():
-            if key in self._index_keys:
+            if key == self._index:
                 self._schedule.note_index_change()
             else:
                 self._schedule.note_change(key, now)
@@ -210,15 +199,8 @@ class Tracking:
             self._can_look_up = False  # then waiters of a deleted queue are woken later
 
     def _note_redirection(self, reply: Any) -> None:
-        # The waiters of a cell are woken by the failed read, and then wait on the other node. The
-        # other cells are still here.
-        if self._only_prefix and isinstance(reply, ResponseError) and code_of(reply) == "MOVED":
+        if isinstance(reply, ResponseError) and code_of(reply) == "MOVED":
             self.moved = reply
-
-
-def _prefix_of_cell(queue: bytes) -> bytes:
-    """Return the prefix of a key of a cell, whose namespace ends with its hash tag."""
-    return queue[: queue.index(b"}:") + 2]
 
 
 def changes_of(answer: Any) -> list[bytes] | None:

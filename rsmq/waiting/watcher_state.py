@@ -7,7 +7,7 @@ Without I/O or clock. ``threads.py`` and ``asyncio_.py`` carry the decisions out
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -40,7 +40,6 @@ class Action(Enum):
     SEND = auto()
     DISCONNECT = auto()
     SLEEP = auto()
-    REST = auto()
     END = auto()
 
 
@@ -50,8 +49,7 @@ class Step:
     The next action of a watcher.
 
     Attributes:
-        seconds: for SLEEP and REST: how long at most. In a REST no reply is expected, and no
-            report is needed before the next waiter is added.
+        seconds: for SLEEP: how long at most.
         request: for SEND: the encoded commands.
         error: for DISCONNECT: why.
     """
@@ -75,29 +73,24 @@ class WatcherState:
 
     def __init__(
         self,
-        namespaces: Sequence[Namespace],
+        namespace: Namespace,
         now: float,
         *,
         address_of: Callable[[bytes], Address | None],
-        collects_due: bool = False,
     ) -> None:
         """
         Create the state of a watcher without a connection.
 
         Args:
-            namespaces: the namespaces of the queues: one, or several cells.
+            namespace: the namespace of the queues.
             address_of: returns the server that has a key, as far as it is known.
-            collects_due: whether the schedule collects the queues that have messages. Receives
-                then need no waiter for a while, and each changes a queue: without rests the
-                watcher would wake for every report.
         """
-        self.schedule = Schedule(is_connecting=True, collects_due=collects_due)
-        self.tracking = Tracking(self.schedule, namespaces)
-        self._namespaces = namespaces
+        self.schedule = Schedule(is_connecting=True)
+        self.tracking = Tracking(self.schedule, namespace)
+        self._namespace = namespace
         self._address_of = address_of
         #: The server of the connection; None if no other one can have the keys.
         self._address: Address | None = None
-        self._may_rest = collects_due
         self._link = Link.ABSENT
         self._connect_at = now
         self._idle_since = now
@@ -113,7 +106,6 @@ class WatcherState:
         elif now - self._idle_since >= IDLE_SECONDS:
             return Step(Action.END)
         until = min(self.schedule.wake_due(now), self._idle_since + IDLE_SECONDS)
-        action = Action.SLEEP
         if self._link is Link.ABSENT:
             if now >= self._connect_at:
                 self._link = Link.CONNECTING
@@ -130,9 +122,7 @@ class WatcherState:
                 error = RedisTimeoutError("The server does not reply.")
                 return Step(Action.DISCONNECT, error=error)
             until = min(until, now + overdue_in, self._next_check_at(now))
-            if self._may_rest and not self.schedule and not self.tracking.expects_reply:
-                action = Action.REST
-        return Step(action, max(0.0, until - now))
+        return Step(Action.SLEEP, max(0.0, until - now))
 
     def next_request(self, now: float) -> bytes:
         """Return the encoded commands that are due; empty if none are, or without connection."""
@@ -146,13 +136,10 @@ class WatcherState:
         return min(look_at, self.tracking.next_request_at(now))
 
     def _is_elsewhere(self) -> bool:
-        """Return whether a call has learned that other servers have the keys of all waiters."""
+        """Return whether a call has learned that another server has the keys."""
         if self._address is None or not self.schedule:
             return False
-        return not any(
-            self._address_of(namespace.queues) in (self._address, None)
-            for namespace in self._namespaces
-        )
+        return self._address_of(self._namespace.queues) not in (self._address, None)
 
     def note_connected(self, now: float, connection: Any) -> None:
         """
@@ -161,11 +148,11 @@ class WatcherState:
         Args:
             connection: the connection of redis-py.
         """
-        is_of_group = self._address_of(self._namespaces[0].queues) is not None
+        is_of_group = self._address_of(self._namespace.queues) is not None
         self._address = Address(connection.host, connection.port) if is_of_group else None
         self._link = Link.OPEN
         self._connect_at = now + RECONNECT_SECONDS  # if it breaks
-        self.tracking = Tracking(self.schedule, self._namespaces, is_of_group=is_of_group)
+        self.tracking = Tracking(self.schedule, self._namespace, is_of_group=is_of_group)
         self.schedule.start_tracking(now)
 
     def note_connect_failed(self, error: BaseException, now: float) -> None:

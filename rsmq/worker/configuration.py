@@ -56,7 +56,7 @@ class Configuration(Generic[B_co]):
         Make a configuration without listeners.
 
         Args:
-            rsmq: a synchronous client, or a set of cells.
+            rsmq: a synchronous client.
             name: the worker's name.
             middleware: hooks; ``Logging`` is added before them.
 
@@ -146,11 +146,6 @@ class Configuration(Generic[B_co]):
 
     def _apply_switches(self) -> None:
         """Let the loop start and stop listeners, if the worker runs."""
-
-    @property
-    def _first_client(self) -> RSMQ[Any]:
-        """The client, or that of the first cell: for its settings."""
-        return self.rsmq.cells[0]
 
     def use(self, middleware: Middleware) -> None:
         """
@@ -478,7 +473,7 @@ class Configuration(Generic[B_co]):
                 value=show(queue),
                 hint="Pass the name of the queue: @worker.listener('orders').",
             )
-        self._first_client.namespace.queue(queue)  # type: ignore[arg-type]
+        self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _refuse_while_running(self) -> None:
         if self._is_running:
@@ -490,7 +485,7 @@ class Configuration(Generic[B_co]):
         self._refuse_while_running()
         added = with_levels(new, levels)
         for name in (*(each.queue for each in added), *new.target_queues):
-            self._first_client.namespace.queue(name)
+            self.rsmq.namespace.queue(name)
         for each in added:
             if each.queue in self._listeners:
                 raise InvalidFormat(
@@ -555,7 +550,7 @@ class Configuration(Generic[B_co]):
         self._check_queue(queue)
         check_option_names(self.webhook, options, WebhookOptions)
         webhook, listener = make_webhook(
-            queue, url, secret, content_type, allow, allow_http, self._first_client.codec, options
+            queue, url, secret, content_type, allow, allow_http, self.rsmq.codec, options
         )
         self._add_listener(listener)
         self._webhooks.append(webhook)
@@ -610,7 +605,7 @@ class Configuration(Generic[B_co]):
             InvalidFormat: the name is declared already, or the worker runs.
         """
         self._refuse_while_running()
-        client = self._first_client
+        client = self.rsmq
         definition = make_definition(
             client.namespace,
             name,

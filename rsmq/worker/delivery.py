@@ -5,16 +5,14 @@ A message as a worker passes it to its handler.
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import Any, Protocol
 
-from rsmq.cells.messages import CellMessage, add_cell
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.model import Message, fill_message, to_stored
+from rsmq.model import Message, fill_message
 from rsmq.type_variables import B_co
 from rsmq.wire.jobs import encode_progress
-from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.failure import HandlerFailure
 
 
 class DeliveredLease(Protocol):
@@ -187,32 +185,9 @@ class Delivery(Message[B_co]):
         self._lease.fail(error)
 
 
-class CellDelivery(Delivery[B_co], CellMessage[B_co]):
-    """A message of a cell, as a worker passes it to its handler. There is a subclass per cell."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return add_cell, (self.cell, to_stored(self))
-
-
-def delivery_class_of(message_class: type[Message]) -> type[Delivery]:
-    """Return the class of the deliveries of a client, by the class of its messages."""
-    if issubclass(message_class, CellMessage):
-        return _class_of_cell(message_class.cell)
-    return Delivery
-
-
-@cache
-def _class_of_cell(cell: int) -> type[CellDelivery[Any]]:
-    return type("CellDelivery", (CellDelivery,), {"__slots__": (), "cell": cell})
-
-
-def make_delivery(
-    lease: DeliveredLease, queue: str, codec: Codec, delivery_class: type[Delivery]
-) -> Delivery:
+def make_delivery(lease: DeliveredLease, queue: str, codec: Codec) -> Delivery:
     """Return the message of a lease as its handler receives it."""
-    delivery = _new(delivery_class)
+    delivery = _new(Delivery)
     fill_message(delivery, queue, lease.id, lease.raw, lease.count, lease.first_received_ms, codec)
     _set_lease(delivery, lease)
     return delivery

@@ -15,11 +15,11 @@ from rsmq.headers import REQUEST_ID
 from rsmq.printable import format_count
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.failure import HandlerFailure, summarize
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import Defer
 from rsmq.worker.run.invoke import current_message
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import HandlerFailure, summarize
 
 _log = get_logger("rsmq.worker")
 

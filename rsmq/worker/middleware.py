@@ -18,8 +18,8 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.guarded_log import get_logger
-from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.state.error_reader import read_error
 
 _log = get_logger("rsmq.worker")

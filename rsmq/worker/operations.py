@@ -668,34 +668,6 @@ def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Ope
     )
 
 
-def claim_name(worker: Identity) -> Operation[int]:
-    """
-    Give a worker its name in a cell, whichever worker of the name worked there before.
-
-    The caller has the name in its home cell. Without a record of such a worker nothing is written:
-    the first receive does that. The result is the number of messages that are recorded as in
-    flight.
-    """
-    return Operation(
-        load("claim_name"),
-        (worker.in_flight_key,),
-        (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
-        int,
-        RetryClass.ALWAYS,
-    )
-
-
-def keep_name(worker: Identity) -> Operation[int]:
-    """Check that a worker has its name in a cell, and keep its record there for another day."""
-    return Operation(
-        load("keep_name"),
-        (worker.in_flight_key,),
-        (worker.token.encode(), digits(DEAD_WORKER_TTL_SECONDS * 1000)),
-        int,
-        RetryClass.ALWAYS,
-    )
-
-
 def unregister_worker(worker: Identity) -> Operation[int]:
     """Unregister a worker that has ended. The result is the number of messages still in flight."""
     return Operation(

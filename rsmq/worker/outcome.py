@@ -13,7 +13,7 @@ from typing import TypeAlias
 from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.limits import check_duration
-from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.failure import HandlerFailure
 
 #: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]

@@ -15,8 +15,8 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.time_limit import start_time_limit
 from rsmq.transport.process_identity import has_died
 from rsmq.wire.workers import TTL, WorkerInfo, read_worker
-from rsmq.worker import operations as worker_operations
 from rsmq.worker.operations import Identity, RegisteredWorker, list_in_flight, register_worker
+from rsmq.worker.operations import list_workers as read_entries
 
 #: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 1.0
@@ -46,7 +46,7 @@ def read_workers(rsmq: RSMQ, timeout: float | None = None) -> tuple[int, list[Wo
         rsmq: a client of the namespace.
         timeout: seconds for the call with all its attempts; None is the deadline of the client.
     """
-    operation = worker_operations.list_workers(rsmq.namespace)
+    operation = read_entries(rsmq.namespace)
     operation.limit = start_time_limit(timeout)
     return parse_workers(*rsmq.run(operation))
 

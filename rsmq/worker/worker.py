@@ -40,7 +40,7 @@ from rsmq.worker.children.child_state import is_child
 from rsmq.worker.children.import_name import find_import_name
 from rsmq.worker.children.processes import ChildProcesses, ThreadsWithChildren
 from rsmq.worker.configuration import Configuration
-from rsmq.worker.delivery import delivery_class_of
+from rsmq.worker.connection import WorkerConnection, make_async_client
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
@@ -51,17 +51,13 @@ from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfOneWorker
-from rsmq.worker.operations import Identity, unregister_worker
-from rsmq.worker.places.async_client import AsyncClient
-from rsmq.worker.places.cell_access import CellAccess
-from rsmq.worker.places.cell_opener import CellOpener
 from rsmq.worker.receive.open_lane import open_lane
-from rsmq.worker.registry import register
 from rsmq.worker.run.blocked_waits import note_blocked_queues
 from rsmq.worker.run.invoke import Invoker, current_job
 from rsmq.worker.run.tasks import EventLoopTasks
 from rsmq.worker.run.threads import Threads
-from rsmq.worker.state.lane import Cell, Lane
+from rsmq.worker.settle.release import release_predecessor
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.numbers import Numbers
 
 _log = get_logger("rsmq.worker")
@@ -169,10 +165,10 @@ class Worker(Configuration[B_co]):
         self._signals: Signals | None = None  # while run() starts the worker
         self._is_starting = False
         self._requested_grace: float | None = None
-        self._access: CellAccess | None = None
+        self._connection: WorkerConnection | None = None
         self._generated_name: str | None = None
         self._burst: Burst | None = None  # while run(until_empty=True) runs
-        self._async_client: AsyncClient[B_co] | None = None
+        self._async_client: AsyncRSMQ[B_co] | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._check()
@@ -190,7 +186,7 @@ class Worker(Configuration[B_co]):
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
         check_duration("grace", self.grace)
         if self.name is not None:
-            self._first_client.namespace.held(self.name)
+            self.rsmq.namespace.held(self.name)
 
     @property
     def numbers(self) -> Numbers:
@@ -221,8 +217,8 @@ class Worker(Configuration[B_co]):
         """
         with self._lock:
             if self._async_client is None:
-                self._async_client = AsyncClient(self.rsmq)
-            return self._async_client.rsmq
+                self._async_client = make_async_client(self.rsmq)
+            return self._async_client
 
     def _apply_switches(self) -> None:
         worker_loop = self._worker_loop
@@ -343,23 +339,17 @@ class Worker(Configuration[B_co]):
         self.name = name
         for each in self._middleware:
             each.child_start(self)
-        cells = [
-            Cell(
-                number,
-                client,
-                Identity(client.namespace, str(name), ""),
-                delivery_class_of(self.rsmq.engine.message_class(number)),
-            )
-            for number, client in enumerate(self.rsmq.cells)
-        ]
         lanes = {}
         for listener in self._listeners.values():
             if listener.process:
-                codec = self._first_client.codec if listener.codec is None else listener.codec
-                lane = Lane(listener, listener.vt or 0.0, codec, 1, listener.policy)
-                for cell in cells:
-                    lane.add_queue(cell)
-                lanes[listener.queue] = lane
+                lanes[listener.queue] = Lane(
+                    listener,
+                    self.rsmq.namespace.queue(listener.queue),
+                    listener.vt or 0.0,
+                    self.rsmq.codec if listener.codec is None else listener.codec,
+                    1,
+                    listener.policy,
+                )
         note_blocked_queues(lanes.values(), self._listeners.values(), self.concurrency)
         return lanes
 
@@ -367,12 +357,12 @@ class Worker(Configuration[B_co]):
         self, loop: asyncio.AbstractEventLoop | None, children: ChildProcesses | None
     ) -> None:
         """Register the worker under its name, and start the runtime."""
-        access = CellAccess(self.rsmq, str(self.name), secrets.token_hex(8))
-        client, listeners = access.starting_client, self._listeners.values()
+        connection = WorkerConnection(self.rsmq, str(self.name), secrets.token_hex(8))
+        listeners = self._listeners.values()
         lanes = [
             open_lane(
                 each,
-                client,
+                self.rsmq,
                 self.concurrency,
                 is_strict=self.strict,
                 is_burst=self._burst is not None,
@@ -381,15 +371,13 @@ class Worker(Configuration[B_co]):
         ]
         note_blocked_queues(lanes, listeners, self.concurrency)
         process_facts = describe_process()
-        self._access = access
+        self._connection = connection
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
-        registered_at, deaths = register(
-            client, access.home.identity, info, self._raise_if_signalled
-        )
+        registered_at, deaths = connection.register(info, self._raise_if_signalled)
         if deaths:
             process_facts["deaths"] = deaths
         try:
-            self._start_runtime(lanes, access, process_facts, registered_at, loop, children)
+            self._start_runtime(lanes, connection, process_facts, registered_at, loop, children)
         except BaseException:
             self._worker_loop = self._starter = None
             self._leave_before_work()
@@ -398,7 +386,7 @@ class Worker(Configuration[B_co]):
     def _start_runtime(  # noqa: PLR0917 - called in one place
         self,
         lanes: list[Lane],
-        access: CellAccess,
+        connection: WorkerConnection,
         process_facts: dict[str, Any],
         registered_at: float,
         loop: asyncio.AbstractEventLoop | None,
@@ -408,8 +396,7 @@ class Worker(Configuration[B_co]):
         self._starter = threading.current_thread()
         self._raise_if_signalled()
         has_fixed_name = self.name != self._generated_name
-        opener = CellOpener(access, lanes, has_predecessor=has_fixed_name)
-        has_dead_messages = opener.open_all()
+        has_dead_messages = has_fixed_name and release_predecessor(connection)
         for definition in self._schedules.values():
             self.rsmq.schedules.declare(definition)
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
@@ -417,8 +404,7 @@ class Worker(Configuration[B_co]):
             webhook.hooks = hooks
         self._lanes = lanes
         worker_loop = self._worker_loop = WorkerLoop(
-            access,
-            opener,
+            connection,
             lanes,
             hooks,
             self.concurrency,
@@ -560,7 +546,7 @@ class Worker(Configuration[B_co]):
             self._burst = None
 
     def _run(self) -> None:
-        self._worker_loop = self._access = None
+        self._worker_loop = self._connection = None
         with Signals(self._stop_on_signal, lambda: f"worker {self.name}") as signals:
             self._signals = signals
             try:
@@ -610,11 +596,9 @@ class Worker(Configuration[B_co]):
         return failure
 
     def _leave_before_work(self) -> None:
-        if self._access is not None:
-            for cell in self._access.open_cells.values():
-                if cell.is_used:
-                    with suppress(RSMQError, RedisError, OSError):
-                        cell.client.run(unregister_worker(cell.identity))
+        if self._connection is not None and self._connection.is_registered:
+            with suppress(RSMQError, RedisError, OSError):
+                self._connection.unregister()
 
     async def run_async(self) -> None:
         """

@@ -57,7 +57,6 @@ UNCHANGING = {
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
     "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),
-    "claim_name": ([HELD], ["token", 99_000]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),
     "dead_letter_origins": ([H, Z], ["", 0, 9]),
@@ -90,7 +89,6 @@ UNCHANGING = {
     "forward_messages": ([H, Z, "rsmq:list"], ["list", NO_ID, 1, "m", 0]),
     "get_message": ([H, Z], ["{id}"]),
     "get_messages": ([H, Z], [9, "{id}"]),
-    "keep_name": ([HELD], ["token", 99_000]),
     "lease_messages":
         (["{empty}:Q", "{empty}", LEASES, ACKED],
          ["lease", 1, 0, 9, 9, 9, "", 99_000, "rsmq", "", "", "query", "holder", "1"]),

@@ -104,12 +104,12 @@ def test_leases_with_progress_are_extended_together_whenever_it_is_reported(env)
     worker.listener("q", track=True, vt=30)(print)
     worker.start()
     [of_q] = loop_of(worker)._lanes
-    other = Lane(of_q.listener, of_q.vt, of_q.codec, 1, of_q.policy)  # which no loop extends
-    queue = other.add_queue(of_q.queues[0].cell)
+    # No loop extends it.
+    lane = Lane(of_q.listener, of_q.keys, of_q.vt, of_q.codec, 1, of_q.policy)
     before = time.monotonic()
-    jobs = [TrackedJob(queue, str(n), b"", 1, None, before - 1.2 - n / 100) for n in range(9)]
-    queue.add(jobs, before + 60)
+    jobs = [TrackedJob(lane, str(n), b"", 1, None, before - 1.2 - n / 100) for n in range(9)]
+    lane.add(jobs, before + 60)
     for job in jobs:
-        queue.renew_soon(job)
+        lane.renew_lease_soon(job)
         assert job.renew_at >= before
         assert job.renew_at % 0.25 == 0

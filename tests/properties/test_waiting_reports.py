@@ -26,7 +26,7 @@ LIMIT_SECONDS = 1.5
 
 ACTIONS = (
     "add", "answer_request", "break_connection", "connect", "delete", "end_receive", "flush",
-    "leave", "process_answer", "receive", "receive_without_waiting", "refuse_request",
+    "leave", "process_answer", "receive", "refuse_request",
     "send", "send_delayed", "send_request", "steal_all", "steal_one", "wake_due",
 )  # fmt: skip
 #: Many actions come in this order, and the others happen between them.
@@ -48,10 +48,9 @@ class Receive:
 class Model:
     """The server, one process, and what is under way between them."""
 
-    def __init__(self, misses, *, collects_due):
+    def __init__(self, misses):
         self.now = 0.0
-        self.schedule = Schedule(collects_due=collects_due)
-        self._collects_due = collects_due
+        self.schedule = Schedule()
         self._due_times = []
         self._is_connected = self._is_tracked = False
         self._requests = 0
@@ -79,14 +78,14 @@ class Model:
         self.send(0.25)
 
     def _take(self, limit):
-        """Receive as a script; return whether it found messages and whether it left some."""
+        """Receive as a script; return whether it found messages."""
         due = sorted(at for at in self._due_times if at <= self.now)
         for at in due[:limit]:
             self._due_times.remove(at)
             self._due_times.append(self.now + VT_SECONDS)
         if due:
             self._change()
-        return bool(due), len(due) > limit
+        return bool(due)
 
     def steal_one(self):
         self._take(1)
@@ -152,10 +151,7 @@ class Model:
         if len(self._receives) < 3:
             receive = Receive()
             self._receives.append(receive)
-            if QUEUE in self.schedule.due:
-                receive.result = self._take(1)
-            else:
-                self.schedule.add(receive.waiter, self.now)
+            self.schedule.add(receive.waiter, self.now)
 
     def leave(self):
         """Let a waiter end at its deadline, or by a cancellation after it was woken."""
@@ -177,9 +173,7 @@ class Model:
         if not ended:
             return
         waiter = ended[0].waiter
-        (has_found, has_more), ended[0].result = ended[0].result, None
-        if self._collects_due:
-            self.schedule.note_look(QUEUE, self.now, is_drained=not has_more)
+        has_found, ended[0].result = ended[0].result, None
         if has_found:
             self._receives.remove(ended[0])
             if waiter.is_awake:
@@ -189,11 +183,6 @@ class Model:
             waiter.empty_receives += waiter.is_awake
             self.schedule.add(waiter, self.now)
 
-    def receive_without_waiting(self):
-        if self._collects_due:
-            _, has_more = self._take(1)
-            self.schedule.note_look(QUEUE, self.now, is_drained=not has_more)
-
     # The rules.
 
     def check(self):
@@ -202,7 +191,6 @@ class Model:
         if state is not None and not is_under_way:
             assert not state.is_awaited
             assert self._is_tracked or not state.is_read
-        assert self._collects_due or not self.schedule.due
 
     def settle(self):
         """Process everything without delay until no message is visible; return the seconds."""
@@ -218,25 +206,19 @@ class Model:
             self.now += STEP_SECONDS
 
 
-@pytest.mark.parametrize("collects_due", [False, True])
 @pytest.mark.parametrize("kept_states", [0, schedule_module._MAX_KEPT_STATES])
-def test_a_visible_message_is_received_whatever_was_late(collects_due, kept_states, monkeypatch):
+def test_a_visible_message_is_received_whatever_was_late(kept_states, monkeypatch):
     monkeypatch.setattr(schedule_module, "_MAX_KEPT_STATES", kept_states)
 
     @given(STEPS, st.integers(0, len(MISS_PAUSE_SECONDS) - 1))
     @settings(max_examples=scaled(150, 20_000), deadline=None)
     def check(steps, misses):
-        model = Model(misses, collects_due=collects_due)
+        model = Model(misses)
         for name, pause in steps:
             getattr(model, name)()
             model.now += pause
             model.check()
         model.send()
         assert model.settle() <= LIMIT_SECONDS
-        model.now += 2 * schedule_module.SECONDS_PER_READ
-        model.send()
-        model.send()
-        model.receive_without_waiting()
-        assert QUEUE not in model.schedule.due
 
     check()

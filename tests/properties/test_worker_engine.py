@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from functools import partial
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,15 +23,15 @@ from hypothesis.stateful import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from rsmq import RSMQ, TEXT, Cells
+from rsmq import RSMQ, TEXT
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.worker import Discard, Middleware, Retry
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.listener import Handlers, make_listener
 from rsmq.worker.loop.worker_loop import WorkerLoop
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import register_worker
-from rsmq.worker.places.cell_access import CellAccess
-from rsmq.worker.places.cell_opener import CellOpener
+from rsmq.worker.settle.release import release_predecessor
 from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     CallState,
@@ -104,7 +103,6 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.ns = f"e{next(_numbers)}"
         self.rsmq, self.other = self.open_client(), self.open_client()
-        self.clients = self.rsmq.cells
         self.raw = self.server.raw()
         self.fault = None
         self.sent = set()
@@ -113,25 +111,19 @@ class EngineMachine(RuleBasedStateMachine):
         self.loop = None
         self.running = []
         self.record = Record()
-        for client in self.clients_of_worker():
-            client.run = partial(self._run_with_fault, client.run)
+        self.rsmq.run = partial(self._run_with_fault, self.rsmq.run)
 
     def open_client(self):
         return RSMQ.from_url(self.server.url, ns=self.ns)
-
-    def clients_of_worker(self):
-        """Return the clients through which the worker makes its calls."""
-        return self.clients
 
     def teardown(self):
         if self.loop is not None:
             self.loop._prefetcher.stop_waiting()
         self.rsmq.close()
         self.other.close()
-        for client in self.clients:
-            keys = self.raw.keys(f"{client.namespace.name}:*")
-            if keys:
-                self.raw.delete(*keys)
+        keys = self.raw.keys(f"{self.ns}:*")
+        if keys:
+            self.raw.delete(*keys)
         self.raw.close()
 
     def _run_with_fault(self, run, operation):
@@ -153,22 +145,23 @@ class EngineMachine(RuleBasedStateMachine):
         """Start a worker; a predecessor of the name is dead, or has ended."""
         self.running = []
         fault, self.fault = self.fault, None  # a start repeats its calls by itself
-        access = CellAccess(self.rsmq, "w", f"t{next(_numbers)}")
+        connection = WorkerConnection(self.rsmq, "w", f"t{next(_numbers)}")
         dead = self.identity.token if self.loop is not None else ""
-        self.identity = access.home.identity
+        self.identity = connection.identity
         registering = register_worker(self.identity, {}, ttl=10, dead=dead)
-        before = access.home.client.run(registering)
+        before = self.rsmq.run(registering)
         assert before is None or (before.remaining_ms, before.token) == (0, dead)
         handlers = Handlers()
         handlers.add("", lambda body: None)
         options = {"vt": VT, "max_retries": MAX_RETRIES, "dead_letter_queue": "dead"}
         listener = make_listener("q", handlers, backoff=0, **options)
-        self.lane = Lane(listener, VT, TEXT, SLOTS, listener.policy)
+        keys = self.rsmq.namespace.queue("q")
+        self.lane = Lane(listener, keys, VT, TEXT, SLOTS, listener.policy)
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
-        opener = CellOpener(access, [self.lane], has_predecessor=True)
-        left = opener.open_all()
+        connection.is_registered = True
+        left = release_predecessor(connection)
         self.loop = WorkerLoop(
-            access, opener, [self.lane], Hooks([self.record]), SLOTS, {}, self,
+            connection, [self.lane], Hooks([self.record]), SLOTS, {}, self,
             grace=1, registered_at=time.monotonic() + 3600, scheduler=SchedulerThread(self.rsmq),
         )  # fmt: skip
         self.fault = fault
@@ -180,14 +173,9 @@ class EngineMachine(RuleBasedStateMachine):
     def chosen(self, index):
         return self.running[index % len(self.running)]
 
-    def in_flight(self):
-        return [(queue, lease) for queue in self.lane.queues for lease in queue.in_flight]
-
-    def look_everywhere(self):
-        """Let all queues be asked for messages, whether wake-ups have come or not."""
+    def look(self):
+        """Let the queue be asked for messages, whether wake-ups have come or not."""
         self.loop._prefetcher.stop_waiting()
-        for queue in self.lane.queues:
-            self.lane.arrivals.look_at(queue)
 
     # The queue, and other consumers.
 
@@ -198,17 +186,17 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def time_passes_for_hidden_messages(self):
         """Retries become due; and so do messages whose visibility timeouts were not extended."""
-        for queue in self.lane.queues:
-            for id in self.raw.zrange(queue.keys.zset, 0, -1):
-                self.raw.zadd(queue.keys.zset, {id: 1}, xx=True)
+        zset = self.lane.keys.zset
+        for id in self.raw.zrange(zset, 0, -1):
+            self.raw.zadd(zset, {id: 1}, xx=True)
 
     @rule(index=INDEX, deletes=st.booleans())
     def another_consumer_receives(self, index, deletes):
-        found = self.in_flight()
+        found = list(self.lane.in_flight)
         if not found:
             return
-        queue, lease = found[index % len(found)]
-        self.raw.zadd(queue.keys.zset, {lease.id: 0}, xx=True)
+        lease = found[index % len(found)]
+        self.raw.zadd(self.lane.keys.zset, {lease.id: 0}, xx=True)
         message = self.other.receive_message("q", vt=0)
         if message is not None and deletes:
             self.other.delete_message(message)
@@ -218,9 +206,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def step(self):
-        self.look_everywhere()
+        self.look()
         self.loop._collect_finished_jobs()
-        self.loop._access.retry_now()
+        self.loop._connection.retry_now()
         self.loop._access_redis(time.monotonic())
 
     @rule(fault=st.sampled_from(["before", "after"]))
@@ -258,7 +246,7 @@ class EngineMachine(RuleBasedStateMachine):
         if job.leases[0].state is MessageState.RUNNING and not isinstance(
             error, ValueError | Retry
         ):
-            self.handled.add(job.leases[0].shown_id)
+            self.handled.add(job.leases[0].id)
         if error is not None:
             job.fail(error)
         job.ended_at = time.monotonic()
@@ -278,11 +266,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX)
     def lease_is_to_be_extended(self, index):
-        found = self.in_flight()
+        found = list(self.lane.in_flight)
         if not found:
             return
-        queue, lease = found[index % len(found)]
-        lease.renew_at = queue.in_flight.renew_at = self.lane.renew_at = 0.0
+        found[index % len(found)].renew_at = self.lane.in_flight.renew_at = 0.0
 
     @rule()
     def first_ready_message_has_waited_too_long(self):
@@ -290,7 +277,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         job = self.lane.ready[0]
         job.received_at = job.renew_at = 0.0
-        job.cell_queue.in_flight.renew_at = self.lane.renew_at = 0.0
+        self.lane.in_flight.renew_at = 0.0
 
     @rule()
     def first_ready_message_expires(self):
@@ -350,46 +337,30 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def no_message_is_lost(self):
         stored = {
-            queue.cell.show_id(id.decode())
-            for queue in self.lane.queues
+            id.decode()
             for name in ("q", "dead")
-            for id in self.raw.zrange(f"{queue.cell.client.namespace.name}:{name}", 0, -1)
+            for id in self.raw.zrange(f"{self.ns}:{name}", 0, -1)
         }
         assert self.sent - stored <= self.handled
 
     @invariant()
     def nothing_is_in_flight_that_the_worker_does_not_know(self):
-        if self.loop is None:
+        if self.loop is None or self.loop._prefetcher._has_unknown_messages:
             return
-        for queue in self.lane.queues:
-            cell = queue.cell
-            if cell.has_unknown_messages:
-                continue
-            stored = self.raw.hgetall(cell.identity.in_flight_key)
-            receipts = {(lease.id, lease.count) for lease in queue.in_flight}
-            writes = self.loop._settler._by_cell.get(cell)
-            for pending in () if writes is None else (writes.settlements, writes.dead_letters):
-                for items in pending._items.values():
-                    leases = [getattr(item, "lease", item) for item in items]
-                    receipts |= {(lease.id, lease.count) for lease in leases}
-            for id, value in stored.items():
-                if id:
-                    assert (id.decode(), int(value.split(b":")[0])) in receipts
+        stored = self.raw.hgetall(self.identity.in_flight_key)
+        receipts = {(lease.id, lease.count) for lease in self.lane.in_flight}
+        outcomes = self.loop._settler._pending
+        for pending in (outcomes.settlements, outcomes.dead_letters):
+            for items in pending._items.values():
+                leases = [getattr(item, "lease", item) for item in items]
+                receipts |= {(lease.id, lease.count) for lease in leases}
+        for id, value in stored.items():
+            if id:
+                assert (id.decode(), int(value.split(b":")[0])) in receipts
 
 
-class CellsMachine(EngineMachine):
-    """The engine on three cells."""
-
-    def open_client(self):
-        return Cells.from_url(self.server.url, ns=self.ns, cells=3)
-
-    def clients_of_worker(self):
-        return self.rsmq.engine.prompt_clients
-
-
-@pytest.mark.parametrize("kind", [EngineMachine, CellsMachine])
-def test_engine_in_random_orders(server, kind):
-    machine = type("Machine", (kind,), {"server": server})
+def test_engine_in_random_orders(server):
+    machine = type("Machine", (EngineMachine,), {"server": server})
     run_state_machine_as_test(
         machine,
         settings=settings(

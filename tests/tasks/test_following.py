@@ -9,9 +9,9 @@ import itertools
 import pydantic
 import pytest
 
-from rsmq import Cells, InvalidFormat, InvalidValue
+from rsmq import InvalidFormat, InvalidValue
 from rsmq.operations.plain import plain_command
-from rsmq.tasks import RESULT, Tasks
+from rsmq.tasks import RESULT
 from rsmq.worker.operations import FollowingMessage, Identity, finish_messages
 
 _numbers = itertools.count()
@@ -164,18 +164,8 @@ def test_a_task_that_follows_is_refused_if_it_is_wrong(tasks):
     assert tasks.client.list_queues() == []
 
 
-def test_the_next_task_is_in_the_cell_of_the_one_before():
-    with Tasks(Cells.from_url(f"memory://follow-{next(_numbers)}", cells=3)) as tasks:
-        ran = []
-        add, report = declare(tasks, ran)
-        for number in range(6):
-            add.options(then=report.signature(RESULT)).send(number, 0)
-        tasks.run_all()
-        assert sorted(sum.total for sum, _ in ran[1:] if isinstance(sum, Sum)) == list(range(6))
-
-
 def keys_of_maps(tasks):
-    caller = tasks.client.cells[0]
+    caller = tasks.client
     return caller.run(plain_command("KEYS", b"rsmq:x:map:*"))
 
 
@@ -283,8 +273,3 @@ def test_a_wrong_map_is_refused_and_sends_nothing(tasks):
         assert hint in str(refused.value).replace(",", "") or hint in str(refused.value)
     assert tasks.client.list_queues() == []
     assert keys_of_maps(tasks) == []
-    with (
-        Tasks(Cells.from_url("memory://", cells=2)) as cells,
-        pytest.raises(InvalidFormat, match="A map needs one namespace"),
-    ):
-        cells.map(item, [1], then=last)

@@ -11,12 +11,12 @@ import threading
 import pydantic
 import pytest
 
-from rsmq import Cells, InvalidFormat
+from rsmq import InvalidFormat
 from rsmq.errors import JobFailed, JobNotTracked, NotTracked
 from rsmq.headers import current_headers, use_headers
 from rsmq.jobs import AsyncJobHandle, JobHandle, ReportedProgress
 from rsmq.operations.plain import plain_command
-from rsmq.tasks import RESULT, Tasks
+from rsmq.tasks import RESULT
 from rsmq.tasks import converters as converters_module
 from rsmq.worker import Middleware, current_message
 from tests.scale import WAIT_SECONDS
@@ -293,17 +293,3 @@ def test_an_immediate_call_has_a_message_with_progress(tasks):
     assert seen[2][1] not in {job.id, ""}
     assert seen[3] is True
     assert current_message() is None
-
-
-def test_a_set_of_cells_has_jobs_too():
-    with Tasks(Cells.from_url(f"memory://jobs-{next(_numbers)}", cells=3)) as tasks:
-
-        @tasks.task(queue="q", name="t", track=True)
-        def double(number: int) -> int:
-            return 2 * number
-
-        jobs = [double.send(number) for number in range(4)]
-        tasks.run_all()
-        assert [each.result(5) for each in jobs] == [0, 2, 4, 6]
-        with tasks.immediate():
-            assert double.send(5).result() == 10

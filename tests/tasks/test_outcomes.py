@@ -358,8 +358,8 @@ def test_what_follows_is_checked_before_the_function_is_called(tasks, following)
 def test_a_queue_that_can_not_be_written_ends_the_task_at_once(tasks):
     ran = []
     first, second = declare(tasks, ran)
-    tasks.client.cells[0].run(plain_command("SET", b"rsmq:b", b"of another program"))
-    tasks.client.cells[0].run(
+    tasks.client.run(plain_command("SET", b"rsmq:b", b"of another program"))
+    tasks.client.run(
         plain_command("HSET", b"rsmq:b:Q", b"vt", b"30", b"delay", b"0", b"maxsize", b"65536")
     )
     first.options(then=second.signature(RESULT)).send(1)

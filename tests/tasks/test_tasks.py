@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq import JSON, RSMQ, AsyncRSMQ, Cells, InvalidFormat, InvalidValue, NotEmptyInTime
+from rsmq import JSON, RSMQ, AsyncRSMQ, InvalidFormat, InvalidValue, NotEmptyInTime
 from rsmq.errors import MissingExtra, MissingParameter
 from rsmq.jobs import JobHandle
 from rsmq.tasks import Tasks
@@ -368,21 +368,6 @@ def test_immediate_calls_the_function_at_the_send_and_sends_nothing(tasks):
     assert tasks.client.list_queues() == []
     task.send([1])
     assert tasks.client.list_queues() == ["q"]
-
-
-def test_a_set_of_cells_runs_tasks_too():
-    with Tasks(Cells.from_url("memory://tasks-cells", cells=2)) as tasks:
-        ran = []
-
-        @tasks.task(queue="q")
-        def task(number: int) -> None:
-            ran.append(number)
-
-        for number in range(4):
-            task.send(number)
-        asyncio.run(task.asend(4))
-        tasks.run_all()
-        assert sorted(ran) == [0, 1, 2, 3, 4]
 
 
 def test_the_worker_of_a_declaration_is_an_ordinary_one(tasks):

@@ -102,7 +102,7 @@ def test_close_skips_a_closed_loop(watchers):
 
 def test_a_closed_watcher_refuses_to_wait():
     async def main():
-        watcher = AsyncWatcher(CallerWithoutTracking(), (NAMESPACE,))
+        watcher = AsyncWatcher(CallerWithoutTracking(), NAMESPACE)
         await watcher.close()
         with pytest.raises(ClientClosed):
             await wait(watcher)
@@ -114,7 +114,7 @@ def test_a_watcher_ends_after_a_time_without_waits_and_starts_again(monkeypatch)
     monkeypatch.setattr(rsmq.waiting.watcher_state, "IDLE_SECONDS", 0.02)
 
     async def main():
-        watcher = AsyncWatcher(CallerWithoutTracking(), (NAMESPACE,))
+        watcher = AsyncWatcher(CallerWithoutTracking(), NAMESPACE)
         for _ in range(2):
             assert await wait(watcher) == []
             for _ in range(1000):

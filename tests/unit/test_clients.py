@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 from redis.cluster import RedisCluster
+from rsmq._sync.engine import CellEngine
 
 from rsmq import (
     RSMQ,
@@ -23,7 +24,6 @@ from rsmq import (
     Message,
     MissingParameter,
 )
-from rsmq._sync.engine import CellEngine
 from rsmq._sync.one_cell import OneCell
 from tests.expect import refused
 

@@ -31,7 +31,7 @@ def decide(error, attempt, policy):
 
 
 class Lease:
-    id = shown_id = "i" * 32
+    id = "i" * 32
     raw = b"body"
 
 

@@ -22,7 +22,7 @@ def schedule():
 
 @pytest.fixture
 def tracking(schedule):
-    tracking = Tracking(schedule, (Namespace("rsmq"),))
+    tracking = Tracking(schedule, Namespace("rsmq"))
     assert tracking.next_request(0).count(b"ZRANGEBYSCORE") == 1
     return tracking
 

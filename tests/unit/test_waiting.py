@@ -800,24 +800,6 @@ def test_a_limit_of_a_queue_leaves_the_other_queues_of_a_waiter(schedule):
     assert waiter.wake_ups == 2
 
 
-def test_a_queue_at_its_rate_is_not_among_those_of_cells_that_have_messages():
-    schedule = Schedule(collects_due=True)
-    schedule.start_tracking(0)
-    waiter = CountingWaiter()
-    add(schedule, waiter)
-    answer_read(schedule, 0, 0)
-    assert list(schedule.due) == [A]
-    schedule.note_look(A, 1, is_drained=True, limit=Limit(5, is_rate=True))
-    waiter.empty_receives += 1
-    add(schedule, waiter, now=1)
-    schedule.note_change(A, 2)
-    answer_read(schedule, 0, 2)
-
-    assert list(schedule.due) == []
-    schedule.wake_due(6)
-    assert wake_counts(waiter) == [2]
-
-
 def test_changes_wake_waiters_of_places_less_and_less_often(schedule):
     waiter = CountingWaiter()
     add(schedule, waiter)

@@ -50,8 +50,8 @@ class Server:
 ALONE = Server()
 
 
-def watcher(*, waiters=1, server=ALONE, **options):
-    state = WatcherState((Namespace("rsmq"),), 0, address_of=server.address_of, **options)
+def watcher(*, waiters=1, server=ALONE):
+    state = WatcherState(Namespace("rsmq"), 0, address_of=server.address_of)
     for _ in range(waiters):
         state.schedule.add(Waiter((QUEUE,), lambda: None), 0)
     return state
@@ -220,42 +220,6 @@ def test_watcher_ends_when_no_receive_has_waited_for_a_time():
     assert state.next_step(IDLE_SECONDS).action is Action.END
     state.begin(IDLE_SECONDS)
     assert state.next_step(IDLE_SECONDS).action is not Action.END
-
-
-def test_watcher_of_cells_rests_while_nothing_waits_and_no_reply_is_expected():
-    waiter = Waiter((QUEUE,), lambda: None)
-    state = watcher(waiters=0, collects_due=True)
-    state.schedule.add(waiter, 0)
-    assert state.next_step(0).action is Action.CONNECT
-    state.note_connected(0, ALONE)
-    assert state.next_step(0).action is Action.SEND
-
-    state.schedule.remove(waiter)
-    assert state.next_step(0).action is Action.SLEEP  # the replies are expected
-    answer(state, 1)
-    assert state.next_step(1).action is Action.REST
-
-    state.schedule.add(waiter, 2)
-    assert state.next_step(2).action is not Action.REST
-
-
-def test_watcher_of_one_namespace_never_rests():
-    state = connected()
-    assert state.next_step(0).action is Action.SEND
-    answer(state, 1)
-    state.schedule.wake_all()
-    assert state.next_step(1).action is Action.SLEEP
-
-
-def test_resting_watcher_checks_a_silent_connection_and_ends():
-    state = watcher(waiters=0, collects_due=True)
-    assert state.next_step(0).action is Action.CONNECT
-    state.note_connected(0, ALONE)
-    step = state.next_step(0)
-    assert step.action is Action.SEND  # a new connection is checked once
-    state.tracking.handle([b"0", b"0"], 0)
-    assert state.next_step(0).action is Action.REST
-    assert state.next_step(IDLE_SECONDS).action is Action.END
 
 
 @pytest.mark.parametrize(

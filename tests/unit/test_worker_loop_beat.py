@@ -19,7 +19,7 @@ class Loop:
         self.lane = SimpleNamespace(
             vt=vt, last_turn=1, name="q", listener=SimpleNamespace(max_blocking=MAX_BLOCKING)
         )
-        self.job = SimpleNamespace(lane=self.lane, leases=[SimpleNamespace(shown_id="m")])
+        self.job = SimpleNamespace(lane=self.lane, leases=[SimpleNamespace(id="m")])
         self.now = 1000.0
         self.beat = LoopBeat(lambda: [self.lane])
         self.beat.beat()

@@ -16,8 +16,8 @@ WORKER = Path(rsmq.worker.__file__).parent
 OWNERS = {
     # Messages in flight, and queues that are closed.
     "in_flight": set(),
-    "renew_at": {"state/in_flight.py", "state/lane.py"},
-    "expires_at": {"state/in_flight.py", "children/child.py"},
+    "renew_at": {"state/in_flight.py"},
+    "expires_at": {"state/in_flight.py", "child.py"},
     "closed_reason": set(),
     # States of messages and calls.
     "state": {"state/message_state.py"},
@@ -26,7 +26,6 @@ OWNERS = {
     "vt": set(),
     "policy": set(),
     "listener": set(),
-    "queue_by_cell": set(),
     "arrivals": {"loop/worker_loop.py"},
     "cancel": {"worker.py"},
     "time_out": {"worker.py"},
@@ -43,7 +42,11 @@ OWNERS = {
     "mean_seconds": set(),
     "slow_seconds": set(),
     "no_prefetch_until": {"loop/worker_loop.py"},
-    "last_request_at": {"receive/prefetch.py", "places/arrivals.py"},
+    "last_request_at": {"receive/prefetch.py", "loop/worker_loop.py"},
+    "fill_at": {"receive/prefetch.py"},
+    # The connection of the worker.
+    "is_stopping": {"loop/worker_loop.py"},
+    "server_ahead": {"receive/prefetch.py"},
 }
 #: Methods that change a container.
 CHANGING = {

@@ -27,8 +27,6 @@ from rsmq.worker.state.lane import (
     MAX_PREFETCHED,
     PREFETCH_SECONDS,
     WINDOW_CALLS,
-    Cell,
-    CellQueue,
     Lane,
 )
 from rsmq.worker.state.message_state import CallEvent, change_call
@@ -49,8 +47,7 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
     handlers = Handlers()
     handlers.add("", _async if is_async else _plain)
     made = make_listener(name, handlers, **options)
-    new = Lane(made, vt, TEXT, limit, made.policy)
-    new.queues.append(CellQueue(new, Cell(0, None, None), NAMESPACE.queue(name)))
+    new = Lane(made, NAMESPACE.queue(name), vt, TEXT, limit, made.policy)
     new.arrivals = SimpleNamespace(is_waiting=False)
     new.mean_seconds = new.slow_seconds = mean
     new.last_request_at = asked_at
@@ -60,7 +57,7 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
 def make_calls(lane, number, received_at=None):
     """Return handler calls that have not begun."""
     received_at = time.monotonic() if received_at is None else received_at
-    return [SingleJob(lane.queues[0], f"id{n}", b"", 1, None, received_at) for n in range(number)]
+    return [SingleJob(lane, f"id{n}", b"", 1, None, received_at) for n in range(number)]
 
 
 def add(lane, number=1, *, received_at=None):
@@ -73,7 +70,7 @@ def add(lane, number=1, *, received_at=None):
 def run(lane, number=1, *, began=NOW):
     """Add running calls to a lane."""
     for n in range(number):
-        job = SingleJob(lane.queues[0], f"running{n}", b"", 1, None, began)
+        job = SingleJob(lane, f"running{n}", b"", 1, None, began)
         job.started_at = began
         change_call(job, CallEvent.BEGIN)
         lane.calls[job] = None
@@ -124,7 +121,7 @@ def test_without_free_slots_nothing_is_received():
 
 def test_a_receive_has_the_queue_its_vt_and_the_batch_size():
     ((found,), slots) = all_wants([lane(vt=1.2345, batch=7)], 8)
-    want = found.to_request(found.lane.queues[0])
+    want = found.to_request()
 
     assert slots == 8
     assert (want.keys, want.vt_ms, want.size) == (NAMESPACE.queue("q"), 1234, 7)
@@ -674,7 +671,7 @@ def test_threads_and_tasks_share_the_slots():
 
 
 def quarantined(lane):
-    job = SingleJob(lane.queues[0], "id", b"", 9, None, NOW)
+    job = SingleJob(lane, "id", b"", 9, None, NOW)
     job.is_quarantined = True
     return job
 
@@ -756,7 +753,7 @@ def test_a_closed_run_queue_begins_no_call():
 
 def test_a_single_message_is_its_own_call():
     one = lane(vt=30)
-    single = SingleJob(one.queues[0], "id", b"raw", 3, 17, NOW)
+    single = SingleJob(one, "id", b"raw", 3, 17, NOW)
 
     assert single.job is single
     assert list(single.leases) == [single]
@@ -765,8 +762,8 @@ def test_a_single_message_is_its_own_call():
 
 def test_the_messages_of_a_batch_refer_to_their_call_and_end_separately():
     one = lane(vt=30, batch=2)
-    singles = [SingleJob(one.queues[0], f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
-    batch = BatchJob(one.queues[0], singles, NOW)
+    singles = [SingleJob(one, f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
+    batch = BatchJob(one, singles, NOW)
 
     assert [(each.id, each.count, each.job) for each in batch.leases] == [
         ("id1", 1, batch),

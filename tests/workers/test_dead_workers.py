@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rsmq.worker.places import dead_workers
+from rsmq.worker.loop import dead_workers
 from rsmq.worker.registry import list_workers
 from tests.workers.polling import wait_until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import Cells, InvalidFormat, InvalidValue
-from rsmq.worker import Middleware, Worker
+from rsmq import InvalidFormat, InvalidValue
+from rsmq.worker import Middleware
 from rsmq.worker.operations import Identity, ReceiveRequest, receive_for_worker
 from tests.workers.polling import wait_until
 
@@ -163,22 +163,6 @@ def test_a_batch_that_waits_does_not_delay_other_queues(env, rsmq):
         wait_until(lambda: seen == ["x"])
         rsmq.send_messages("q", ["2", "3"])
         wait_until(lambda: seen == ["x", 3])
-
-
-def test_a_batch_of_a_set_of_cells_waits_in_each_cell(server):
-    with Cells.from_url(server.url, ns="full-batches", cells=2) as queues:
-        queues.create_queue("q", exist_ok=True)
-        queues.purge_queue("q")
-        seen = []
-        worker = Worker(queues)
-        worker.listener("q", batch=(5, 0.3))(lambda bodies: seen.append(len(bodies)))
-        with worker:
-            queues.cells[0].send_messages("q", ["m"] * 5)
-            queues.cells[1].send_message("q", "m")
-            wait_until(lambda: sum(seen) == 6)
-        queues.delete_queue("q")
-
-    assert sorted(seen) == [1, 5]
 
 
 @pytest.mark.parametrize(

@@ -133,32 +133,30 @@ class _Client:
         return result
 
 
-class _Queue:
+class _Connection:
     def __init__(self, *results):
-        self.cell = self
-        self.client, self.number, self.keys = _Client(*results), 0, Namespace("n").queue("q")
-        self.lane = type("Lane", (), {"name": "q"})
+        self.client = _Client(*results)
 
-
-class _Access:
-    def attempt(self, number, call):
+    def attempt(self, call):
         try:
             return call()
         except RedisConnectionError:
             return None
 
-    def describe(self, cell):
-        return ""
+
+class _Lane:
+    name, keys = "q", Namespace("n").queue("q")
 
 
 def sweeps_of(*results):
-    sweeps, queue = GroupSweeps(_Access()), _Queue(*results)
-    sweeps.note(queue)
-    return sweeps, queue.client
+    connection = _Connection(*results)
+    sweeps = GroupSweeps(connection)
+    sweeps.note(_Lane())
+    return sweeps, connection.client
 
 
 def test_without_queues_with_groups_there_is_nothing_to_do():
-    sweeps = GroupSweeps(_Access())
+    sweeps = GroupSweeps(_Connection())
     sweeps.run(100.0)
     assert sweeps.due_at == math.inf
 

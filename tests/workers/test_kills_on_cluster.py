@@ -1,4 +1,4 @@
-"""A worker on a Redis Cluster whose primaries are killed: on one namespace, and on cells."""
+"""A worker on a Redis Cluster whose primaries are killed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from rsmq import RSMQ, Cells
-from rsmq.wire.cells import name_of_cell
+from rsmq import RSMQ
 from rsmq.worker import Middleware, Worker
 from tests.crowd import Crowd, Traffic, window_of_stop
 from tests.nodes import wait_until, wait_until_in_step
@@ -18,10 +17,8 @@ from tests.workers.polling import state_of
 
 pytestmark = pytest.mark.slow
 
-CELLS = 12
-ONE_NAMESPACE = 1
-#: By the number of cells: in one namespace, a second kill is of the primary that was just promoted.
-KILLS = {ONE_NAMESPACE: scaled(1, 50), CELLS: scaled(2, 50)}
+#: From the second on, a kill is of the primary that was just promoted.
+KILLS = scaled(1, 50)
 _numbers = itertools.count()
 
 
@@ -47,65 +44,46 @@ class LedgerOfWorker(Middleware):
                 traffic.acknowledged.append((now, message.id))
 
 
-class PlaceOnCluster:
-    """The set or the namespace of a test."""
-
-    def __init__(self, cluster, number):
-        self.url = cluster.url
-        self.number = number
-        self.ns = f"wcc{next(_numbers)}-{os.getpid()}"
-
-    def cell(self, index):
-        return f"{{{self.ns}}}" if self.number == ONE_NAMESPACE else name_of_cell(self.ns, index)
-
-    def make_client(self, **options):
-        if self.number == ONE_NAMESPACE:
-            return RSMQ.from_url(self.url, ns=self.cell(0), **options)
-        return Cells.from_url(self.url, cells=self.number, ns=self.ns, **options)
-
-
-@pytest.fixture(params=[ONE_NAMESPACE, CELLS])
-def place(request, cluster):
-    made = PlaceOnCluster(cluster, request.param)
-    yield made
+@pytest.fixture
+def ns(cluster):
+    name = f"{{wcc{next(_numbers)}-{os.getpid()}}}"
+    yield name
     cluster.heal()
-    keys = cluster.raw.keys(f"{{{made.ns}*")
+    keys = cluster.raw.keys(f"{name}:*")
     if keys:
         cluster.raw.unlink(*keys)
 
 
 @pytest.mark.parametrize("name", [None, "fixed"])
-def test_nothing_is_lost_or_doubled_while_primaries_are_killed(place, cluster, name):
-    """With a name its home may be one of the killed ones: then it begins no calls for a while."""
-    for kill in range(KILLS[place.number]):
-        run_through_a_kill(place, cluster, name, kill % place.number)
+def test_nothing_is_lost_or_doubled_while_primaries_are_killed(ns, cluster, name):
+    """With a name it begins no calls for a while."""
+    for _ in range(KILLS):
+        run_through_a_kill(ns, cluster, name)
 
 
-def describe(place, raw, worker):
+def describe(ns, raw, worker):
     """Return what is left, with the seconds until it is due, and what the worker knows of it."""
     now = raw.time()[0]
-    left = {
-        index: [
-            (id.decode(), round(score / 1000 - now))
-            for id, score in raw.zrange(f"{place.cell(index)}:q", 0, -1, withscores=True)
-        ]
-        for index in range(place.number)
-    }
-    left = {index: ids[:1] for index, ids in left.items() if ids}
+    left = [
+        (id.decode(), round(score / 1000 - now))
+        for id, score in raw.zrange(f"{ns}:q", 0, 0, withscores=True)
+    ]
     return f"left {left}, {state_of(worker)}"
 
 
-def run_through_a_kill(place, cluster, name, cell):
+def run_through_a_kill(ns, cluster, name):
     traffic = Traffic()
-    client = place.make_client()
+    client = RSMQ.from_url(cluster.url, ns=ns)
     client.create_queue("q", exist_ok=True)
     worker = Worker(client, name=name, concurrency=8, middleware=[LedgerOfWorker(traffic)])
     worker.listener("q", vt=20, retry_forever=True)(lambda body: time.sleep(0.001))
     deleted = traffic.ledger.deleted
     with worker:
-        crowd = Crowd(place.make_client(), tuple(traffic.works(producers=3, consumers=0)))
+        crowd = Crowd(
+            RSMQ.from_url(cluster.url, ns=ns), tuple(traffic.works(producers=3, consumers=0))
+        )
         wait_until(lambda: len(deleted) >= 50)
-        node = cluster.node_of(place.cell(cell))
+        node = cluster.node_of(ns)
         (replica,) = cluster.replicas_of(node)
         written_until = wait_until_in_step(node, lambda: [replica])
         node.kill()
@@ -119,17 +97,12 @@ def run_through_a_kill(place, cluster, name, cell):
         traffic.stop()
         crowd.join()
         raw = cluster.raw
-        wait_until(
-            lambda: not sum(raw.zcard(f"{place.cell(index)}:q") for index in range(place.number)),
-            40,
-            lambda: describe(place, raw, worker),
-        )
+        wait_until(lambda: not raw.zcard(f"{ns}:q"), 40, lambda: describe(ns, raw, worker))
     client.close()
     if name is not None:
-        # The only worker has released it, because its home was away.
+        # The only worker has released it, because Redis was away.
         problems = traffic.ledger.problems
         traffic.ledger.problems = [text for text in problems if "held by two" not in text]
-    traffic.assert_exact(raw, *(place.cell(index) for index in range(place.number)))
-    for index in range(place.number):
-        assert raw.keys(f"{place.cell(index)}:x:held:*") == []
-        raw.unlink(f"{place.cell(index)}:q:Q")
+    traffic.assert_exact(raw, ns)
+    assert raw.keys(f"{ns}:x:held:*") == []
+    raw.unlink(f"{ns}:q:Q")

@@ -14,7 +14,6 @@ import pytest
 from rsmq import JSON, InvalidFormat, InvalidValue
 from rsmq.worker import Middleware
 from rsmq.worker.middlewares import CallContext, LockByKey, Permission, RateLimit, SlowCalls
-from tests.sets import SetOfCells, set_of_cells
 from tests.workers import limited_app
 from tests.workers.polling import wait_until
 
@@ -396,31 +395,6 @@ def test_limits_hold_for_handlers_in_child_processes(env, rsmq, monkeypatch, tmp
     events = app.EVENTS.read_text().splitlines()
     assert sorted(events[::2]) == ["begin k1 1", "begin k2 1", "begin k3 1"]
     assert [event.replace("begin", "end") for event in events[::2]] == events[1::2]
-
-
-@pytest.mark.parametrize("backend", ["redis"])
-def test_cells_share_a_rate_limit_and_have_locks_of_their_own(env):
-    with set_of_cells(SetOfCells, env.url, env.raw, env.ns) as of_cells:
-        of_cells.client.create_queue("q")
-        limit = RateLimit(4, 600, name="all")
-        lock = LockByKey(lambda message: "k" if message.body.endswith("0") else None, after=500)
-        worker = env.create_worker(rsmq=of_cells.client, middleware=[limit, lock])
-        handled = []
-        worker.listener("q", retry_forever=True)(handled.append)
-        ids = of_cells.send(each=2)
-        worker.start()
-        wait_until(lambda: worker.numbers.handled == 4 and worker.numbers.deferred == 2)
-        worker.stop()
-
-        first = of_cells.names[0]
-        assert [key.decode() for key in of_cells.all_keys() if b":x:rate:" in key] == [
-            f"{first}:x:rate:all"
-        ]
-        locked = [of_cells.raw.hget(f"{name}:q:x:locks", "=k") for name in of_cells.names]
-        begun = {body[0] for body in handled if body.endswith("0")}
-        for cell, receipt in enumerate(locked):
-            id = ids[2 * cell].partition("-")[2]
-            assert receipt == (f"1:{id}".encode() if str(cell) in begun else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,7 +18,7 @@ def failing(body):
 
 
 def is_closed_as_missing(worker):
-    return state_of(worker).queues["q"].closed_reasons == ("m",)
+    return state_of(worker).queues["q"].closed_reason == "m"
 
 
 def lose_all_data(env):
@@ -75,7 +75,7 @@ def test_a_paused_queue_leaves_the_worker_ready(env, rsmq, fast_heartbeat):
     worker.listener("q")(print)
     worker.start()
     rsmq.pause_queue("q")
-    wait_until(lambda: state_of(worker).queues["q"].closed_reasons == ("p",))
+    wait_until(lambda: state_of(worker).queues["q"].closed_reason == "p")
     wait_until(lambda: worker.health().is_ready)
     assert worker.health().missing_queues == ()
 

@@ -480,7 +480,7 @@ def call_with_changing_leases(children, max_runtime=1.0):
     listener = SimpleNamespace(max_runtime=max_runtime)
     job = SimpleNamespace(
         leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
-        started_at=None, cell_queue=SimpleNamespace(cell=SimpleNamespace(number=0)),
+        started_at=None,
     )  # fmt: skip
     errors = []
 
@@ -540,7 +540,7 @@ def call_once(children, number, size=1):
     listener = SimpleNamespace(max_runtime=20.0)
     job = SimpleNamespace(
         leases=[lease], lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
-        started_at=None, cell_queue=SimpleNamespace(cell=SimpleNamespace(number=0)),
+        started_at=None,
     )  # fmt: skip
     with pytest.raises((Discard, Raised)) as caught:
         children.call(job)

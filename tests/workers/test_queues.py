@@ -327,7 +327,7 @@ def test_paused_queue_is_not_received_from_until_resumed(env, rsmq, fast_heartbe
     rsmq.send_message("a", "a1")
     rsmq.send_message("b", "b1")
     wait_until(lambda: got == ["b1"])
-    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
+    wait_until(lambda: state_of(worker).queues["a"].closed_reason == "p")
     rsmq.send_message("b", "b2")
     wait_until(lambda: got == ["b1", "b2"])
     assert len(env.scores("a")) == 1
@@ -347,7 +347,7 @@ def test_queue_paused_before_the_start_is_not_received_from(env, rsmq, fast_hear
     got = []
     worker.listener("a")(got.append)
     worker.start()
-    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
+    wait_until(lambda: state_of(worker).queues["a"].closed_reason == "p")
     assert got == []
     rsmq.resume_queue("a")
 
@@ -364,7 +364,7 @@ def test_messages_in_flight_when_a_queue_is_paused_are_finished(env, rsmq, gate,
     rsmq.pause_queue("a")
     gate.open()
     wait_until(lambda: worker.numbers.handled == 2)
-    wait_until(lambda: state_of(worker).queues["a"].closed_reasons == ("p",))
+    wait_until(lambda: state_of(worker).queues["a"].closed_reason == "p")
 
     assert len(env.scores("a")) == 3
 
@@ -772,7 +772,7 @@ def test_unreadable_queue_does_not_stop_the_others(env, rsmq, fast_heartbeat, ca
     rsmq.pause_queue("bad")
     rsmq.send_message("bad", "x")
     worker.start()
-    wait_until(lambda: state_of(worker).queues["bad"].closed_reasons == ("p",))
+    wait_until(lambda: state_of(worker).queues["bad"].closed_reason == "p")
     make_wrong_type(env)
     env.raw.hdel(f"{env.ns}:bad:Q", "x:paused")
     for number in range(3):

@@ -55,13 +55,12 @@ class AsyncCaller(Protocol):
     async def close(self) -> None:
         """Close the connections that this object opened."""
 
-    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+    async def tracking_pool(self, key: bytes) -> Any:
         """
         Return the class and the options of a connection that tracks keys, as a pool has them.
 
         Args:
             key: one of the keys; the connection is for the server that has it.
-            address: the server to connect to; None is the one that has the key.
 
         Raises:
             RedisError, OSError: no server could say which one it is.
@@ -88,11 +87,8 @@ class AsyncRoutedCaller(RetryingCaller):
     def describe(self) -> str:
         return self._router.describe()
 
-    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
-        if address is not None:
-            server = self._router.connections_to(address)
-        else:
-            _, server = await self._router.server_of(key)
+    async def tracking_pool(self, key: bytes) -> Any:
+        _, server = await self._router.server_of(key)
         return await server.tracking_pool(key)
 
     def address_of(self, key: bytes) -> Address | None:
@@ -139,8 +135,8 @@ class AsyncSharedCaller(RetryingCaller):
     def describe(self) -> str:
         return self._shared.describe()
 
-    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
-        return await self._shared.tracking_pool(key, address)
+    async def tracking_pool(self, key: bytes) -> Any:
+        return await self._shared.tracking_pool(key)
 
     def address_of(self, key: bytes) -> Address | None:
         return self._shared.address_of(key)

@@ -41,7 +41,6 @@ from rsmq.transport.retry import (
     Failure,
     classify,
 )
-from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerPool
 from rsmq.wire.limits import ACCEPTED_BODY_BYTES, check_body_size
 
@@ -72,7 +71,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
     def describe(self) -> str:
         return describe_server(self._pool)
 
-    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
+    async def tracking_pool(self, key: bytes) -> Any:  # noqa: ARG002
         return self._pool
 
     def note_lost(self, key: bytes, error: BaseException) -> None:

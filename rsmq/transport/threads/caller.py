@@ -100,13 +100,12 @@ class Caller(Protocol):
     def close(self) -> None:
         """Close the connections that this object opened."""
 
-    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+    def tracking_pool(self, key: bytes) -> Any:
         """
         Return the class and the options of a connection that tracks keys, as a pool has them.
 
         Args:
             key: one of the keys; the connection is for the server that has it.
-            address: the server to connect to; None is the one that has the key.
 
         Raises:
             RedisError: no server could say which one it is.
@@ -239,7 +238,7 @@ class ServerCaller:
         if self._leave():
             self._connections.close()
 
-    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
+    def tracking_pool(self, key: bytes) -> Any:  # noqa: ARG002
         return self._connections.pool
 
     def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
@@ -373,9 +372,7 @@ class RoutedCaller(ServerCaller):
         if self._leave():
             self._router.close()
 
-    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
-        if address is not None:
-            return self._router.connections_to(address).pool
+    def tracking_pool(self, key: bytes) -> Any:
         return self._router.connections_for(key).pool
 
     def address_of(self, key: bytes) -> Address | None:

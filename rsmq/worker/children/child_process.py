@@ -21,8 +21,8 @@ from rsmq.worker.children.exit_code import describe_exit_code
 from rsmq.worker.children.remote_results import restore_error
 from rsmq.worker.operations import FollowingMessage
 from rsmq.worker.outcome import HandlerCancelled, HandlerProcessDied, HandlerTimedOut
+from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.jobs import TrackedJob
-from rsmq.worker.state.lane import Job, Lease
 
 _log = get_logger("rsmq.worker")
 
@@ -319,7 +319,6 @@ def describe_call(
     return {
         "number": number,
         "queue": job.lane.name,
-        "cell": job.cell_queue.cell.number,
         "deadline": deadline,
         "received_at": job.received_at,
         "handler": handler,

@@ -65,7 +65,7 @@ class ProcessStarter:
 
 
 def _start_process(number: int) -> subprocess.Popen[bytes]:
-    program = f"from rsmq.worker.children.child import main; main({number}, {os.getpid()})"
+    program = f"from rsmq.worker.child import main; main({number}, {os.getpid()})"
     return subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-c", program],
         stdin=subprocess.DEVNULL,

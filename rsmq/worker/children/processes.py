@@ -19,7 +19,7 @@ from rsmq.worker.outcome import HandlerProcessDied
 from rsmq.worker.run.invoke import Invoker, reject_cancelled
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.run.threads import Threads
-from rsmq.worker.state.lane import Job
+from rsmq.worker.state.calls import Job
 
 _log = get_logger("rsmq.worker")
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
+from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.outcome import RemoteError
+from rsmq.worker.state.calls import Lease
 from rsmq.worker.state.error_reader import add_origin, make_error
-from rsmq.worker.state.failure import HandlerFailure
-from rsmq.worker.state.lane import Lease
 
 
 def describe_failure(failure: HandlerFailure) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def restore_error(described: Mapping[str, Any], queue: str, lease: Lease) -> Bas
     kind, name, text = described["kind"], described["name"], described["text"]
     error: BaseException
     if kind == "not_decodable":
-        error = BodyNotDecodable(queue, lease.shown_id, lease.raw)
+        error = BodyNotDecodable(queue, lease.id, lease.raw)
         error.__cause__ = RemoteError.create(name, text, is_final=False)
         add_origin(error.__cause__, described["traceback"], ())
         add_origin(error, "", described["notes"])

@@ -90,7 +90,6 @@ class Burst(Middleware):
         Raises:
             NotEmptyInTime: the time is over.
         """
-        clients = rsmq.cells
         scheduled, was_waiting = self._scheduled, bool(self._retries)
         receives = self._receives
         try:
@@ -98,9 +97,9 @@ class Burst(Middleware):
             # before. Then a message that is received after the second check is seen by the third,
             # or its handler has ended meanwhile: then it was received since the first.
             rest = (
-                _describe_in_flight(clients, name)
-                or "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
-                or _describe_in_flight(clients, name)
+                _describe_in_flight(rsmq, name)
+                or "; ".join(filter(None, (_describe_due(rsmq, queue) for queue in queues)))
+                or _describe_in_flight(rsmq, name)
                 or self._describe_retries(rsmq, queues)
             )
         except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
@@ -127,22 +126,18 @@ class Burst(Middleware):
         return ""
 
 
-def _describe_due(clients: Sequence[RSMQ], queue: str) -> str:
-    for client in clients:
-        try:
-            attributes = client.get_queue_attributes(queue)
-        except (RSMQError, redis_errors.ResponseError):
-            continue
-        if attributes.visible_messages:
-            return (
-                f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
-            )
-    return ""
+def _describe_due(rsmq: RSMQ, queue: str) -> str:
+    try:
+        attributes = rsmq.get_queue_attributes(queue)
+    except (RSMQError, redis_errors.ResponseError):
+        return ""
+    if not attributes.visible_messages:
+        return ""
+    return f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
 
 
-def _describe_in_flight(clients: Sequence[RSMQ], name: str) -> str:
-    counts: dict[str, int] = {}
-    for client in clients:
-        for queue, receipts in client.run_steps(list_in_flight(client.namespace, name)).items():
-            counts[queue] = counts.get(queue, 0) + len(receipts)
-    return "; ".join(f"{queue}: {count} in flight" for queue, count in counts.items() if count)
+def _describe_in_flight(rsmq: RSMQ, name: str) -> str:
+    in_flight = rsmq.run_steps(list_in_flight(rsmq.namespace, name))
+    return "; ".join(
+        f"{queue}: {len(receipts)} in flight" for queue, receipts in in_flight.items() if receipts
+    )

@@ -16,9 +16,9 @@ from redis.exceptions import ResponseError
 from rsmq.errors import QueueNotFound
 from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.operations import sweep_groups_in_turn
-from rsmq.worker.places.cell_access import CellAccess
-from rsmq.worker.state.lane import CellQueue
+from rsmq.worker.state.lane import Lane
 
 _log = get_logger("rsmq.worker")
 
@@ -55,43 +55,42 @@ class GroupSweeps:
         due_at: monotonic seconds at which ``run`` is to be called next.
     """
 
-    def __init__(self, access: CellAccess) -> None:
+    def __init__(self, connection: WorkerConnection) -> None:
         self.due_at = math.inf
-        self._access = access
-        self._sweeps: dict[CellQueue, _Sweep] = {}
+        self._connection = connection
+        self._sweeps: dict[Lane, _Sweep] = {}
 
-    def note(self, queue: CellQueue) -> None:
-        """Take part in the sweeps of a queue, since it may have groups."""
-        if queue not in self._sweeps:
-            self._sweeps[queue] = _Sweep()
+    def note(self, lane: Lane) -> None:
+        """Take part in the sweeps of the queue of a lane, since it may have groups."""
+        if lane not in self._sweeps:
+            self._sweeps[lane] = _Sweep()
             self.due_at = 0.0
 
     def run(self, now: float) -> None:
         """Make the calls that are due, at a time in monotonic seconds."""
         if now < self.due_at:
             return
-        for queue, sweep in [*self._sweeps.items()]:
+        for lane, sweep in [*self._sweeps.items()]:
             for _ in range(MAX_STEPS_PER_TURN):
                 if now < sweep.due_at:
                     break
-                call = partial(self._make_step, queue, sweep, now)
-                if not self._access.attempt(queue.cell.number, call):
+                if not self._connection.attempt(partial(self._make_step, lane, sweep, now)):
                     sweep.due_at = now + _FAILED_PAUSE_SECONDS
         self.due_at = min((each.due_at for each in self._sweeps.values()), default=math.inf)
 
-    def _make_step(self, queue: CellQueue, sweep: _Sweep, now: float) -> bool:
+    def _make_step(self, lane: Lane, sweep: _Sweep, now: float) -> bool:
         try:
-            step = queue.cell.client.run(sweep_groups_in_turn(queue.keys, sweep.position))
+            step = self._connection.client.run(sweep_groups_in_turn(lane.keys, sweep.position))
         except QueueNotFound:
             step = None
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            self._note_refusal(queue, sweep, error)
+            self._note_refusal(lane, sweep, error)
             sweep.due_at = now + _REFUSED_PAUSE_SECONDS
             return True
         if step is None:
-            del self._sweeps[queue]
+            del self._sweeps[lane]
             sweep.due_at = math.inf
             return True
         sweep.is_refused = False
@@ -100,8 +99,7 @@ class GroupSweeps:
         sweep.due_at = begin + step.pause
         return True
 
-    def _note_refusal(self, queue: CellQueue, sweep: _Sweep, error: ResponseError) -> None:
+    def _note_refusal(self, lane: Lane, sweep: _Sweep, error: ResponseError) -> None:
         if not sweep.is_refused:
             sweep.is_refused = True
-            place = self._access.describe(queue.cell)
-            _log.warning("groups of queue %s%s can't be swept: %s", queue.lane.name, place, error)
+            _log.warning("groups of queue %s can't be swept: %s", lane.name, error)

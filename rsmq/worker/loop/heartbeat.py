@@ -14,16 +14,17 @@ from redis.exceptions import ResponseError
 
 from rsmq.errors import TooManyHungCalls
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import Settlement, TrackedOutcome, settle_messages
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
-from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.settler import MESSAGES_PER_STEP, Settler, with_cancel
+from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import TrackedJob
-from rsmq.worker.state.lane import CellQueue, Job, Lane, Lease
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     ABANDON_CALL,
     DECIDE,
@@ -51,13 +52,13 @@ class Heartbeat:
 
     def __init__(
         self,
-        access: CellAccess,
+        connection: WorkerConnection,
         lanes: Sequence[Lane],
         settler: Settler,
         run_queue: RunQueue,
         hooks: Hooks,
     ) -> None:
-        self._access = access
+        self._connection = connection
         self._lanes = lanes
         self._settler = settler
         self._run_queue = run_queue
@@ -65,19 +66,16 @@ class Heartbeat:
 
     def renew_at(self) -> float:
         """Return the monotonic seconds at which the next visibility timeout is to be extended."""
-        return min((lane.renew_at for lane in self._lanes), default=math.inf)
+        return min((lane.in_flight.renew_at for lane in self._lanes), default=math.inf)
 
     def renew(self, now: float) -> None:
         """Extend the visibility timeouts that are due, and release messages that wait too long."""
         for lane in self._lanes:
-            if now >= lane.renew_at:
-                for queue in lane.queues:
-                    if now >= queue.in_flight.renew_at:
-                        self._access.attempt(queue.cell.number, partial(self._renew, queue, now))
-                lane.plan_renewal()
+            if now >= lane.in_flight.renew_at:
+                self._connection.attempt(partial(self._renew, lane, now))
 
-    def _renew(self, queue: CellQueue, now: float) -> None:
-        lane, in_flight = queue.lane, queue.in_flight
+    def _renew(self, lane: Lane, now: float) -> None:
+        in_flight = lane.in_flight
         due = in_flight.due(now)
         # Slow calls keep these waiting for so long: another worker may have a free slot.
         waiting = {
@@ -90,22 +88,21 @@ class Heartbeat:
         self.release_waiting(waiting)
         for lease in due:
             if lease.state in OVER:
-                self._settler.mark_lost(queue, lease, "its visibility timeout was over")
+                self._settler.mark_lost(lane, lease, "its visibility timeout was over")
         kept = [lease for lease in due if lease in in_flight]
         for at in range(0, len(kept), MESSAGES_PER_STEP):
-            self._extend(queue, kept[at : at + MESSAGES_PER_STEP])
+            self._extend(lane, kept[at : at + MESSAGES_PER_STEP])
         in_flight.plan_renewal()
 
-    def _extend(self, queue: CellQueue, leases: list[Lease]) -> None:
+    def _extend(self, lane: Lane, leases: list[Lease]) -> None:
         by_count: dict[int, list[Lease]] = {}
         for lease in leases:
             by_count.setdefault(lease.count, []).append(lease)
-        lane, cell = queue.lane, queue.cell
         ms = round(lane.vt * 1000)
         progress = {lease: lease.new_progress for lease in leases}
         groups: list[Settlement] = [
             Settlement(
-                queue.keys,
+                lane.keys,
                 "extend",
                 count,
                 [(lease.id, ms) for lease in of_count],
@@ -115,12 +112,12 @@ class Heartbeat:
         ]
         sent_at = time.monotonic()
         try:
-            results = cell.run(settle_messages(cell.identity, groups))
+            results = self._connection.run(settle_messages(self._connection.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
             for lease in leases:
-                self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
+                self._settler.mark_lost(lane, lease, f"its queue is broken: {error}")
             return
         extended, is_to_be_cancelled = b"13"
         expires_at, renew_at = sent_at + lane.vt, lane.renewal_after(sent_at)
@@ -128,12 +125,12 @@ class Heartbeat:
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
             is_cancelled = digit == is_to_be_cancelled
             if digit == extended or is_cancelled:
-                queue.in_flight.extend(lease, expires_at, renew_at)
+                lane.in_flight.extend(lease, expires_at, renew_at)
             else:
-                self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
+                self._settler.mark_lost(lane, lease, "another consumer has received or deleted it")
             if isinstance(lease, TrackedJob):
                 if lease.note_progress_written(progress[lease]):
-                    queue.renew_soon(lease)
+                    lane.renew_lease_soon(lease)
                 if is_cancelled and lease.mark_cancelled():
                     cancelled.append(lease)
         self._cancel(cancelled)
@@ -147,33 +144,30 @@ class Heartbeat:
 
     def renew_soon(self, job: TrackedJob) -> None:
         """Extend the lease of a call soon, because it has progress to be written."""
-        job.cell_queue.renew_soon(job)
+        job.lane.renew_lease_soon(job)
 
     def lose_expired(self) -> None:
-        """Mark expired leases as lost in cells that fail, because they can't be extended."""
+        """Mark expired leases as lost while Redis fails, because they can't be extended."""
+        if not self._connection.is_pausing:
+            return
         now = time.monotonic()
-        for queue in self._queues():
-            if not queue.in_flight or not queue.cell.retry_at():
-                continue
-            for lease in list(queue.in_flight):
+        for lane in self._lanes:
+            for lease in list(lane.in_flight):
                 if lease.expires_at <= now and lease.job.ended_at is None:
-                    self._settler.mark_lost(queue, lease, _NOT_EXTENDED)
+                    self._settler.mark_lost(lane, lease, _NOT_EXTENDED)
 
     def lose_all(self, reason: str) -> None:
         """Mark all leases as lost."""
-        for queue in self._queues():
-            for lease in list(queue.in_flight):
-                self._settler.mark_lost(queue, lease, reason)
-
-    def _queues(self) -> Iterable[CellQueue]:
-        return (queue for lane in self._lanes for queue in lane.queues)
+        for lane in self._lanes:
+            for lease in list(lane.in_flight):
+                self._settler.mark_lost(lane, lease, reason)
 
     def release_waiting(self, jobs: Iterable[Job]) -> None:
         """Release the messages of calls that have not started."""
         with self._run_queue.lock:
             removed = self._run_queue.remove(jobs)
         for job in removed:
-            self._settler.release(job.cell_queue, job.leases)
+            self._settler.release(job.lane, job.leases)
 
     def abandon_hung_calls(
         self, executors: Mapping[bool, Executor], now: float, *, limit: int
@@ -230,41 +224,40 @@ class Heartbeat:
         self._settler.numbers.hung += len(job.leases)
         for lease in job.leases:
             if lease.state is not SETTLING:
-                self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
+                self._settler.mark_lost(lane, lease, "its visibility timeout was over")
                 continue
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
             own_failure = with_cancel(lease, failure)
             outcome = decide(own_failure, lease.attempt, lease.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
-            self._settler.add_decision(job.cell_queue, lease, outcome, own_failure)
+            self._settler.add_decision(lane, lease, outcome, own_failure)
         lane.cancel(job)
 
     def release_all(self, reason: str) -> int:
         """Release all messages in flight, even if their handlers still run. Return how many."""
         released = 0
-        for queue in self._queues():
+        for lane in self._lanes:
             with self._run_queue.lock:
-                leases = list(queue.in_flight)
+                leases = list(lane.in_flight)
                 for lease in leases:
                     change_call(lease.job, ABANDON_CALL)
-            released += sum(self._release_abandoned(queue, lease, reason) for lease in leases)
+            released += sum(self._release_abandoned(lane, lease, reason) for lease in leases)
         return released
 
     def release_calls(self, jobs: Iterable[Job], reason: str, *, are_attempts: bool) -> None:
         """Release the messages of abandoned calls; see ``Settler.release`` for are_attempts."""
         for job in jobs:
             for lease in job.leases:
-                self._release_abandoned(job.cell_queue, lease, reason, are_attempts=are_attempts)
+                self._release_abandoned(job.lane, lease, reason, are_attempts=are_attempts)
 
     def _release_abandoned(
-        self, queue: CellQueue, lease: Lease, reason: str, *, are_attempts: bool = False
+        self, lane: Lane, lease: Lease, reason: str, *, are_attempts: bool = False
     ) -> bool:
         if lease.state in {SETTLING, SETTLED, LOST}:
             return False
-        lane = queue.lane
         self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
-        self._settler.release(queue, [lease], are_attempts=are_attempts)
+        self._settler.release(lane, [lease], are_attempts=are_attempts)
         lane.cancel(lease.job)
         return True
 

@@ -83,10 +83,9 @@ class Stalls:
             return
         began_before = time.monotonic() - MIN_LATE_SECONDS
         calls = dict.fromkeys(
-            f"{lane.name} {lease.shown_id}"
+            f"{lane.name} {lease.id}"
             for lane in lanes
-            for queue in lane.queues
-            for lease in queue.in_flight
+            for lease in lane.in_flight
             if (lease.job.started_at or math.inf) <= began_before
         )
         _log.warning(

@@ -12,17 +12,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
-
-from redis.exceptions import RedisError
 
 from rsmq.errors import (
     ClientClosed,
     ExecutorEnded,
     ExecutorStalled,
-    RSMQError,
     TooManyHungCalls,
     WorkerReplaced,
 )
@@ -31,15 +27,13 @@ from rsmq.printable import format_count
 from rsmq.schedules.scheduler import SchedulerThread
 from rsmq.transport.signals import Flag
 from rsmq.wire.workers import TTL
+from rsmq.worker.connection import WorkerConnection
+from rsmq.worker.loop.dead_workers import DeadWorkers
+from rsmq.worker.loop.gates import Gates
 from rsmq.worker.loop.group_sweeps import GroupSweeps
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.loop.stalls import MIN_LATE_SECONDS, Stalls
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.operations import send_heartbeat, unregister_worker
-from rsmq.worker.places.cell_access import CellAccess
-from rsmq.worker.places.cell_opener import CellOpener
-from rsmq.worker.places.dead_workers import DeadWorkers
-from rsmq.worker.receive.gates import Gates
 from rsmq.worker.receive.prefetch import Prefetcher
 from rsmq.worker.receive.queue_refresh import QueueRefresh
 from rsmq.worker.registry import HEARTBEAT_SECONDS
@@ -47,23 +41,23 @@ from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.quarantine import Quarantine
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, make_run_queue
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.arrivals import Arrivals
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.jobs import GroupJob, TrackedJob
-from rsmq.worker.state.lane import Cell, Job, Lane
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.loop_state import LoopState
 from rsmq.worker.state.message_state import CALL_ABANDONED
 from rsmq.worker.state.numbers import Numbers
 
 _log = get_logger("rsmq.worker")
 
-#: Seconds between two calls that keep the records of messages in flight in cells beside the home.
-_KEEP_NAME_SECONDS = 60.0
 #: How long nothing is prefetched after a worker has died.
 NO_PREFETCH_SECONDS = 10.0
 #: How long no call ends before another thread or task is woken, if calls wait and slots are free.
 _STUCK_SECONDS = 0.005
 #: Seconds between two checks for unfinished work during a shutdown.
 _SHUTDOWN_POLL_SECONDS = 0.02
-#: The longest sleep while every server fails.
+#: The longest sleep while calls to Redis fail.
 _MAX_FAILING_SLEEP_SECONDS = 2.0
 #: Maximum number of short calls that end before the loop is woken to write their outcomes.
 _MAX_FINISHED_CALLS = 250
@@ -85,8 +79,7 @@ class WorkerLoop:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        access: CellAccess,
-        opener: CellOpener,
+        connection: WorkerConnection,
         lanes: Sequence[Lane],
         hooks: Hooks,
         slots: int,
@@ -103,8 +96,7 @@ class WorkerLoop:
         Make it; nothing is received before ``run``.
 
         Args:
-            access: the cells of the queues.
-            opener: opens the cells that could not be reached when the worker started.
+            connection: the worker's connection.
             lanes: its listeners.
             hooks: its middleware.
             slots: maximum number of concurrent calls.
@@ -122,9 +114,8 @@ class WorkerLoop:
         self.run_queue = make_run_queue(lanes, slots, is_strict=is_strict)
         self.finished = Flag()
         self.failure: BaseException | None = None
-        self._access = access
-        self._opener = opener
-        self._name = access.name
+        self._connection = connection
+        self._name = connection.name
         self._lanes = lanes
         self._hooks = hooks
         self._slots = slots
@@ -135,25 +126,27 @@ class WorkerLoop:
         self._has_fixed_name = registered_at is not None
         if registered_at is not None:
             self.run_queue.start_deadline = registered_at + TTL
-        self._settler = Settler(hooks)
-        self._heartbeat = Heartbeat(access, lanes, self._settler, self.run_queue, hooks)
-        self._gates = Gates(access, lanes, hooks, self._heartbeat)
-        self._quarantine = Quarantine(access, self.run_queue, self._settler)
-        self._stalls = Stalls(access.name, lanes, self._heartbeat, self._quarantine)
-        self._dead_workers = DeadWorkers(access.home.client)
-        self._queue_refresh = QueueRefresh(access, lanes)
+        self._settler = Settler(connection, hooks)
+        self._heartbeat = Heartbeat(connection, lanes, self._settler, self.run_queue, hooks)
+        self._gates = Gates(connection, lanes, hooks, self._heartbeat)
+        self._quarantine = Quarantine(connection, self.run_queue, self._settler)
+        self._stalls = Stalls(connection.name, lanes, self._heartbeat, self._quarantine)
+        self._dead_workers = DeadWorkers(connection.client)
+        self._queue_refresh = QueueRefresh(connection, lanes)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._progressed_jobs: deque[GroupJob] = deque()
         self._reporting_jobs: deque[TrackedJob] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
-        self._group_sweeps = GroupSweeps(access)
+        self._group_sweeps = GroupSweeps(connection)
         self._prefetcher = Prefetcher(
-            access, lanes, slots, self.run_queue, self._settler, hooks, self._group_sweeps.note
+            connection, lanes, slots, self.run_queue, self._settler, hooks, self._group_sweeps.note
         )
         for lane in lanes:
-            lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
+            lane.arrivals = Arrivals(
+                connection.client, lane.keys.zset, partial(self._wake_lane, lane)
+            )
             lane.renew_soon = self._renew_soon
             lane.is_active = lane.listener.declared_queue not in inactive
         self._inactive = inactive
@@ -161,7 +154,6 @@ class WorkerLoop:
         self._is_asleep = False
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
-        self._next_keep_at = 0.0
         self._last_progress = (0.0, -1)
         self.is_stopping = self._has_called_before_stop = False
         self._heartbeat_at = self._turn_at = time.monotonic()
@@ -181,10 +173,15 @@ class WorkerLoop:
             self.failure,
             self._heartbeat_at,
             self._turn_at,
-            self._access.has_failed,
+            self._connection.has_failed,
             any(each.stall is not None for each in self._executors.values()),
             {lane.name: lane.state(now) for lane in self._lanes},
         )
+
+    def _wake_lane(self, lane: Lane) -> None:
+        """Let the queue of a lane be looked at; called by the watcher's thread."""
+        lane.last_request_at = time.monotonic()  # until now nothing was due, so it did not starve
+        self._wake_up.set()
 
     def report_finished(self, job: Job) -> None:
         """Report that a call has ended; called by the thread or task that ran it."""
@@ -225,11 +222,8 @@ class WorkerLoop:
 
     def _switch(self, lane: Lane, *, is_active: bool) -> None:
         lane.is_active = is_active
-        if is_active:
-            for cell_queue in lane.queues:
-                lane.arrivals.look_at(cell_queue)
-        else:
-            lane.arrivals.stop()
+        lane.arrivals.stop()
+        if not is_active:
             self._heartbeat.release_waiting(list(lane.ready))
             self._quarantine.release_of(lane)
         _log.info(
@@ -244,7 +238,7 @@ class WorkerLoop:
         Stop receiving and release waiting messages. End when all calls have ended, or after grace.
         """
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
-        self.is_stopping = self._access.is_stopping = True
+        self.is_stopping = self._connection.is_stopping = True
         self._scheduler.stop()
         self._wake_up.set()
 
@@ -265,7 +259,6 @@ class WorkerLoop:
             self.failure = error
             _log.error("worker %s stops: %s", self._name, error)
             self._fail("another worker has this one's name")
-            self._release_elsewhere()
         except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
             self.failure = error
             _log.critical("worker %s fails", self._name, exc_info=True)
@@ -284,18 +277,6 @@ class WorkerLoop:
             self.run_queue.close()
         self._heartbeat.lose_all(reason)
 
-    def _release_elsewhere(self) -> None:
-        """
-        Release the messages in flight in cells where the successor of this worker is not known yet.
-
-        There it does not find them before it receives itself.
-        """
-        for cell in self._settler.cells():
-            if cell is not self._access.home:
-                with suppress(RSMQError, RedisError, OSError):
-                    while cell in self._settler.cells():
-                        self._settler.write_step(cell)
-
     def _run_once(self) -> None:
         now = self._turn_at = time.monotonic()
         self._collect_finished_jobs()
@@ -305,29 +286,23 @@ class WorkerLoop:
         self._access_redis(now)
         pause = self._sleep()
         late = time.monotonic() - now - pause
-        if late > MIN_LATE_SECONDS and not self._access.has_failed:
+        if late > MIN_LATE_SECONDS and not self._connection.has_failed:
             self._stalls.note_late(late)
 
     def _access_redis(self, now: float) -> None:
-        """Make the calls to Redis that are due. A server that fails is left alone for a while."""
-        access = self._access
-        if access.are_all_failing:
+        """Make the calls to Redis that are due; none for a while after one has failed."""
+        connection = self._connection
+        if connection.is_pausing:
             return
-        for cell in self._settler.cells():
-            access.attempt(cell.number, partial(self._settler.write_step, cell))
+        if self._settler:
+            connection.attempt(self._settler.write_step)
         self._heartbeat.renew(now)
         self._gates.sync(now)
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
             self._abandon_hung_calls(now)
-            if access.attempt(access.home.number, self._send_heartbeat):
-                # The home has confirmed the name, so no successor has what is found in them.
-                if self._opener.open_missing():
-                    self.limit_prefetch()
-            elif retry_at := access.home.retry_at():
-                self._next_heartbeat_at = retry_at
-            self._keep_names(now)
-            self._opener.check_some()
+            if not connection.attempt(self._send_heartbeat) and connection.is_pausing:
+                self._next_heartbeat_at = connection.retry_at
             self._queue_refresh.run()
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:
@@ -335,10 +310,10 @@ class WorkerLoop:
         elif self._may_begin(time.monotonic()):
             self._receive(now)
             self._group_sweeps.run(now)
-        else:
+        elif not connection.has_failed:  # else the release could not be written
             self._release_unstarted()
-        access.end_turn()
-        if access.has_failed:
+        connection.end_turn()
+        if connection.has_failed:
             self._heartbeat.lose_expired()
 
     def _abandon_hung_calls(self, now: float) -> None:
@@ -399,8 +374,8 @@ class WorkerLoop:
     # Sign of life.
 
     def _send_heartbeat(self) -> bool:
-        sent_at, home = time.monotonic(), self._access.home
-        home.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
+        sent_at = time.monotonic()
+        self._connection.send_heartbeat(self.info())
         self._heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
@@ -410,15 +385,6 @@ class WorkerLoop:
                     executor.wake(0)
         return True
 
-    def _keep_names(self, now: float) -> None:
-        """Let the records of messages in flight live on in the cells beside the home."""
-        if now < self._next_keep_at:
-            return
-        self._next_keep_at = now + _KEEP_NAME_SECONDS
-        in_use = {queue.cell for lane in self._lanes for queue in lane.queues if queue.in_flight}
-        for cell in in_use - {self._access.home}:
-            self._access.attempt(cell.number, partial(self._access.keep_name, cell))
-
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""
         facts = dict(self._facts)
@@ -427,7 +393,7 @@ class WorkerLoop:
             facts["forget_after_ms"] = math.ceil(longest_vt * 1000)
         return {
             **facts,
-            "queues": {lane.name: lane.count_in_flight() for lane in self._lanes},
+            "queues": {lane.name: len(lane.in_flight) for lane in self._lanes},
             "handled": self.numbers.handled,
             "failed": self.numbers.failed,
             "slots": self._slots,
@@ -450,21 +416,14 @@ class WorkerLoop:
                     executor.wake(0)
 
     def _may_begin(self, now: float) -> bool:
-        """Return whether calls may begin: the home has confirmed the name a short time ago."""
+        """Return whether calls may begin: Redis has confirmed the name a short time ago."""
         return now <= self.run_queue.start_deadline
 
     def _release_unstarted(self) -> None:
-        """
-        Release the messages of calls that may not begin before the home answers.
-
-        Messages in cells that fail too are kept: their release could not be written.
-        """
+        """Release the messages of calls that may not begin before the name is confirmed."""
         for lane in self._lanes:
-            jobs = [
-                job for job in list(lane.ready) if self._access.is_answering(job.cell_queue.cell)
-            ]
-            if jobs:
-                self._heartbeat.release_waiting(jobs)
+            if lane.ready:
+                self._heartbeat.release_waiting(list(lane.ready))
         self._quarantine.release_unstarted()
 
     def limit_prefetch(self) -> None:
@@ -506,7 +465,7 @@ class WorkerLoop:
         self._collect_finished_jobs()
         with self.run_queue.lock:
             self.run_queue.close()
-        self._access.retry_now()
+        self._connection.retry_now()
         left = 0
         try:
             self._write_all()
@@ -515,54 +474,41 @@ class WorkerLoop:
             left = self._heartbeat.release_all("the worker stops")
             self._write_all()
             self._gates.sync(time.monotonic(), all_of_them=True)
-            self._unregister_all(left)
+            self._unregister(left)
         except (ClientClosed, WorkerReplaced) as error:
             self._heartbeat.release_all("the worker stops")
             summary = f"{type(error).__name__}: {error}"
             _log.warning("worker %s could not release its messages: %s", self._name, summary)
 
-    def _unregister_all(self, left: int) -> None:
-        """Unregister the worker in all cells; log what is left."""
-        home = self._access.home
-        for cell in [*self._access.open_cells.values()]:
-            if cell.is_used and cell is not home:
-                self._access.attempt(cell.number, partial(self._unregister, cell))
-        self._access.attempt(home.number, partial(self._unregister, home))
-        failed = self._settler.cells()
-        if failed or home.is_used:
-            for cell in failed or [home]:
-                _log.warning(
-                    "worker %s could not release its messages%s: %s",
-                    self._name,
-                    self._access.describe(cell),
-                    self._access.last_error(cell),
-                )
+    def _unregister(self, left: int) -> None:
+        """Unregister the worker; log what is left."""
+        self._connection.attempt(self._connection.unregister)
+        if self._settler or self._connection.is_registered:
+            _log.warning(
+                "worker %s could not release its messages: %s",
+                self._name,
+                self._connection.last_error,
+            )
         elif left:
             _log.warning(
                 "worker %s releases %s not handled in time", self._name, format_count(left)
             )
 
-    @staticmethod
-    def _unregister(cell: Cell) -> None:
-        cell.run(unregister_worker(cell.identity))
-        cell.is_used = False
-
     def _write_all(self) -> None:
         """
         Write all outcomes, and renew the leases of other messages meanwhile.
 
-        The outcomes of a cell that can't be reached are left.
+        If Redis fails, the outcomes are left.
         """
-        while cells := [cell for cell in self._settler.cells() if not cell.retry_at()]:
-            for cell in cells:
-                self._access.attempt(cell.number, partial(self._settler.write_step, cell))
+        while self._settler and not self._connection.is_pausing:
+            self._connection.attempt(self._settler.write_step)
             self._heartbeat.renew(time.monotonic())
 
     def _sleep(self) -> float:
         """Sleep until there is something to do. Return the seconds for which it was to last."""
         now = time.monotonic()
-        if self._access.are_all_failing:
-            retry_at = min(self._access.retry_at(), now + _MAX_FAILING_SLEEP_SECONDS)
+        if self._connection.is_pausing:
+            retry_at = min(self._connection.retry_at, now + _MAX_FAILING_SLEEP_SECONDS)
             pause = min(retry_at, max(self._stop_deadline, now)) - now
             self._wake_up.wait(pause)
             self._wake_up.clear()
@@ -579,11 +525,10 @@ class WorkerLoop:
 
     def _plan_sleep(self, now: float) -> tuple[float, int]:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
-        has_more = any(not cell.retry_at() for cell in self._settler.cells())  # than a step writes
-        if has_more or (self.is_stopping and self._can_end()):
+        if self._settler or (self.is_stopping and self._can_end()):  # a step has not written all
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
-        pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
+        pause = min(next_at, self._stop_deadline) - now
         if self.is_stopping or not self._may_begin(now):
             return min(pause, _SHUTDOWN_POLL_SECONDS if self.is_stopping else pause), 1
         pause = min(pause, self.run_queue.start_deadline - now)  # then messages are released

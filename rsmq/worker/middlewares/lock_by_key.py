@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rsmq.errors import InvalidFormat, show
-from rsmq.model import get_stored_id
 from rsmq.wire.limits import check_duration
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middlewares.decision_at_receive import (
@@ -39,8 +38,7 @@ class LockByKey(DecisionAtReceive):
     Locks are decided when messages are received, with one call to Redis for each receive, in the
     worker's own thread; so a message that waits for a slot has its lock already. A message that is
     retried or deferred costs one more call. It works for all kinds of handlers. If Redis does not
-    answer, the messages are deferred. Consumers of other clients ignore the locks. In a set of
-    cells, the messages of a key must be in one cell: send them with ``key=``.
+    answer, the messages are deferred. Consumers of other clients ignore the locks.
 
     A handler whose lease is lost may still run while the next one of its key begins.
     """
@@ -98,11 +96,11 @@ class LockByKey(DecisionAtReceive):
     def _admit(
         self, queue: str, keyed: Sequence[tuple[Delivery, str]]
     ) -> Sequence[Exception | None]:
-        client = self._client_of(keyed[0][0])
+        client = self._worker.rsmq
         are_locked = client.run(
             lock_keys(
                 client.namespace.queue(queue),
-                [(get_stored_id(each), each.receive_count, key) for each, key in keyed],
+                [(each.id, each.receive_count, key) for each, key in keyed],
                 name=self._name,
             )
         )
@@ -110,9 +108,6 @@ class LockByKey(DecisionAtReceive):
             None if is_locked else NotAdmitted("another message has the lock", after=self._after)
             for is_locked in are_locked
         ]
-
-    def _client_of(self, message: Delivery) -> Any:
-        return self._worker.rsmq.cells[getattr(message, "cell", 0)]
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:  # noqa: ARG002 - a hook
         self._unlock(message, error)
@@ -127,7 +122,7 @@ class LockByKey(DecisionAtReceive):
             return  # it got no lock
         key = self._key_of(message)
         if key is not None:
-            client = self._client_of(message)
+            client = self._worker.rsmq
             queue = client.namespace.queue(message.queue)
-            receipt = get_stored_id(message), message.receive_count, key
+            receipt = message.id, message.receive_count, key
             client.run(unlock_keys(queue, [receipt], name=self._name))

@@ -79,7 +79,7 @@ class RateLimit(DecisionAtReceive):
         counts: dict[str, int] = {}
         for _, key in keyed:
             counts[key] = counts.get(key, 0) + 1
-        client = self._worker.rsmq.cells[0]  # all cells share the limit
+        client = self._worker.rsmq
         scope = queue if self._name is None else self._name
         keys = [client.namespace.rate(scope, key) for key in counts]
         results = client.run(take_permits(keys, self._calls, self._period, list(counts.values())))

@@ -9,7 +9,7 @@ from typing import Any
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, QueueNotFound
 from rsmq.worker.listener import Listener, check_vt
-from rsmq.worker.receive.needed_queues import (
+from rsmq.worker.needed_queues import (
     MISSING_CHOICE,
     open_needed_queues,
     retries_by_omission,
@@ -25,7 +25,7 @@ def open_lane(
     Return the lane of a listener, and create the queues that it is to create.
 
     Args:
-        client: the client of the worker's home cell.
+        client: the worker's client.
         concurrency: the worker's maximum number of concurrent calls.
         is_strict: whether a listener must choose what happens to messages that always fail;
             otherwise a missing choice is logged.
@@ -46,6 +46,7 @@ def open_lane(
         raise
     lane = Lane(
         listener,
+        client.namespace.queue(listener.queue),
         check_vt(attributes.vt) if listener.vt is None else listener.vt,
         client.codec if listener.codec is None else listener.codec,
         min(listener.concurrency or concurrency, concurrency),

@@ -14,7 +14,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ReplyLost
 from rsmq.guarded_log import get_logger
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.operations import (
     MAX_BODY_BYTES,
@@ -23,7 +25,6 @@ from rsmq.worker.operations import (
     list_in_flight,
     receive_for_worker,
 )
-from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.receive.prefetch_plan import (
     PlannedRequest,
     plan_requests,
@@ -34,8 +35,9 @@ from rsmq.worker.receive.turns import Turns
 from rsmq.worker.run.run_queue import RunQueue
 from rsmq.worker.settle.release import release_receipts
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.jobs import BatchJob, SingleJob, single_job_class
-from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane
+from rsmq.worker.state.lane import Lane
 
 _log = get_logger("rsmq.worker")
 
@@ -46,15 +48,14 @@ _UNDELIVERABLE_HIDDEN_MS = 60_000
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    The next receive: from the queues of one cell.
+    The next receive.
 
     Attributes:
-        requests: the requests with their queues, in order.
+        requests: the requests, in order.
         slots: the number of slots for the messages.
     """
 
-    cell: Cell
-    requests: list[tuple[PlannedRequest, CellQueue]]
+    requests: list[PlannedRequest]
     slots: int
 
 
@@ -63,27 +64,27 @@ class Prefetcher:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        access: CellAccess,
+        connection: WorkerConnection,
         lanes: Sequence[Lane],
         slots: int,
         run_queue: RunQueue,
         settler: Settler,
         hooks: Hooks,
-        note_groups: Callable[[CellQueue], None],
+        note_groups: Callable[[Lane], None],
     ) -> None:
         """
         Make it.
 
         Args:
-            access: the cells of the queues.
+            connection: the worker's connection.
             lanes: the listeners.
             slots: maximum number of concurrent calls.
             run_queue: the calls that wait for a slot.
             settler: settles messages.
             hooks: the worker's middleware.
-            note_groups: called with a queue whose messages may have groups.
+            note_groups: called with a lane whose messages may have groups.
         """
-        self._access = access
+        self._connection = connection
         self._lanes = lanes
         self._turns = Turns(lanes, slots)
         self._filling_lanes = [lane for lane in lanes if lane.fill_seconds is not None]
@@ -93,10 +94,15 @@ class Prefetcher:
         self._hooks = hooks
         self._note_groups = note_groups
         self._has_groups = any(lane.listener.handlers.is_group for lane in lanes)
+        self._losses = LostReplies()
+        #: Whether messages may be in flight that this worker does not know: a reply was lost.
+        self._has_unknown_messages = False
+        #: The queues and ids of the messages that all lost replies in a row had.
+        self._lost_ids: set[tuple[str, str]] = set()
 
     def receive(self, now: float) -> tuple[list[Job], list[Job]]:
         """
-        Receive as many messages as there is room for, from one cell.
+        Receive as many messages as there is room for.
 
         Args:
             now: monotonic seconds.
@@ -107,27 +113,26 @@ class Prefetcher:
         plan = self.plan(now)
         if plan is None:
             return [], []
-        return self._access.attempt(plan.cell.number, partial(self._receive, plan)) or ([], [])
+        return self._connection.attempt(partial(self._receive, plan)) or ([], [])
 
     def _receive(self, plan: Plan) -> tuple[list[Job], list[Job]]:
-        self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
-        cell, losses = plan.cell, plan.cell.losses
-        requests = [each.to_request(queue) for each, queue in plan.requests]
+        self._hooks.call("before_receive", [each.lane.name for each in plan.requests])
+        connection, losses = self._connection, self._losses
+        requests = [each.to_request() for each in plan.requests]
         if losses.halvings:
             requests = reduce_requests(requests, losses)
         number, generation = sum(each.max_messages for each in requests), losses.generation
         sent_at = time.monotonic()
         operation = receive_for_worker(
-            cell.identity, requests, plan.slots, losses.limit(MAX_BODY_BYTES)
+            connection.identity, requests, plan.slots, losses.limit(MAX_BODY_BYTES)
         )
-        cell.is_used = True
         try:
-            results = cell.run(operation)
+            results = connection.run(operation)
             if self._has_groups:
                 results = self._add_finished(plan.requests, results)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
-                cell.has_unknown_messages = True
+                self._has_unknown_messages = True
                 if not has_not_run(error):
                     losses.note_lost(generation, number)
                 raise
@@ -137,14 +142,14 @@ class Prefetcher:
         return self._process_results(plan.requests[: len(requests)], results, sent_at)
 
     def _add_finished(
-        self, requests: Sequence[tuple[PlannedRequest, CellQueue]], results: list[ReceiveResult]
+        self, requests: Sequence[PlannedRequest], results: list[ReceiveResult]
     ) -> list[ReceiveResult]:
         """Add to results which of several handlers of a message have finished earlier."""
         return [
-            _read_finished(queue, result)
-            if result.redelivered and queue.lane.listener.handlers.is_group
+            self._read_finished(each.lane, result)
+            if result.redelivered and each.lane.listener.handlers.is_group
             else result
-            for (_, queue), result in zip(requests, results, strict=False)
+            for each, result in zip(requests, results, strict=False)
         ]
 
     def _receive_one_by_one(self, plan: Plan, error: BaseException) -> tuple[list[Job], list[Job]]:
@@ -153,35 +158,33 @@ class Prefetcher:
         """
         jobs: list[Job] = []
         quarantined: list[Job] = []
-        cell, slots = plan.cell, plan.slots
-        for each, queue in plan.requests:
+        connection, slots = self._connection, plan.slots
+        for each in plan.requests:
+            lane = each.lane
             if len(plan.requests) > 1:
-                operation = receive_for_worker(cell.identity, [each.to_request(queue)], slots)
+                operation = receive_for_worker(connection.identity, [each.to_request()], slots)
                 sent_at = time.monotonic()
                 try:
-                    (result,) = self._add_finished([(each, queue)], cell.run(operation))
+                    (result,) = self._add_finished([each], connection.run(operation))
                 except (RedisError, OSError) as own_error:
                     if not is_limited_to_keys(own_error):
-                        cell.has_unknown_messages = True
+                        self._has_unknown_messages = True
                         break  # received messages are handled; the next call raises again
                     error = own_error
                 else:
-                    more_jobs, more_quarantined = self._process_results(
-                        [(each, queue)], [result], sent_at
-                    )
+                    more_jobs, more_quarantined = self._process_results([each], [result], sent_at)
                     jobs += more_jobs
                     quarantined += more_quarantined
-                    slots = max(slots - math.ceil(len(result.ids) / each.lane.size), 0)
+                    slots = max(slots - math.ceil(len(result.ids) / lane.size), 0)
                     continue
-            queue.close("b")
-            each.lane.arrivals.note_look(queue, is_drained=False, has_found=False)
-            place = self._access.describe(cell)
-            _log.error("queue %s%s can't be received from: %s", each.lane.name, place, error)
+            lane.close("b")
+            lane.arrivals.note_look(is_drained=False, has_found=False)
+            _log.error("queue %s can't be received from: %s", lane.name, error)
         return jobs, quarantined
 
     def _process_results(
         self,
-        requests: list[tuple[PlannedRequest, CellQueue]],
+        requests: list[PlannedRequest],
         results: list[ReceiveResult],
         sent_at: float,
     ) -> tuple[list[Job], list[Job]]:
@@ -190,37 +193,37 @@ class Prefetcher:
         """
         jobs: list[Job] = []
         quarantined: list[Job] = []
-        for (request, queue), each in zip(requests, results, strict=True):
+        for request, each in zip(requests, results, strict=True):
             lane = request.lane
-            self._note_state(queue, each, sent_at)
+            self._note_state(lane, each, sent_at)
             if each.ids:
-                received, received_quarantined = self._make_jobs(queue, each, sent_at)
+                received, received_quarantined = self._make_jobs(lane, each, sent_at)
                 if request.is_starved:
                     for job in received:
                         job.is_urgent = True
                 jobs += received
                 quarantined += received_quarantined
             if each.state == "-":  # it was not read: no slot was left
-                lane.arrivals.look_at(queue)
+                lane.arrivals.stop()
             else:
                 is_drained, has_found = each.state in ".f", bool(each.ids)
                 lane.arrivals.note_look(
-                    queue, is_drained=is_drained, has_found=has_found, limit=each.limit
+                    is_drained=is_drained, has_found=has_found, limit=each.limit
                 )
                 if self._run_queue.shares is not None and lane.is_waiting:
                     self._run_queue.note_nothing_due(lane)
         return jobs, quarantined
 
-    def _note_state(self, queue: CellQueue, result: ReceiveResult, sent_at: float) -> None:
+    def _note_state(self, lane: Lane, result: ReceiveResult, sent_at: float) -> None:
         if result.state in ".+f":
-            queue.lane.last_request_at = sent_at
-            self._turns.note_asked(queue.lane)
+            lane.last_request_at = sent_at
+            self._turns.note_asked(lane)
             if result.state == "f":
-                queue.fill_at = time.monotonic() + result.fill_ms / 1000
+                lane.fill_at = time.monotonic() + result.fill_ms / 1000
         elif result.state in "pm":
-            self._close(queue, result.state)
+            self._close(lane, result.state)
         if result.may_have_groups:
-            self._note_groups(queue)
+            self._note_groups(lane)
 
     def _can_ask(self, lane: Lane) -> bool:
         return not (lane.is_closed or lane.allowance() == 0 or self._settler.has_backlog(lane))
@@ -257,49 +260,29 @@ class Prefetcher:
         planned, slots = plan_requests(
             lanes, free, ready, now, self._run_queue.shares, is_strict=self._run_queue.is_strict
         )
-        # The first lane that does not wait decides the cell. Lanes that wait are only asked
-        # together with others.
-        for each in planned:
-            due = each.lane.arrivals.next_due()
-            if due is not None:
-                break
-        else:
+        # Lanes that wait are only asked together with others.
+        if all(each.lane.is_waiting for each in planned):
             return None
-        number = due.cell.number
-        requests = [
-            (each, queue)
-            for each in planned
-            if (queue := each.lane.queue_by_cell.get(number)) is not None
-            and not queue.closed_reason
-        ]
-        if self._run_queue.is_strict and len(self._access.open_cells) > 1:
-            # A higher priority may have more due messages in another cell.
-            priority = due.lane.listener.priority
-            requests = [each for each in requests if each[0].lane.listener.priority >= priority]
-        return Plan(due.cell, requests, slots)
+        return Plan(planned, slots)
 
     def fill_at(self) -> float:
         """Return the monotonic seconds at which a batch is received though it is not full."""
         if not self._filling_lanes:
             return math.inf
-        return min(
-            (queue.fill_at for lane in self._filling_lanes for queue in lane.queues),
-            default=math.inf,
-        )
+        return min((lane.fill_at for lane in self._filling_lanes), default=math.inf)
 
     def _look_at_filled(self, now: float) -> None:
         for lane in self._filling_lanes:
-            for queue in lane.queues:
-                if queue.fill_at <= now:
-                    queue.fill_at = math.inf
-                    lane.arrivals.look_at(queue)
+            if lane.fill_at <= now:
+                lane.fill_at = math.inf
+                lane.arrivals.stop()
 
-    def _close(self, queue: CellQueue, state: str) -> None:
-        queue.close(state)
+    @staticmethod
+    def _close(lane: Lane, state: str) -> None:
+        lane.close(state)
         if state == "m":
-            lane, place = queue.lane, self._access.describe(queue.cell)
             action = "creates it again" if lane.listener.create else "waits for it"
-            _log.warning("there is no queue %s%s; its listener %s", lane.name, place, action)
+            _log.warning("there is no queue %s; its listener %s", lane.name, action)
 
     def stop_waiting(self) -> None:
         """Stop waiting for wake-ups."""
@@ -307,13 +290,12 @@ class Prefetcher:
             lane.arrivals.stop()
 
     def _make_jobs(
-        self, queue: CellQueue, result: ReceiveResult, sent_at: float
+        self, lane: Lane, result: ReceiveResult, sent_at: float
     ) -> tuple[Sequence[Job], Sequence[Job]]:
         """Return the calls for received messages, and the calls in quarantine."""
-        lane = queue.lane
-        for lease in queue.in_flight.find(result.ids):
-            self._settler.mark_lost(queue, lease, "it was received once more")
-        singles = self._make_single_jobs(queue, result, sent_at)
+        for lease in lane.in_flight.find(result.ids):
+            self._settler.mark_lost(lane, lease, "it was received once more")
+        singles = self._make_single_jobs(lane, result, sent_at)
         if self._hooks["after_receive"]:
             messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
             self._hooks.call("after_receive", lane.name, messages)
@@ -323,22 +305,21 @@ class Prefetcher:
             singles = [single for single in singles if not single.is_quarantined]
         size = lane.listener.batch
         if size is not None:
-            return _make_batches(queue, singles, size, sent_at), _make_batches(
-                queue, quarantined, 1, sent_at
+            return _make_batches(lane, singles, size, sent_at), _make_batches(
+                lane, quarantined, 1, sent_at
             )
-        queue.add((*singles, *quarantined), sent_at)
+        lane.add((*singles, *quarantined), sent_at)
         return singles, quarantined
 
     def _make_single_jobs(
-        self, queue: CellQueue, result: ReceiveResult, sent_at: float
+        self, lane: Lane, result: ReceiveResult, sent_at: float
     ) -> list[SingleJob]:
-        lane = queue.lane
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
-        queue.cell.server_ahead = now / 1000 - sent_at
+        self._connection.server_ahead = now / 1000 - sent_at
         make_job = single_job_class(lane.listener)
         singles = [
-            make_job(queue, id, raw, 1, now, sent_at)
+            make_job(lane, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
         ]
         for place, number in result.max_retries.items():
@@ -353,70 +334,67 @@ class Prefetcher:
 
     def release_unknown_messages(self) -> None:
         """Release messages of receives whose replies were lost."""
-        for cell in self._access.open_cells.values():
-            if cell.has_unknown_messages:
-                self._access.attempt(cell.number, partial(self._release_unknown_of, cell))
+        if self._has_unknown_messages:
+            self._connection.attempt(self._release_unknown)
 
-    def _release_unknown_of(self, cell: Cell) -> None:
-        stored = cell.client.run_steps(list_in_flight(cell.client.namespace, self._access.name))
+    def _release_unknown(self) -> None:
+        client, name = self._connection.client, self._connection.name
+        stored = client.run_steps(list_in_flight(client.namespace, name))
         in_flight = {
-            (lane.name, lease.id, lease.count)
-            for lane in self._lanes
-            if cell.number in lane.queue_by_cell
-            for lease in lane.queue_by_cell[cell.number].in_flight
+            (lane.name, lease.id, lease.count) for lane in self._lanes for lease in lane.in_flight
         }
         unknown = {
             queue: [(id, count) for id, count in receipts if (queue, id, count) not in in_flight]
             for queue, receipts in stored.items()
         }
         ids = {(queue, id) for queue, receipts in unknown.items() for id, _ in receipts}
-        cell.lost_ids = cell.lost_ids & ids if cell.losses.lost_singles() > 1 else ids
-        number = cell.losses.take_row()
-        if number and cell.lost_ids:
-            self._hide_undeliverable(cell, unknown, number)
-        self._settler.numbers.released += release_receipts(cell, unknown, are_begun=False)
-        cell.has_unknown_messages = False
+        self._lost_ids = self._lost_ids & ids if self._losses.lost_singles() > 1 else ids
+        number = self._losses.take_row()
+        if number and self._lost_ids:
+            self._hide_undeliverable(unknown, number)
+        self._settler.numbers.released += release_receipts(
+            self._connection, unknown, are_begun=False
+        )
+        self._has_unknown_messages = False
 
-    def _hide_undeliverable(
-        self, cell: Cell, unknown: dict[str, list[tuple[str, int]]], number: int
-    ) -> None:
+    def _hide_undeliverable(self, unknown: dict[str, list[tuple[str, int]]], number: int) -> None:
         """Hide the messages that all of the last lost replies had; the others stay in unknown."""
         hidden: dict[str, list[tuple[str, int]]] = {}
-        for queue, id in cell.lost_ids:
+        for queue, id in self._lost_ids:
             hidden.setdefault(queue, []).extend(each for each in unknown[queue] if each[0] == id)
             unknown[queue] = [each for each in unknown[queue] if each[0] != id]
-        ids = ", ".join(cell.show_id(id) for receipts in hidden.values() for id, _ in receipts)
+        ids = ", ".join(id for receipts in hidden.values() for id, _ in receipts)
         seconds, error = _UNDELIVERABLE_HIDDEN_MS // 1000, ReplyLost(number, tuple(hidden))
         _log.error("message %s is hidden for %d s: %s", ids, seconds, error)
         self._settler.numbers.released += release_receipts(
-            cell, hidden, are_begun=False, hidden_ms=_UNDELIVERABLE_HIDDEN_MS
+            self._connection, hidden, are_begun=False, hidden_ms=_UNDELIVERABLE_HIDDEN_MS
         )
 
-
-def _read_finished(queue: CellQueue, result: ReceiveResult) -> ReceiveResult:
-    """Add to a result which of several handlers have finished in earlier attempts."""
-    places = list(result.redelivered)
-    try:
-        names = queue.cell.run(list_finished(queue.keys, [result.ids[place] for place in places]))
-    except ResponseError as error:
-        if not is_limited_to_keys(error):
-            raise
-        _log.error(
-            "%s: it can't be read which handlers have finished, so all are called: %s",
-            queue.keys.name,
-            error,
-        )
-        return result
-    return replace(result, finished=dict(zip(places, names, strict=True)))
+    def _read_finished(self, lane: Lane, result: ReceiveResult) -> ReceiveResult:
+        """Add to a result which of several handlers have finished in earlier attempts."""
+        places = list(result.redelivered)
+        ids = [result.ids[place] for place in places]
+        try:
+            names = self._connection.run(list_finished(lane.keys, ids))
+        except ResponseError as error:
+            if not is_limited_to_keys(error):
+                raise
+            _log.error(
+                "%s: it can't be read which handlers have finished, so all are called: %s",
+                lane.name,
+                error,
+            )
+            return result
+        return replace(result, finished=dict(zip(places, names, strict=True)))
 
 
 def _make_batches(
-    queue: CellQueue, singles: list[SingleJob], size: int, sent_at: float
+    lane: Lane, singles: list[SingleJob], size: int, sent_at: float
 ) -> list[BatchJob]:
     batches = []
     for at in range(0, len(singles), size):
-        batch = BatchJob(queue, singles[at : at + size], sent_at)
+        batch = BatchJob(lane, singles[at : at + size], sent_at)
         batch.is_quarantined = singles[at].is_quarantined
-        queue.add(batch.leases, sent_at)
+        lane.add(batch.leases, sent_at)
         batches.append(batch)
     return batches

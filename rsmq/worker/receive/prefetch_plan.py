@@ -20,7 +20,7 @@ from operator import itemgetter
 
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.worker.operations import ReceiveRequest
-from rsmq.worker.state.lane import CellQueue, Lane
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.shares import MAX_SHARED_PREFETCH, Shares
 
 #: How long a queue is not asked before it comes first.
@@ -42,11 +42,11 @@ class PlannedRequest:
     max_messages: int
     is_starved: bool
 
-    def to_request(self, queue: CellQueue) -> ReceiveRequest:
-        """Return the request to one of the lane's queues."""
+    def to_request(self) -> ReceiveRequest:
+        """Return the request to the lane's queue."""
         lane, fill_seconds = self.lane, self.lane.fill_seconds
         return ReceiveRequest(
-            queue.keys,
+            lane.keys,
             round(lane.vt * 1000),
             lane.size,
             self.prefetch,

@@ -15,7 +15,8 @@ from types import FrameType, TracebackType
 from rsmq.worker.listener import DEFAULT_MAX_BLOCKING_SECONDS
 from rsmq.worker.run.executor import Stall
 from rsmq.worker.run.invoke import Invoker
-from rsmq.worker.state.lane import Job, Lane
+from rsmq.worker.state.calls import Job
+from rsmq.worker.state.lane import Lane
 
 #: An event loop is blocked if it has not beaten for a third of the shortest visibility timeout,
 #: within these limits.
@@ -103,7 +104,7 @@ class LoopBeat:
 def _name(job: Job | None) -> str:
     if job is None:
         return "A task or callback"
-    return f"The handler of {job.lane.name} with message {job.leases[0].shown_id}"
+    return f"The handler of {job.lane.name} with message {job.leases[0].id}"
 
 
 def _place(trace: TracebackType | None) -> str:

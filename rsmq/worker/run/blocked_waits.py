@@ -48,7 +48,7 @@ def warn_if_blocked(queues: Collection[str]) -> None:
             "that this handler has; without another worker it waits until its time limit. Send "
             "the next task with then=, or allow more calls with concurrency=",
             job.lane.name,
-            job.leases[0].shown_id,
+            job.leases[0].id,
             ", ".join(sorted(blocked)),
         )
 

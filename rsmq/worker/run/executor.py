@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
-from rsmq.worker.state.lane import Job
+from rsmq.worker.state.calls import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from functools import partial
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
-from rsmq.worker.children.forked_copy import OwnProcess
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Defer, HandlerCancelled, HandlerTimedOut
 from rsmq.worker.run.contexts import InContext, context_maker
 from rsmq.worker.run.group_call import ReportProgress, call_async_handlers, call_handlers
 from rsmq.worker.run.results import keep_result
+from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import GroupJob, SingleJob
-from rsmq.worker.state.lane import Job, Lease
 from rsmq.worker.state.message_state import RUNNING
 
 #: A message whose task the program has cancelled is deferred if fewer of its receives were no
@@ -151,7 +151,7 @@ class Invoker:
         except HandlerTimedOut:  # in a child process, during a slow decoding
             raise
         except BaseException as error:
-            raise BodyNotDecodable(lane.name, lease.shown_id, lease.raw) from error
+            raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
         handlers = lane.listener.handlers
         if handlers.is_group:
             return self._prepare_group(job, body, deliveries)  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ class Invoker:
             except HandlerTimedOut:  # of the whole call, in a child process
                 raise
             except BaseException as error:  # noqa: BLE001 - only this message fails
-                failure = BodyNotDecodable(lane.name, lease.shown_id, lease.raw)
+                failure = BodyNotDecodable(lane.name, lease.id, lease.raw)
                 failure.__cause__ = error
                 lease.fail(failure)
                 continue

@@ -20,14 +20,15 @@ from redis.exceptions import ResponseError
 from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.operations import record_quarantine_run
 from rsmq.worker.outcome import TookItsProcessDown
-from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.run.executor import Executor
 from rsmq.worker.run.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.settle.settler import Settler
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.lane import Job, Lane
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import CALL_WAITING, READY, WITHDRAW_CALL, change_call
 
 _log = get_logger("rsmq.worker")
@@ -49,8 +50,8 @@ _UNKNOWN_END = (
 class Quarantine:
     """The calls that are to be made in quarantine, in order."""
 
-    def __init__(self, access: CellAccess, run_queue: RunQueue, settler: Settler) -> None:
-        self._access = access
+    def __init__(self, connection: WorkerConnection, run_queue: RunQueue, settler: Settler) -> None:
+        self._connection = connection
         self._run_queue = run_queue
         self._settler = settler
         self._jobs: deque[Job] = deque()
@@ -118,15 +119,14 @@ class Quarantine:
     def _may_run(self, job: Job) -> bool:
         """Record that a call is about to start; or settle its message as failed, by its record."""
         lane, lease = job.lane, job.leases[0]
-        recording = partial(self._record_run, job)
-        earlier_runs = self._access.attempt(job.cell_queue.cell.number, recording)
+        earlier_runs = self._connection.attempt(partial(self._record_run, job))
         if earlier_runs is None:  # another worker, or this one later, receives it again
             self._withdraw([job])
             return False
         if earlier_runs < MAX_RUNS:
             _log.warning(
                 "%s %s: received %d times without being deleted: runs in quarantine, %d of %d",
-                lane.name, lease.shown_id, lease.count, earlier_runs + 1, MAX_RUNS,
+                lane.name, lease.id, lease.count, earlier_runs + 1, MAX_RUNS,
             )  # fmt: skip
             return True
         error = TookItsProcessDown(
@@ -134,7 +134,7 @@ class Quarantine:
             f"quarantine; {_UNKNOWN_END}"
         )
         failure = read_error(error, lane.policy)
-        self._settler.decide_failure(job.cell_queue, lease, failure)
+        self._settler.decide_failure(lane, lease, failure)
         return False
 
     def _start_in_children(self, executors: Mapping[bool, Executor]) -> None:
@@ -187,13 +187,14 @@ class Quarantine:
         """
         Record that a call is about to start. Return its earlier runs whose outcome is unknown.
         """
-        queue, lease = job.cell_queue, job.leases[0]
+        lane, lease = job.lane, job.leases[0]
         try:
-            return queue.cell.run(record_quarantine_run(queue.keys, lease.id, lease.count))
+            operation = record_quarantine_run(lane.keys, lease.id, lease.count)
+            return self._connection.run(operation)
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            _log.error("%s: the run in quarantine can't be recorded: %s", queue.keys.name, error)
+            _log.error("%s: the run in quarantine can't be recorded: %s", lane.name, error)
             return 0
 
     def release_waiting(self) -> None:
@@ -209,12 +210,11 @@ class Quarantine:
 
     def release_unstarted(self) -> None:
         """
-        Release the messages of calls that have not started, in cells that answer.
+        Release the messages of calls that have not started.
 
         ``run_next`` is called again later: it forgets these calls, and lets others start.
         """
-        jobs = (*self._jobs, *self._child_jobs)
-        self._withdraw([job for job in jobs if self._access.is_answering(job.cell_queue.cell)])
+        self._withdraw([*self._jobs, *self._child_jobs])
 
     def _withdraw(self, jobs: Iterable[Job]) -> None:
         with self._run_queue.lock:
@@ -222,4 +222,4 @@ class Quarantine:
             if self._run_queue.quarantined_job in withdrawn:
                 self._run_queue.quarantined_job = None
         for job in withdrawn:
-            self._settler.release(job.cell_queue, job.leases)
+            self._settler.release(job.lane, job.leases)

@@ -11,8 +11,8 @@ from rsmq.printable import format_count
 from rsmq.wire.jobs import MAX_RESULT_BYTES
 from rsmq.worker.outcome import DeadLetter
 from rsmq.worker.run.unrun_result import reject_unrun_result
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.jobs import TrackedJob
-from rsmq.worker.state.lane import Job
 
 
 def keep_result(job: Job, result: Any, remedy: str) -> None:

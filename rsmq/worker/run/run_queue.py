@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rsmq.worker.run.executor import Executor
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.jobs import SingleJob
-from rsmq.worker.state.lane import Job, Lane
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     ABANDON_CALL,
     BEGIN,

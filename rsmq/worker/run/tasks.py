@@ -14,13 +14,13 @@ from itertools import chain
 from typing import Any
 
 from rsmq.transport.watched_loops import unwatch_loop, watch_loop
+from rsmq.worker.failure import summarize
 from rsmq.worker.run.blocked_loop import LoopBeat
 from rsmq.worker.run.executor import ExecutorEnd, Stall
 from rsmq.worker.run.invoke import Invoker, is_cancelled_by_program
 from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import summarize
-from rsmq.worker.state.lane import Job
 from rsmq.worker.state.message_state import (
     CALL_ABANDONED,
     CALL_RUNNING,

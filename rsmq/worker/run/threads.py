@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 
 from rsmq.guarded_log import get_logger
+from rsmq.worker.failure import summarize
 from rsmq.worker.run.executor import ExecutorEnd, Stall
 from rsmq.worker.run.invoke import Invoker
 from rsmq.worker.run.run_queue import RunQueue
+from rsmq.worker.state.calls import Job
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import summarize
-from rsmq.worker.state.lane import Job
 from rsmq.worker.state.message_state import CALL_ABANDONED
 
 _log = get_logger("rsmq.worker")

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.outcome import Outcome
-from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.state.calls import Lease
 from rsmq.worker.state.jobs import GroupJob
-from rsmq.worker.state.lane import CellQueue, Lane, Lease
+from rsmq.worker.state.lane import Lane
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +23,7 @@ class Decision:
         failure: why it failed.
     """
 
-    queue: CellQueue
+    lane: Lane
     lease: Lease
     outcome: Outcome
     failure: HandlerFailure
@@ -38,7 +39,7 @@ class Kind(NamedTuple):
         has_records: see ``Group``.
     """
 
-    queue: CellQueue
+    lane: Lane
     reason: Literal["handled", "failed", "released", "lost"]
     action: Literal["delete", "retry", "defer", "release", "unbegun"]
     receive_count: int
@@ -53,18 +54,18 @@ class DeadLetterKind(NamedTuple):
         is_quarantined: whether they ran in quarantine.
     """
 
-    queue: CellQueue
+    lane: Lane
     target: str
     is_quarantined: bool
 
 
-class _HasQueue(Protocol):
+class _HasLane(Protocol):
     @property
-    def queue(self) -> CellQueue:
-        """The queue of the messages."""
+    def lane(self) -> Lane:
+        """The lane of the messages."""
 
 
-K = TypeVar("K", bound=_HasQueue)
+K = TypeVar("K", bound=_HasLane)
 
 
 class PendingWrites(Generic[K]):
@@ -101,12 +102,12 @@ class PendingWrites(Generic[K]):
 
     def count(self, lane: Lane) -> int:
         """Return the number of messages of a lane."""
-        return sum(len(items) for kind, items in self._items.items() if kind.queue.lane is lane)
+        return sum(len(items) for kind, items in self._items.items() if kind.lane is lane)
 
 
-class CellWrites:
+class PendingOutcomes:
     """
-    The outcomes of the messages of one cell that are not written yet.
+    The outcomes that are not written yet.
 
     Attributes:
         settlements: messages that stay in their queue, or are deleted.

@@ -14,7 +14,7 @@ from rsmq.errors import InvalidValue, QueueNotFound
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.refusals import parse_refusal
 from rsmq.worker.operations import FollowingMessage
-from rsmq.worker.state.lane import Lease
+from rsmq.worker.state.calls import Lease
 
 #: Maximum total bytes of the messages that a step sends; the first one may be larger.
 _MAX_BYTES_PER_STEP = 1024 * 1024

@@ -20,7 +20,10 @@ from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.connection import WorkerConnection
+from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.middleware import Hooks
+from rsmq.worker.needed_queues import open_needed_queues
 from rsmq.worker.operations import (
     Settlement,
     TrackedOutcome,
@@ -43,18 +46,17 @@ from rsmq.worker.outcome import (
     Retried,
     decide,
 )
-from rsmq.worker.receive.needed_queues import open_needed_queues
 from rsmq.worker.settle.pending import (
-    CellWrites,
     DeadLetterKind,
     Decision,
     Kind,
+    PendingOutcomes,
 )
 from rsmq.worker.settle.refusals import find_refusals, first_of_bytes, next_message_of
+from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import HandlerFailure
 from rsmq.worker.state.jobs import GroupJob, SingleJob
-from rsmq.worker.state.lane import Cell, CellQueue, Job, Lane, Lease
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     CALL_ABANDONED,
     CONFIRM,
@@ -88,31 +90,28 @@ _GONE, _RECEIVED_AGAIN = b"02"
 
 class Settler:
     """
-    Outcomes of messages, kept by cell until they are written to Redis.
+    Outcomes of messages, kept until they are written to Redis.
 
     Attributes:
         numbers: the counters of the worker.
     """
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, connection: WorkerConnection, hooks: Hooks) -> None:
         self.numbers = Numbers()
+        self._connection = connection
         self._hooks = hooks
-        self._by_cell: dict[Cell, CellWrites] = {}
+        self._pending = PendingOutcomes()
         #: The dead-letter queues of queues that are missing or broken, as it was logged.
-        self._unavailable_targets: set[tuple[CellQueue, str]] = set()
+        self._unavailable_targets: set[tuple[Lane, str]] = set()
         self._last_handled: Kind | None = None
         self._last_handled_leases: list[Any] = []
 
     def __bool__(self) -> bool:
-        return bool(self._by_cell)
-
-    def cells(self) -> list[Cell]:
-        """Return the cells that have outcomes to write."""
-        return list(self._by_cell)
+        return bool(self._pending)
 
     def has_backlog(self, lane: Lane) -> bool:
         """Return whether a step can't write all pending outcomes of a lane."""
-        return any(writes.has_backlog(lane, MESSAGES_PER_STEP) for writes in self._by_cell.values())
+        return self._pending.has_backlog(lane, MESSAGES_PER_STEP)
 
     def decide_outcomes(self, job: Job) -> None:
         """Decide the outcomes of the messages of a finished call."""
@@ -123,54 +122,54 @@ class Settler:
                 self._decide_outcome(job, lease)
 
     def _decide_outcome(self, job: Job, lease: Lease) -> None:
-        queue, state = job.cell_queue, lease.state
+        lane, state = job.lane, lease.state
         if state is RUNNING:
             failure = job.failure if lease.failure is None else lease.failure
             if failure is not None:
                 if failure.kind == "withdrawn":
-                    self._withdraw(queue, lease)
+                    self._withdraw(lane, lease)
                 else:
-                    self.decide_failure(queue, lease, failure)
+                    self.decide_failure(lane, lease, failure)
                 return
             change_message(lease, DECIDE)
             kind, has_records = self._last_handled, job.is_quarantined or lease.unbegun > 0
             if job.next_message is not None:
-                kind = Kind(queue, "handled", "delete", lease.count, has_records)
-                self._writes_of(queue.cell).finishes.add(kind, lease)
+                kind = Kind(lane, "handled", "delete", lease.count, has_records)
+                self._pending.finishes.add(kind, lease)
                 return
             if (
                 kind is None
-                or kind.queue is not queue
+                or kind.lane is not lane
                 or kind.receive_count != lease.count
                 or kind.has_records != has_records
             ):  # most messages have the kind of the one before
                 kind = self._last_handled = Kind(
-                    queue, "handled", "delete", lease.count, has_records
+                    lane, "handled", "delete", lease.count, has_records
                 )
-                self._last_handled_leases = self._writes_of(queue.cell).settlements.items_of(kind)
+                self._last_handled_leases = self._pending.settlements.items_of(kind)
             self._last_handled_leases.append(lease)
         elif state is LATE:
-            self.mark_lost(queue, lease, "it had to wait for its call for too long")
+            self.mark_lost(lane, lease, "it had to wait for its call for too long")
         elif state is EXPIRED:
-            self.mark_lost(queue, lease, "its visibility timeout was over")
+            self.mark_lost(lane, lease, "its visibility timeout was over")
 
-    def _withdraw(self, queue: CellQueue, lease: Lease) -> None:
+    def _withdraw(self, lane: Lane, lease: Lease) -> None:
         """Release a message whose call has done nothing, so that it counts as not begun."""
         change_message(lease, DECIDE)
-        kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
+        kind = Kind(lane, "released", "unbegun", lease.count, lease.job.is_quarantined)
         self._add(kind, lease)
 
-    def decide_failure(self, queue: CellQueue, lease: Lease, failure: HandlerFailure) -> None:
+    def decide_failure(self, lane: Lane, lease: Lease, failure: HandlerFailure) -> None:
         """Decide the outcome of a message that could not be handled."""
         if change_message(lease, DECIDE):
             failure = with_cancel(lease, failure)
             if failure.kind == "defer":
-                failure = _limit_deferrals(queue, lease, failure)
+                failure = self._limit_deferrals(lane, lease, failure)
             outcome = decide(failure, lease.attempt, lease.policy, unbegun=lease.unbegun)
-            self.add_decision(queue, lease, outcome, failure)
+            self.add_decision(lane, lease, outcome, failure)
 
     def add_decision(
-        self, queue: CellQueue, lease: Lease, outcome: Outcome, failure: HandlerFailure
+        self, lane: Lane, lease: Lease, outcome: Outcome, failure: HandlerFailure
     ) -> None:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
         lease.failure = failure
@@ -182,23 +181,21 @@ class Settler:
             self.numbers.failed += 1
         if failure.kind == "timed_out" and lease.job.call_state is not CALL_ABANDONED:
             self.numbers.hung += 1  # else it was counted when the call was abandoned
-        decision = Decision(queue, lease, outcome, failure)
+        decision = Decision(lane, lease, outcome, failure)
         if isinstance(outcome, DeadLettered):
-            kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
-            self._writes_of(queue.cell).dead_letters.add(kind, decision)
+            kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)
+            self._pending.dead_letters.add(kind, decision)
         else:
             self._add_retry_or_drop(decision)
 
     def _add_retry_or_drop(self, decision: Decision) -> None:
-        queue, lease, outcome = decision.queue, decision.lease, decision.outcome
+        lane, lease, outcome = decision.lane, decision.lease, decision.outcome
         action: Literal["retry", "defer", "delete"] = "delete"
         if isinstance(outcome, Retried | Deferred):
             action = "retry" if isinstance(outcome, Retried) else "defer"
-        self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
+        self._add(Kind(lane, "failed", action, lease.count, _has_records(lease)), decision)
 
-    def release(
-        self, queue: CellQueue, leases: Iterable[Lease], *, are_attempts: bool = False
-    ) -> None:
+    def release(self, lane: Lane, leases: Iterable[Lease], *, are_attempts: bool = False) -> None:
         """
         Release messages at the next write. The lock of the lanes is not held.
 
@@ -206,29 +203,52 @@ class Settler:
             are_attempts: whether calls that began count, although they were interrupted.
         """
         for lease in leases:
-            with queue.lane.lock:
+            with lane.lock:
                 is_begun = lease.state not in UNBEGUN
                 is_changed = change_message(lease, DECIDE)
             if not is_changed:
-                self.mark_lost(queue, lease, "its visibility timeout was over")
+                self.mark_lost(lane, lease, "its visibility timeout was over")
                 continue
             if isinstance(lease, GroupJob):
                 self.note_progress(lease)
             is_quarantined = lease.job.is_quarantined
-            if is_begun and (are_attempts or _is_attempt(queue, lease)):
-                kind = Kind(queue, "released", "release", lease.count, False)
+            if is_begun and (are_attempts or self._is_attempt(lane, lease)):
+                kind = Kind(lane, "released", "release", lease.count, False)
             else:
-                kind = Kind(queue, "released", "unbegun", lease.count, is_quarantined)
+                kind = Kind(lane, "released", "unbegun", lease.count, is_quarantined)
             if not is_begun:
-                queue.in_flight.remove((lease,))
+                lane.in_flight.remove((lease,))
             self._add(kind, lease)
 
-    def mark_lost(self, queue: CellQueue, lease: Lease, reason: str) -> None:
+    def _limit_deferrals(self, lane: Lane, lease: Lease, failure: HandlerFailure) -> HandlerFailure:
+        """Return the failure of a message, or another one if it was deferred too often."""
+        seconds = self._connection.seconds_since(lease.first_received_ms)
+        if lane.policy.may_defer(lease.unbegun, seconds, free=FREE_DEFERRALS):
+            return failure
+        text = f": {failure.text}" if failure.text else ""
+        return read_error(
+            DeferredTooOften(f"deferred too often, {lease.unbegun} times in {seconds:.0f} s{text}")
+        )
+
+    def _is_attempt(self, lane: Lane, lease: Lease) -> bool:
+        """
+        Return whether a call counts that is interrupted by the end of the worker.
+
+        Usually not: workers that stop more often than a long call can end would use up its
+        attempts. But it counts if the call has exceeded its max_runtime, or if the message was
+        interrupted or deferred too often: then it may hang forever. In quarantine its record stays.
+        """
+        started_at = lease.job.started_at
+        if started_at is not None and time.monotonic() - started_at > lane.listener.max_runtime:
+            return True
+        seconds = self._connection.seconds_since(lease.first_received_ms)
+        return not lane.policy.may_defer(lease.unbegun, seconds)
+
+    def mark_lost(self, lane: Lane, lease: Lease, reason: str) -> None:
         """
         Mark a lease as lost, so that its handler can see it. Its call is cancelled if all leases
         are.
         """
-        lane = queue.lane
         with lane.lock:
             is_begun = lease.state not in UNBEGUN
             is_changed = change_message(lease, LOSE)
@@ -240,8 +260,8 @@ class Settler:
             # Whichever consumer has it now: delete the record of its being in flight here. The
             # quarantine record stays: the other consumer may be running the message.
             action: Literal["release", "unbegun"] = "release" if is_begun else "unbegun"
-            self._add(Kind(queue, "lost", action, lease.count, False), lease)
-        queue.in_flight.remove((lease,))
+            self._add(Kind(lane, "lost", action, lease.count, False), lease)
+        lane.in_flight.remove((lease,))
 
     def note_progress(self, job: GroupJob) -> None:
         """
@@ -250,33 +270,33 @@ class Settler:
         That is before its outcome is written, so the next attempt finds the record.
         """
         if len(job.progress.finished) > job.progress.recorded_count:
-            self._writes_of(job.cell_queue.cell).progress[job] = None
+            self._pending.progress[job] = None
 
     def _note_settled(self, jobs: Iterable[Lease]) -> None:
         """Delete the records of the progress of messages that have left their queue."""
         for job in jobs:
             if isinstance(job, GroupJob) and job.progress.recorded_count:
-                self._writes_of(job.cell_queue.cell).settled[job] = None
+                self._pending.settled[job] = None
 
     def _write_progress(self, jobs: dict[GroupJob, None], *, are_settled: bool) -> None:
         """Record the progress of messages, or delete the records."""
         while jobs:
-            queue = next(iter(jobs)).cell_queue
-            of_queue = (job for job in jobs if job.cell_queue is queue)
-            step = list(itertools.islice(of_queue, MESSAGES_PER_STEP))
+            lane = next(iter(jobs)).lane
+            of_lane = (job for job in jobs if job.lane is lane)
+            step = list(itertools.islice(of_lane, MESSAGES_PER_STEP))
             names = [() if are_settled else job.progress.finished for job in step]
             records = [
                 (job.id, job.count, finished) for job, finished in zip(step, names, strict=True)
             ]
             try:
-                queue.cell.run(record_finished(queue.keys, records))
+                self._connection.run(record_finished(lane.keys, records))
             except ResponseError as error:
                 if not is_limited_to_keys(error):
                     raise
                 _log.error(
                     "%s: it can't be recorded which handlers have finished, so a retry calls them "
                     "again: %s",
-                    queue.keys.name,
+                    lane.name,
                     error,
                 )
             for job, finished in zip(step, names, strict=True):
@@ -284,44 +304,29 @@ class Settler:
                 job.progress.note_recorded(len(finished))
 
     def _add(self, kind: Kind, item: Lease | Decision) -> None:
-        self._writes_of(kind.queue.cell).settlements.add(kind, item)
+        self._pending.settlements.add(kind, item)
 
-    def _writes_of(self, cell: Cell) -> CellWrites:
-        writes = self._by_cell.get(cell)
-        if writes is None:
-            writes = self._by_cell[cell] = CellWrites()
-        return writes
-
-    def write_step(self, cell: Cell) -> None:
-        """
-        Write outcomes of at most MESSAGES_PER_STEP messages of a cell, and as many dead letters.
-        """
-        writes = self._by_cell.get(cell)
-        if writes is None:
-            return
+    def write_step(self) -> None:
+        """Write outcomes of at most MESSAGES_PER_STEP messages, and as many dead letters."""
+        pending = self._pending
         self._last_handled = None  # its list is replaced
-        self._write_step(cell, writes)
-        if not writes and self._by_cell.get(cell) is writes:
-            del self._by_cell[cell]
-
-    def _write_step(self, cell: Cell, writes: CellWrites) -> None:
-        self._write_progress(writes.progress, are_settled=False)
-        self._write_progress(writes.settled, are_settled=True)
-        if writes.dead_letters:
-            self._move_dead_letters(writes)
-        if writes.finishes:
-            self._finish_messages(writes)
-        parts = writes.settlements.first(MESSAGES_PER_STEP)
+        self._write_progress(pending.progress, are_settled=False)
+        self._write_progress(pending.settled, are_settled=True)
+        if pending.dead_letters:
+            self._move_dead_letters()
+        if pending.finishes:
+            self._finish_messages()
+        parts = pending.settlements.first(MESSAGES_PER_STEP)
         if parts:
             groups = [self._make_group(kind, items) for kind, items in parts]
-            for (kind, items), results in zip(parts, self._write_groups(cell, groups), strict=True):
-                writes.settlements.remove(kind, len(items))
+            for (kind, items), results in zip(parts, self._write_groups(groups), strict=True):
+                pending.settlements.remove(kind, len(items))
                 self._finish_write(kind, items, results)
 
     def _make_group(self, kind: Kind, items: list[Any]) -> Settlement:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
         ids: list[Any]
-        lane = kind.queue.lane
+        lane = kind.lane
         if kind.action in ("retry", "defer"):
             is_retry = kind.action == "retry"
             ids = [
@@ -346,72 +351,72 @@ class Settler:
         ttl = lane.listener.result_ttl
         tracked = None if ttl is None else _describe_tracked(kind, items, ttl)
         return Settlement(
-            kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records, tracked
+            kind.lane.keys, kind.action, kind.receive_count, ids, kind.has_records, tracked
         )
 
-    def _write_groups(self, cell: Cell, groups: list[Settlement]) -> list[bytes]:
+    def _write_groups(self, groups: list[Settlement]) -> list[bytes]:
         """
         Write groups in one call, or one by one if a queue is broken. Return the digits of each.
         """
         try:
-            results = cell.run(settle_messages(cell.identity, groups))
+            results = self._connection.run(settle_messages(self._connection.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
             if len(groups) > 1:
-                return [each for group in groups for each in self._write_groups(cell, [group])]
+                return [each for group in groups for each in self._write_groups([group])]
             [group] = groups
             return [_lose_outcomes(group.keys.name, len(group.ids), error)]
         sizes = [len(group.ids) for group in groups]
         ends = itertools.accumulate(sizes)
         return [results[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
-    def _finish_messages(self, writes: CellWrites) -> None:
+    def _finish_messages(self) -> None:
         """Delete messages of one queue that were handled, and send what follows them."""
-        [(kind, chosen), *_] = writes.finishes.first(MESSAGES_PER_STEP)
-        leases, queue = list(first_of_bytes(chosen)), kind.queue
-        cell, ttl = queue.cell, queue.lane.listener.result_ttl
-        self._call_hook("before_delete", queue.lane, leases)
+        [(kind, chosen), *_] = self._pending.finishes.first(MESSAGES_PER_STEP)
+        leases, lane = list(first_of_bytes(chosen)), kind.lane
+        connection, ttl = self._connection, lane.listener.result_ttl
+        self._call_hook("before_delete", lane, leases)
         operation = finish_messages(
-            cell.identity,
-            queue.keys,
+            connection.identity,
+            lane.keys,
             kind.receive_count,
             [(lease.id, next_message_of(lease)) for lease in leases],
             has_records=kind.has_records,
-            realtime=cell.client.realtime,
+            realtime=connection.client.realtime,
             tracked=None if ttl is None else _describe_tracked(kind, leases, ttl),
         )
         try:
-            results = cell.run(operation)
+            results = connection.run(operation)
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            lost = _lose_outcomes(queue.keys.name, len(leases), error)
+            lost = _lose_outcomes(lane.name, len(leases), error)
             results = [lost[at : at + 1] for at in range(len(leases))]
-        refusals = find_refusals(cell.client, leases, results)
-        writes.finishes.remove(kind, len(leases))
+        refusals = find_refusals(connection.client, leases, results)
+        self._pending.finishes.remove(kind, len(leases))
         for lease, refusal in refusals.items():
             if refusal is None:
-                writes.finishes.add(kind, lease)  # the next step sends it
+                self._pending.finishes.add(kind, lease)  # the next step sends it
             else:
-                self._give_up(queue, lease, refusal)
+                self._give_up(lane, lease, refusal)
         written = [lease for lease in leases if lease not in refusals]
         self._finish_write(kind, written, b"".join(each for each in results if len(each) == 1))
 
-    def _give_up(self, queue: CellQueue, lease: Lease, refusal: Exception) -> None:
+    def _give_up(self, lane: Lane, lease: Lease, refusal: Exception) -> None:
         """Give up a message that was handled, because what follows it can't be sent."""
         target = next_message_of(lease).queue
         text = f"it was handled, but what follows it can't be sent to queue {target}: {refusal}"
         failure = read_error(DeadLetter(text))
         outcome = decide(failure, lease.attempt, lease.policy)
-        self.add_decision(queue, lease, outcome, failure)
+        self.add_decision(lane, lease, outcome, failure)
 
     def _finish_write(self, kind: Kind, items: list[Any], results: bytes) -> None:
         """Count the messages of a group that Redis has settled, and call hooks for them."""
-        lane = kind.queue.lane
+        lane = kind.lane
         if kind.reason == "lost":
             return
-        finished = self._finish_leases(kind.queue, _leases_of(kind, items), results)
+        finished = self._finish_leases(lane, _leases_of(kind, items), results)
         if not finished:
             return
         if kind.action == "delete":
@@ -431,7 +436,7 @@ class Settler:
                     self._finish_retry_or_drop(decision)
 
     def _finish_retry_or_drop(self, decision: Decision) -> None:
-        lane = decision.queue.lane
+        lane = decision.lane
         message = decision.lease.to_delivery(lane.name, lane.codec)
         if isinstance(decision.outcome, Retried):
             self.numbers.retried += 1
@@ -454,44 +459,44 @@ class Settler:
             self.numbers.dropped += 1
             self._hooks.call("after_drop", message, decision.outcome.reason, decision.failure.error)
 
-    def _finish_leases(self, queue: CellQueue, leases: list[Lease], results: bytes) -> list[Lease]:
+    def _finish_leases(self, lane: Lane, leases: list[Lease], results: bytes) -> list[Lease]:
         """Remove the messages of a group from those in flight. Return those that were settled."""
         if _RECEIVED_AGAIN in results:
             for lease, digit in zip(leases, results, strict=True):
                 if digit == _RECEIVED_AGAIN:
-                    self.mark_lost(queue, lease, "another consumer has received it since")
+                    self.mark_lost(lane, lease, "another consumer has received it since")
         finished = change_messages(leases, CONFIRM)
-        queue.in_flight.remove(finished)
+        lane.in_flight.remove(finished)
         return finished
 
     def _call_hook(self, hook: str, lane: Lane, leases: Iterable[Lease]) -> None:
         if self._hooks[hook]:
             self._hooks.call(hook, [lease.to_delivery(lane.name, lane.codec) for lease in leases])
 
-    def _move_dead_letters(self, writes: CellWrites) -> None:
+    def _move_dead_letters(self) -> None:
         """Move messages of one lane to one dead-letter queue, as many as a step may."""
-        [(kind, chosen), *_] = writes.dead_letters.first(MESSAGES_PER_STEP)
-        queue = kind.queue
+        [(kind, chosen), *_] = self._pending.dead_letters.first(MESSAGES_PER_STEP)
+        connection, lane = self._connection, kind.lane
         for decision in chosen:
             self._call_dead_letter_hook("before_dead_letter", decision)
-        target = queue.cell.client.namespace.queue(kind.target)
+        target = connection.client.namespace.queue(kind.target)
         messages = [
             (decision.lease.id, decision.lease.count, self._describe_death(decision))
             for decision in chosen
         ]
         operation = dead_letter_messages(
-            queue.cell.identity,
-            queue.keys,
+            connection.identity,
+            lane.keys,
             target,
             messages,
             quarantined=kind.is_quarantined,
-            result_ttl=queue.lane.listener.result_ttl,
+            result_ttl=lane.listener.result_ttl,
             progresses=[decision.lease.new_progress for decision in chosen],
         )
         try:
-            results = queue.cell.run(operation)
+            results = connection.run(operation)
         except QueueNotFound:
-            problem = _create_target(kind)
+            problem = self._create_target(kind)
             if problem is not None:  # else the next step moves the messages
                 self._retry_later(kind, chosen, problem)
             return
@@ -500,21 +505,21 @@ class Settler:
                 raise
             self._retry_later(kind, chosen, str(error))
             return
-        writes.dead_letters.remove(kind, len(chosen))
-        if (queue, kind.target) in self._unavailable_targets:
-            self._unavailable_targets.remove((queue, kind.target))
-            _log.info("%s: its dead-letter queue %s is back", queue.lane.name, kind.target)
-        self._finish_dead_letters(queue, chosen, results)
+        self._pending.dead_letters.remove(kind, len(chosen))
+        if (lane, kind.target) in self._unavailable_targets:
+            self._unavailable_targets.remove((lane, kind.target))
+            _log.info("%s: its dead-letter queue %s is back", lane.name, kind.target)
+        self._finish_dead_letters(lane, chosen, results)
 
     def _finish_dead_letters(
-        self, queue: CellQueue, decisions: Sequence[Decision], results: bytes
+        self, lane: Lane, decisions: Sequence[Decision], results: bytes
     ) -> None:
         """Count the messages that Redis has moved, and call hooks for them."""
         for decision, digit in zip(decisions, results, strict=True):
             if digit == _RECEIVED_AGAIN:
-                self.mark_lost(queue, decision.lease, "another consumer has received it since")
+                self.mark_lost(lane, decision.lease, "another consumer has received it since")
                 continue
-            queue.in_flight.remove((decision.lease,))
+            lane.in_flight.remove((decision.lease,))
             is_settled = change_message(decision.lease, CONFIRM)
             if digit == _GONE:
                 _log_gone(decision)
@@ -522,6 +527,19 @@ class Settler:
                 self.numbers.dead += 1
                 self._note_settled((decision.lease,))
                 self._call_dead_letter_hook("after_dead_letter", decision)
+
+    def _create_target(self, kind: DeadLetterKind) -> str | None:
+        """
+        Create a missing dead-letter queue, if its listener is to. Return why it is still missing.
+        """
+        listener = kind.lane.listener
+        if kind.target not in listener.queues_to_create:
+            return f"there is no queue {kind.target}"
+        try:
+            open_needed_queues(listener, self._connection.client)
+        except (QueueNotFound, InvalidValue, ResponseError) as error:
+            return f"it can't be created again: {error}"
+        return None
 
     def _retry_later(
         self, kind: DeadLetterKind, decisions: Sequence[Decision], reason: str
@@ -531,17 +549,17 @@ class Settler:
 
         The pause grows with the attempts, whatever the back-off: these are more than were wanted.
         """
-        if (kind.queue, kind.target) not in self._unavailable_targets:
-            self._unavailable_targets.add((kind.queue, kind.target))
+        if (kind.lane, kind.target) not in self._unavailable_targets:
+            self._unavailable_targets.add((kind.lane, kind.target))
             _log.error(
                 "%s: messages should go to queue %s, and stay where they are until they can: %s",
-                kind.queue.lane.name,
+                kind.lane.name,
                 kind.target,
                 reason,
             )
-        self._writes_of(kind.queue.cell).dead_letters.remove(kind, len(decisions))
+        self._pending.dead_letters.remove(kind, len(decisions))
         for decision in decisions:
-            queue, lease = decision.queue, decision.lease
+            lane, lease = decision.lane, decision.lease
             failure = with_cancel(lease, decision.failure)
             without_queue = replace(
                 lease.policy, dead_letter_queue=None, unroutable=None, drop=False
@@ -552,11 +570,11 @@ class Settler:
                     lease.attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
                 )
                 outcome = replace(outcome, delay_seconds=max(outcome.delay_seconds, pause))
-            self._add_retry_or_drop(Decision(queue, lease, outcome, failure))
+            self._add_retry_or_drop(Decision(lane, lease, outcome, failure))
 
     def _call_dead_letter_hook(self, hook: str, decision: Decision) -> None:
         if self._hooks[hook] and isinstance(decision.outcome, DeadLettered):
-            lane = decision.queue.lane
+            lane = decision.lane
             message = decision.lease.to_delivery(lane.name, lane.codec)
             self._hooks.call(
                 hook,
@@ -570,13 +588,13 @@ class Settler:
         """Return why a message became a dead letter, with the fields of ``DeadLetterReason``."""
         failure = decision.failure
         return {
-            "queue": decision.queue.keys.name,
+            "queue": decision.lane.name,
             "text": decision.outcome.reason[:_MAX_TEXT_CHARACTERS]
             if isinstance(decision.outcome, DeadLettered)
             else "",
             "exception": _describe(failure)[:_MAX_TEXT_CHARACTERS],
             "traceback": failure.traceback[-_MAX_TRACEBACK_CHARACTERS:] or None,
-            "worker": decision.queue.cell.identity.name,
+            "worker": self._connection.name,
             "attempts": decision.lease.attempt,
             **failure.fields,
         }
@@ -586,8 +604,8 @@ def _log_gone(decision: Decision) -> None:
     """Log that a message was deleted before its failure could be written, so nothing was."""
     _log.info(
         "%s %s: it was deleted meanwhile, so it is neither retried nor a dead letter",
-        decision.queue.lane.name,
-        decision.lease.shown_id,
+        decision.lane.name,
+        decision.lease.id,
     )
 
 
@@ -602,46 +620,9 @@ def _lose_outcomes(queue: str, number: int, error: ResponseError) -> bytes:
     return b"2" * number
 
 
-def _create_target(kind: DeadLetterKind) -> str | None:
-    """Create a missing dead-letter queue, if its listener is to. Return why it is still missing."""
-    listener, client = kind.queue.lane.listener, kind.queue.cell.client
-    if kind.target not in listener.queues_to_create:
-        return f"there is no queue {kind.target}"
-    try:
-        open_needed_queues(listener, client)
-    except (QueueNotFound, InvalidValue, ResponseError) as error:
-        return f"it can't be created again: {error}"
-    return None
-
-
 def with_cancel(lease: Lease, failure: HandlerFailure) -> HandlerFailure:
     """Return the failure of a message, whose job ends by it if it is to be cancelled."""
     return replace(failure, kind="cancelled") if lease.is_cancelled else failure
-
-
-def _limit_deferrals(queue: CellQueue, lease: Lease, failure: HandlerFailure) -> HandlerFailure:
-    """Return the failure of a message, or another one if it was deferred too often."""
-    seconds = queue.cell.seconds_since(lease.first_received_ms)
-    if queue.lane.policy.may_defer(lease.unbegun, seconds, free=FREE_DEFERRALS):
-        return failure
-    text = f": {failure.text}" if failure.text else ""
-    error = DeferredTooOften(f"deferred too often, {lease.unbegun} times in {seconds:.0f} s{text}")
-    return read_error(error)
-
-
-def _is_attempt(queue: CellQueue, lease: Lease) -> bool:
-    """
-    Return whether a call counts that is interrupted by the end of the worker.
-
-    Usually not: workers that stop more often than a long call can end would use up its attempts.
-    But it counts if the call has exceeded its max_runtime, or if the message was interrupted or
-    deferred too often: then it may hang forever. In quarantine its record stays.
-    """
-    lane, started_at = queue.lane, lease.job.started_at
-    if started_at is not None and time.monotonic() - started_at > lane.listener.max_runtime:
-        return True
-    seconds = queue.cell.seconds_since(lease.first_received_ms)
-    return not lane.policy.may_defer(lease.unbegun, seconds)
 
 
 def _describe(failure: HandlerFailure) -> str:

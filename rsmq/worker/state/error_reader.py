@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from rsmq.errors import BodyNotDecodable
 from rsmq.push.answers import PushFailed
 from rsmq.wire.limits import check_duration
+from rsmq.worker.failure import FailureKind, HandlerFailure
 from rsmq.worker.outcome import (
     DeadLetter,
     Defer,
@@ -25,7 +26,6 @@ from rsmq.worker.outcome import (
     Unroutable,
     Withdrawn,
 )
-from rsmq.worker.state.failure import FailureKind, HandlerFailure
 
 T = TypeVar("T")
 

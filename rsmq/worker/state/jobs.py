@@ -13,12 +13,13 @@ from typing import Any
 from rsmq.codecs import Codec
 from rsmq.errors import NotTracked
 from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.listener import Listener
 from rsmq.worker.operations import FollowingMessage
 from rsmq.worker.outcome import Policy
+from rsmq.worker.state.calls import Lease
 from rsmq.worker.state.error_reader import read_error
-from rsmq.worker.state.failure import HandlerFailure
-from rsmq.worker.state.lane import CellQueue, Lease
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     CALL_ABANDONED,
     CALL_RUNNING,
@@ -69,11 +70,6 @@ class _Deliverable:
         return self.state in OVER or job.call_state is CALL_ABANDONED
 
     @property
-    def shown_id(self: Lease) -> str:
-        """See ``Lease``."""
-        return self.job.cell_queue.cell.show_id(self.id)
-
-    @property
     def error(self: Lease) -> BaseException | None:
         """See ``DeliveredLease``."""
         return None if self.failure is None else self.failure.error
@@ -84,11 +80,11 @@ class _Deliverable:
 
     def report_progress(self: Lease, progress: bytes) -> None:  # noqa: ARG002 - see TrackedJob
         """See ``DeliveredLease``."""
-        raise NotTracked(self.job.lane.name, self.shown_id)
+        raise NotTracked(self.job.lane.name, self.id)
 
     def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""
-        return make_delivery(self, queue, codec, self.job.cell_queue.cell.delivery_class)
+        return make_delivery(self, queue, codec)
 
 
 class SingleJob(_Deliverable):
@@ -96,7 +92,6 @@ class SingleJob(_Deliverable):
 
     __slots__ = (
         "call_state",
-        "cell_queue",
         "count",
         "ended_at",
         "expires_at",
@@ -120,15 +115,14 @@ class SingleJob(_Deliverable):
 
     def __init__(  # noqa: PLR0917 - made for every message
         self,
-        cell_queue: CellQueue,
+        lane: Lane,
         id: str,
         raw: bytes,
         count: int,
         first_received_ms: int | None,
         received_at: float,
     ) -> None:
-        self.cell_queue = cell_queue
-        self.lane = lane = cell_queue.lane
+        self.lane = lane
         self.id = id
         self.raw = raw
         self.count = count
@@ -146,10 +140,6 @@ class SingleJob(_Deliverable):
         self.failure: HandlerFailure | None = None
         self.task: Any = None
         self.next_message: FollowingMessage | None = None
-
-    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
-        """Return the message as its handler receives it."""
-        return make_delivery(self, queue, codec, self.cell_queue.cell.delivery_class)
 
     @property
     def job(self) -> SingleJob:
@@ -271,7 +261,6 @@ class BatchJob:
     __slots__ = (
         "_leases",
         "call_state",
-        "cell_queue",
         "ended_at",
         "failure",
         "is_quarantined",
@@ -283,11 +272,8 @@ class BatchJob:
         "task",
     )
 
-    def __init__(
-        self, cell_queue: CellQueue, singles: Sequence[SingleJob], received_at: float
-    ) -> None:
-        self.cell_queue = cell_queue
-        self.lane = cell_queue.lane
+    def __init__(self, lane: Lane, singles: Sequence[SingleJob], received_at: float) -> None:
+        self.lane = lane
         self.received_at = received_at
         self.call_state = CALL_WAITING
         self.is_quarantined = self.is_urgent = self.is_timed_out = False

@@ -1,6 +1,5 @@
 """
-A lane, the runtime state of a listener, with its queue in each cell; and the interfaces of its
-calls and messages.
+A lane: the runtime state of a listener and its queue.
 """
 
 from __future__ import annotations
@@ -9,29 +8,22 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from rsmq._sync.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
-from rsmq.operations.lost_replies import LostReplies
-from rsmq.operations.operation import Operation
-from rsmq.operations.time_limit import start_time_limit
-from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.throttle import Limit
-from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
-from rsmq.worker.operations import FollowingMessage, Identity
 from rsmq.worker.outcome import Policy
-from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.state.arrivals import Arrivals
 from rsmq.worker.state.in_flight import InFlight
 from rsmq.worker.state.loop_state import QueueState
-from rsmq.worker.state.message_state import READY, CallState, MessageState
+from rsmq.worker.state.message_state import READY
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from rsmq.worker.state.calls import Job, Lease
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
 #: if that is shorter; at most MAX_PREFETCHED messages.
@@ -50,179 +42,10 @@ _LATEST_WEIGHT = 0.1
 WINDOW_CALLS = 200
 
 
-class Arrivals(Protocol):
-    """
-    The arrivals of messages in the queues of a lane.
-
-    Attributes:
-        is_waiting: whether nothing is due, as far as the worker knows. Then the loop is woken when
-            that changes.
-    """
-
-    @property
-    def is_waiting(self) -> bool:
-        """See the attributes."""
-
-    def next_due(self) -> CellQueue | None:
-        """Return the next queue that may have due messages; if there is none, wait."""
-
-    def look_at(self, queue: CellQueue) -> None:
-        """Let a queue be looked at that could not be received from before."""
-
-    def note_look(
-        self,
-        queue: CellQueue,
-        *,
-        is_drained: bool,
-        has_found: bool,
-        limit: Limit | None = None,
-    ) -> None:
-        """
-        Note the result of a look at a queue. If nothing more is due in any queue, wait.
-
-        Args:
-            is_drained: whether nothing more is due there that may be received now.
-            has_found: whether it had messages.
-            limit: the limit of the queue that allows no more, if there is one.
-        """
-
-    def stop(self) -> None:
-        """Stop waiting."""
-
-
-@dataclass(slots=True, eq=False)
-class Cell:
-    """
-    A namespace in which a worker works.
-
-    Attributes:
-        number: its number.
-        delivery_class: the class of its messages.
-        retry_at: returns the monotonic seconds before which no call is made in it, because the last
-            one failed; 0 if calls are made.
-        is_used: whether the worker may have stored its name in it.
-        server_ahead: how far the server's clock is ahead of the monotonic one, seconds, as the last
-            receive has found.
-        has_unknown_messages: whether messages may be in flight that this worker does not know: the
-            reply to a receive was lost.
-        losses: the lost replies of the receives in it.
-        lost_ids: the queues and ids of the messages that all lost replies in a row had.
-        max_seconds: for how long a call is tried; None is ``retry_deadline`` of the client. Written
-            by ``CellAccess.attempt``.
-    """
-
-    number: int
-    client: RSMQ[Any]
-    identity: Identity
-    delivery_class: type[Delivery] = Delivery
-    retry_at: Callable[[], float] = field(default=lambda: 0.0)
-    is_used: bool = False
-    server_ahead: float = 0.0
-    has_unknown_messages: bool = False
-    losses: LostReplies = field(default_factory=LostReplies)
-    lost_ids: set[tuple[str, str]] = field(default_factory=set)
-    max_seconds: float | None = None
-
-    def run(self, operation: Operation[T]) -> T:
-        """Run an operation with the client, for at most ``max_seconds``."""
-        if self.max_seconds is not None:
-            operation.limit = start_time_limit(self.max_seconds)
-        return self.client.run(operation)
-
-    def seconds_since(self, server_ms: int | None) -> float:
-        """Return the seconds since a time of the server, by its clock; 0 if there is none."""
-        if server_ms is None:
-            return 0.0
-        return time.monotonic() + self.server_ahead - server_ms / 1000
-
-    def show_id(self, id: str) -> str:
-        """Return the id of a message as its consumer sees it, from the id as it is stored."""
-        return id if self.delivery_class is Delivery else join_id(self.number, id)
-
-
-@dataclass(slots=True, eq=False)
-class CellQueue:
-    """
-    The queue of a lane in one cell.
-
-    Only the loop's thread changes it, by the methods. It has no lock.
-
-    Attributes:
-        lane: the lane. Never changes.
-        cell: the cell. Never changes.
-        keys: the keys of the queue. Never change.
-        in_flight: the messages of the queue that are not settled.
-        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
-            queue is open, as far as the worker knows. Written by ``close`` and ``open``, read by
-            the loop, and by any thread for ``WorkerLoop.state``.
-        fill_at: monotonic seconds at which a batch of it is received though it is not full.
-            Written and read by ``Prefetcher``.
-    """
-
-    lane: Lane
-    cell: Cell
-    keys: QueueKeys
-    in_flight: InFlight[Lease] = field(default_factory=InFlight)
-    closed_reason: str = ""
-    fill_at: float = math.inf
-
-    def add(self, leases: Iterable[Lease], sent_at: float) -> None:
-        """Add messages in flight that were requested at a time, in monotonic seconds."""
-        self.in_flight.add(leases, self.lane.renewal_after(sent_at))
-        self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
-
-    def renew_soon(self, lease: Lease) -> None:
-        """Let the lease of a message be extended soon, because it has progress to be written."""
-        if lease in self.in_flight:
-            extended_at = lease.expires_at - self.lane.vt
-            step = _RENEWAL_STEP_SECONDS
-            at = max(extended_at + MIN_PROGRESS_SECONDS, time.monotonic())
-            at = math.ceil(at / step) * step  # together with others
-            self.in_flight.renew_by(lease, at)
-            self.lane.renew_at = min(self.lane.renew_at, self.in_flight.renew_at)
-
-    def close(self, reason: str) -> None:
-        """Receive nothing more; see ``closed_reason``."""
-        self.closed_reason = reason
-
-    def open(self) -> None:
-        """Receive again."""
-        self.closed_reason = ""
-        self.lane.arrivals.look_at(self)
-
-
-class _NoArrivals:
-    """The arrivals of a lane that receives nothing, as in a child process."""
-
-    is_waiting = False
-
-    def next_due(self) -> CellQueue | None:
-        return None
-
-    def look_at(self, queue: CellQueue) -> None:
-        pass
-
-    def note_look(
-        self,
-        queue: CellQueue,
-        *,
-        is_drained: bool,
-        has_found: bool,
-        limit: Limit | None = None,
-    ) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-
-_NO_ARRIVALS = _NoArrivals()
-
-
 @dataclass(slots=True, eq=False)
 class Lane:
     """
-    The runtime state of a listener.
+    The runtime state of a listener and its queue.
 
     Settings are written before the loop's thread starts; then only ``apply_queue_attributes``
     changes them. Any thread reads them without a lock. ``RunQueue`` writes with ``lock``; the loop
@@ -230,6 +53,7 @@ class Lane:
 
     Attributes:
         listener: the listener. A setting.
+        keys: the keys of its queue. A setting.
         vt: its visibility timeout, seconds. A setting.
         codec: decodes bodies. A setting.
         limit: maximum number of concurrent calls. A setting.
@@ -240,7 +64,8 @@ class Lane:
             a dead-letter queue nor ``drop``. A setting.
         fill_seconds: for how long a message may wait until its batch is full; None if batches do
             not wait. A setting.
-        arrivals: which queues may have due messages. A setting, by ``WorkerLoop``.
+        arrivals: whether its queue may have due messages. A setting, by ``WorkerLoop``; a child
+            process, which receives nothing, has none.
         cancel: cancels a call, if its kind can be cancelled. A setting, by ``Worker``.
         time_out: cancels a call because of its max_runtime, if its kind can be cancelled. A
             setting, by ``Worker``.
@@ -251,10 +76,13 @@ class Lane:
             progress to be written; from any thread. A setting, by ``WorkerLoop``.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
             A setting, by ``RunQueue``: all lanes of a worker have one lock.
-        queues: its queue in each open cell. Written by ``add_queue`` in the loop's thread.
-        queue_by_cell: the same, by the number of the cell.
-        renew_at: a time at or before which none of its messages is to be extended. Written by
-            ``CellQueue.add`` and ``plan_renewal``, read by ``Heartbeat``, all in the loop's thread.
+        in_flight: the messages of its queue that are not settled. Only the loop's thread changes
+            it.
+        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
+            queue is open, as far as the worker knows. Written by ``close`` and ``open``, read by
+            the loop, and by any thread for ``WorkerLoop.state``.
+        fill_at: monotonic seconds at which a batch is received though it is not full. Written and
+            read by ``Prefetcher``.
         ready: calls that wait for a slot. Written by ``RunQueue``.
         is_active: whether messages are received for its listener. Written by ``WorkerLoop``.
         is_stalled: whether its handlers can't be called at the moment. Written by ``Stalls``.
@@ -276,15 +104,16 @@ class Lane:
     """
 
     listener: Listener
+    keys: QueueKeys
     vt: float
     codec: Codec
     limit: int
     policy: Policy
     fill_seconds: float | None = None
-    arrivals: Arrivals = field(default_factory=lambda: _NO_ARRIVALS)
-    queues: list[CellQueue] = field(default_factory=list)
-    queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
-    renew_at: float = math.inf
+    arrivals: Arrivals = field(init=False)
+    in_flight: InFlight[Lease] = field(default_factory=InFlight)
+    closed_reason: str = ""
+    fill_at: float = math.inf
     is_active: bool = True
     is_stalled: bool = False
     ready: deque[Job] = field(default_factory=deque)
@@ -330,19 +159,32 @@ class Lane:
         step = min(_RENEWAL_STEP_SECONDS, seconds / 2)
         return math.floor((sent_at + seconds) / step) * step
 
-    def add_queue(self, cell: Cell) -> CellQueue:
-        """Add the queue of a cell, and return it."""
-        queue = CellQueue(self, cell, cell.client.namespace.queue(self.name))
-        self.queues.append(queue)
-        self.queue_by_cell[cell.number] = queue
-        return queue
+    def add(self, leases: Iterable[Lease], sent_at: float) -> None:
+        """Add messages in flight that were requested at a time, in monotonic seconds."""
+        self.in_flight.add(leases, self.renewal_after(sent_at))
+
+    def renew_lease_soon(self, lease: Lease) -> None:
+        """Let the lease of a message be extended soon, because it has progress to be written."""
+        if lease in self.in_flight:
+            extended_at = lease.expires_at - self.vt
+            step = _RENEWAL_STEP_SECONDS
+            at = max(extended_at + MIN_PROGRESS_SECONDS, time.monotonic())
+            at = math.ceil(at / step) * step  # together with others
+            self.in_flight.renew_by(lease, at)
+
+    def close(self, reason: str) -> None:
+        """Receive nothing more; see ``closed_reason``."""
+        self.closed_reason = reason
+
+    def open(self) -> None:
+        """Receive again."""
+        self.closed_reason = ""
+        self.arrivals.stop()
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing is received from its queues, or its listener is stopped."""
-        if self.is_stalled or not self.is_active:
-            return True
-        return all(queue.closed_reason for queue in self.queues)
+        """Return whether nothing is received from its queue, or its listener is stopped."""
+        return self.is_stalled or not self.is_active or self.closed_reason != ""
 
     def state(self, now: float) -> QueueState:
         """
@@ -354,8 +196,8 @@ class Lane:
         return QueueState(
             self.vt,
             self.policy,
-            tuple(queue.closed_reason for queue in self.queues),
-            self.count_in_flight(),
+            self.closed_reason,
+            len(self.in_flight),
             self._count_running(),
             self.is_waiting,
             self.prefetch_limit(now),
@@ -370,18 +212,6 @@ class Lane:
         if self.listener.level_of is None:
             return len(self.calls)
         return sum(job.lane is self for job in tuple(self.calls))
-
-    def plan_renewal(self) -> None:
-        """Set ``renew_at`` by the queues, after those that were due have been renewed."""
-        # A queue whose cell has failed is renewed when its server is tried again.
-        self.renew_at = min(
-            (max(queue.in_flight.renew_at, queue.cell.retry_at()) for queue in self.queues),
-            default=math.inf,
-        )
-
-    def count_in_flight(self) -> int:
-        """Return the number of its messages that are not settled."""
-        return sum(len(queue.in_flight) for queue in self.queues)
 
     @property
     def size(self) -> int:
@@ -401,7 +231,7 @@ class Lane:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether nothing is due in its queues, as far as the worker knows."""
+        """Return whether nothing is due in its queue, as far as the worker knows."""
         return self.arrivals.is_waiting
 
     def allowance(self) -> int | None:
@@ -410,7 +240,7 @@ class Lane:
         allowed = None if gate is None else gate.allowance()
         if not allowed:
             return allowed
-        ready = sum(lease.state is READY for queue in self.queues for lease in queue.in_flight)
+        ready = sum(lease.state is READY for lease in self.in_flight)
         return max(allowed - ready, 0)
 
     def prefetch_limit(self, now: float) -> int:
@@ -465,7 +295,7 @@ class Lane:
         Use the queue's vt and dead-letter policy where the listener does not set its own.
 
         Args:
-            attributes: the attributes of the queue in the home cell, as they are now.
+            attributes: the attributes of the queue, as they are now.
             listener: replaces the listener, after its queue was missing; None keeps it.
         """
         if listener is not None:
@@ -478,79 +308,3 @@ class Lane:
             if target is not None and limit is not None and target != self.name:
                 policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
             self.policy = policy
-
-
-class Lease(DeliveredLease, Protocol):
-    """
-    A message in flight. All times are monotonic seconds of this process.
-
-    Attributes:
-        shown_id: its id as its consumer sees it.
-        unbegun: how many of its earlier receives began no handler call.
-        max_retries: the number of retries that it was sent with; None if it has none.
-        policy: the policy of its listener, with this number.
-        renew_at: when its visibility timeout is to be extended.
-        expires_at: when its visibility timeout ends if it is not extended.
-        job: the call that it is for.
-        new_progress: the progress that its handler has reported and that is not written yet, as
-            ``encode_progress`` returns it; empty if there is none. In a child process the last one.
-    """
-
-    unbegun: int
-    max_retries: int | None
-    renew_at: float
-    expires_at: float
-    state: MessageState
-    new_progress: bytes
-
-    @property
-    def policy(self) -> Policy:
-        """See the attributes."""
-
-    @property
-    def job(self) -> Job:
-        """The call that it is for."""
-
-    @property
-    def shown_id(self) -> str:
-        """See the attributes."""
-
-    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
-        """Return the message as its handler receives it."""
-
-
-class Job(Protocol):
-    """
-    A call of a handler: waiting for a slot, running or finished.
-
-    Attributes:
-        cell_queue: the queue of its messages.
-        is_quarantined: whether it runs in quarantine.
-        received_at: monotonic seconds at which its messages were requested.
-        started_at: monotonic seconds at which the handler was called, or the call was sent to a
-            child process; None before.
-        ended_at: monotonic seconds at which the handler ended; None before.
-        failure: the exception of the handler; None if it returned.
-        task: the task that runs it, if it can be cancelled and was not.
-        is_urgent: whether it starts before calls of a higher priority.
-        is_timed_out: whether it is cancelled because of its max_runtime. Its event loop sets it.
-        next_message: what is sent when its message has been handled. Its handler sets it, or the
-            thread that waits for its child process; the settler reads it.
-    """
-
-    lane: Lane
-    cell_queue: CellQueue
-    is_quarantined: bool
-    received_at: float
-    started_at: float | None
-    ended_at: float | None
-    failure: HandlerFailure | None
-    call_state: CallState
-    task: Any
-    is_urgent: bool
-    is_timed_out: bool
-    next_message: FollowingMessage | None
-
-    @property
-    def leases(self) -> Sequence[Lease]:
-        """The messages of the call: one, or those of a batch."""

@@ -18,7 +18,7 @@ class QueueState:
     Attributes:
         vt: its visibility timeout, seconds.
         policy: the rules for messages that fail.
-        closed_reasons: for each open cell why nothing is received; see ``CellQueue``.
+        closed_reason: why nothing is received; see ``Lane``.
         in_flight: number of messages that are not settled.
         running: number of running calls.
         is_waiting: whether nothing is due, as far as the worker knows.
@@ -27,7 +27,7 @@ class QueueState:
 
     vt: float
     policy: Policy
-    closed_reasons: tuple[str, ...]
+    closed_reason: str
     in_flight: int
     running: int
     is_waiting: bool
@@ -36,7 +36,7 @@ class QueueState:
     @property
     def is_missing(self) -> bool:
         """Return whether nothing is received because the queue is missing."""
-        return all(self.closed_reasons) and "m" in self.closed_reasons
+        return self.closed_reason == "m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class LoopState:
         failure: the exception that ends or ended it; None if there is none.
         heartbeat_at: monotonic seconds of the last heartbeat that Redis has confirmed.
         turn_at: monotonic seconds at which the last turn began.
-        has_failing_server: whether calls to a server fail.
+        has_failing_server: whether calls to the server fail.
         is_stalled: whether its async handlers, or its plain ones, can't be called at the moment.
         queues: its queues, by name.
     """

@@ -34,7 +34,7 @@ that it is lost; the write of the outcome may find that too. SETTLED and LOST ar
 
 Some of it is ugly. A call that has ended in its thread stays RUNNING until the thread frees its
 slot, so ``ended_at`` is a third part of the state, and code that looks for running calls looks at
-both. Nor is a place in ``CellQueue.in_flight`` a state: a message leaves it when it is SETTLED or
+both. Nor is a place in ``Lane.in_flight`` a state: a message leaves it when it is SETTLED or
 LOST, but one that is released before its call began leaves it at once. And a handler in a child
 process has a copy of both machines there, which learns of new expiry times and of LOST from the
 worker; the worker receives how it ended, and decides.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
-from rsmq.worker.state.failure import HandlerFailure
+from rsmq.worker.failure import HandlerFailure
 
 #: How a failure counts beside those of other handlers: the lowest number decides the outcome of the
 #: message. As long as one handler is to be called again, the message is not given up.

@@ -26,6 +26,7 @@ from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerCancelled, HandlerTimedOut
 from rsmq.worker.run.invoke import Invoker
+from rsmq.worker.state.calls import Job, Lease
 from rsmq.worker.state.error_reader import read_error
 from rsmq.worker.state.jobs import (
     BatchJob,
@@ -34,7 +35,7 @@ from rsmq.worker.state.jobs import (
     TrackedJob,
     single_job_class,
 )
-from rsmq.worker.state.lane import Job, Lane, Lease
+from rsmq.worker.state.lane import Lane
 from rsmq.worker.state.message_state import (
     BEGIN,
     BEGIN_CALL,
@@ -221,12 +222,12 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
 
 
 def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
-    singles, queue = [], lane.queue_by_cell[call["cell"]]
+    singles = []
     handler = call["handler"]
     make_job = GroupJob if handler is not None else single_job_class(lane.listener)
     for message in call["messages"]:
         single = make_job(
-            queue,
+            lane,
             message["id"],
             message["raw"],
             message["count"],
@@ -238,7 +239,7 @@ def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
             single.handler = handler
         singles.append(single)
     job = (
-        singles[0] if lane.listener.batch is None else BatchJob(queue, singles, call["received_at"])
+        singles[0] if lane.listener.batch is None else BatchJob(lane, singles, call["received_at"])
     )
     change_call(job, BEGIN_CALL)
     job.started_at = time.monotonic()

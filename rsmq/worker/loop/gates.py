@@ -10,12 +10,11 @@ from functools import partial
 
 from redis.exceptions import ResponseError
 
-from rsmq._sync.client import RSMQ
 from rsmq.guarded_log import get_logger
 from rsmq.push.gate import Gate
+from rsmq.worker.connection import WorkerConnection
 from rsmq.worker.loop.heartbeat import Heartbeat
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.places.cell_access import CellAccess
 from rsmq.worker.state.lane import Lane
 
 _log = get_logger("rsmq.worker")
@@ -25,9 +24,13 @@ class Gates:
     """The gates of the lanes that have one. The worker's loop calls it."""
 
     def __init__(
-        self, access: CellAccess, lanes: Sequence[Lane], hooks: Hooks, heartbeat: Heartbeat
+        self,
+        connection: WorkerConnection,
+        lanes: Sequence[Lane],
+        hooks: Hooks,
+        heartbeat: Heartbeat,
     ) -> None:
-        self._access = access
+        self._connection = connection
         self._gates: list[tuple[Lane, Gate]] = [
             (lane, lane.listener.gate) for lane in lanes if lane.listener.gate is not None
         ]
@@ -46,25 +49,20 @@ class Gates:
         """
         for lane, gate in self._gates:
             if all_of_them or gate.due_at(is_active=_is_active(lane)) <= now:
-                cell = self._access.cell_of_queue(lane.name)
-                if cell is not None:
-                    self._access.attempt(cell.number, partial(self._sync, cell.client, lane, gate))
+                self._connection.attempt(partial(self._sync, lane, gate))
             if lane.ready and gate.allowance() == 0:
                 self._heartbeat.release_waiting(list(lane.ready))
 
     def due_at(self) -> float:
         """Return the monotonic seconds at which ``sync`` is to be called next."""
-        return min((self._due_at(lane, gate) for lane, gate in self._gates), default=math.inf)
+        return min(
+            (gate.due_at(is_active=_is_active(lane)) for lane, gate in self._gates),
+            default=math.inf,
+        )
 
-    def _due_at(self, lane: Lane, gate: Gate) -> float:
-        cell = self._access.cell_of_queue(lane.name)
-        if cell is None:  # it can't be reached yet
-            return math.inf
-        return max(gate.due_at(is_active=_is_active(lane)), cell.retry_at())
-
-    def _sync(self, rsmq: RSMQ, lane: Lane, gate: Gate) -> None:
+    def _sync(self, lane: Lane, gate: Gate) -> None:
         try:
-            gate.sync(rsmq)
+            gate.sync(self._connection.client)
         except ResponseError as error:
             gate.sync_alone()
             if lane.name not in self._refused:

@@ -1,3 +1,0 @@
-"""
-Receives that wait in all cells of a set.
-"""

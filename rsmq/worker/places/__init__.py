@@ -1,3 +1,0 @@
-"""
-Where a worker receives: the client and its cells, and the workers that have died there.
-"""
