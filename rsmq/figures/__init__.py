@@ -1,5 +1,5 @@
 """
-Figures of queues, read in rounds at a bounded cost: for metrics, ``rsmq top`` and ``rsmq cells``.
+Figures of queues, read in rounds at a bounded cost: for metrics and ``rsmq top``.
 """
 
 from rsmq.figures.operations import MAX_WALKED_MESSAGES as MAX_WALKED_MESSAGES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.aio import AsyncRSMQ
-from rsmq.figures.operations import MAX_WALKED_MESSAGES, add_hidden, sample_hidden
+from rsmq.figures.operations import MAX_WALKED_MESSAGES, sample_hidden
 from rsmq.model import MessageCounts
 
 
@@ -46,11 +46,7 @@ async def estimate_counts(
     most = MAX_WALKED_MESSAGES if exact_up_to is None else exact_up_to
     if attributes.messages <= most:
         return EstimatedCounts(await rsmq.count_messages(qname), 0, is_estimate=False)
-    engine: Any = rsmq.engine
-    by_cell = await engine.by_cell(
-        lambda client: client.run(sample_hidden(client.namespace.queue(qname)))
-    )
-    hidden = add_hidden(list(by_cell.values()))
+    hidden = await rsmq.run(sample_hidden(rsmq.namespace.queue(qname)))
     first = next(iter(await rsmq.peek_messages(qname, 0, 1)), None)
     is_due = first is not None and first.state == "visible"
     return EstimatedCounts(

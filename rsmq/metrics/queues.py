@@ -1,5 +1,5 @@
 """
-The metrics of queues, which a thread reads from Redis at intervals.
+The metrics of queues, which threads read from Redis at intervals, one for each namespace.
 
 Prometheus reads the numbers of the last round. So a scrape takes no longer while Redis is away.
 """
@@ -7,7 +7,7 @@ Prometheus reads the numbers of the last round. So a scrape takes no longer whil
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -37,10 +37,7 @@ ROUND_SECONDS = 10.0
 #: Seconds after which the numbers of a queue are no longer reported.
 STALE_SECONDS = 60.0
 
-_UP = Series("rsmq_up", "Whether Redis answered in the last round", (), "gauge")
-_CELL_UP = Series(
-    "rsmq_cell_up", "Whether the cell of a set answered in the last round", ("cell",), "gauge"
-)
+_UP = Series("rsmq_up", "Whether Redis answered in the last round", ("ns",), "gauge")
 _AGE = Series("rsmq_queue_read_age_seconds", "Seconds since the queue was read", kind="gauge")
 _FIGURES = {
     "messages": "Messages in the queue",
@@ -61,31 +58,6 @@ _QUEUE_SERIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """
-    The queues of a client: those with these names, and all listed ones that match a pattern.
-
-    Attributes:
-        names: the names and patterns.
-        reader: reads the queues.
-        cells: the numbers of the cells that are reported; none of a plain client.
-    """
-
-    names: tuple[str, ...]
-    reader: QueueReader
-    cells: Sequence[int]
-
-    def begin_round(self) -> Sequence[str]:
-        """Begin a round, and return the names of the queues; patterns match listed ones."""
-        self.reader.begin_round(self.names)
-        patterns = [name for name in self.names if is_pattern(name)]
-        names = [name for name in self.names if name not in patterns]
-        listed = self.reader.list_queues()
-        matching = (name for name in listed if any(fnmatchcase(name, each) for each in patterns))
-        return list(dict.fromkeys([*names, *matching]))
-
-
-@dataclass(frozen=True, slots=True)
 class _Reading:
     """The figures of a queue at a monotonic time."""
 
@@ -93,110 +65,89 @@ class _Reading:
     figures: dict[str, float]
 
 
-class QueueCollector:
-    """A Prometheus collector of the figures of queues, and the thread that reads them."""
+class _Source:
+    """
+    Queues of a namespace, and the thread that reads them.
 
-    def __init__(self, interval: float) -> None:
+    Attributes:
+        ns: the namespace.
+    """
+
+    def __init__(self, rsmq: RSMQ[Any], names: Iterable[str], interval: float) -> None:
         """
-        Make one; the thread starts with the first source.
+        Start the thread.
 
         Args:
+            rsmq: the client that reads the queues.
+            names: their names, and patterns of the names of listed queues.
             interval: seconds between two rounds.
         """
+        self.ns = rsmq.namespace.name
+        self._rsmq = rsmq
+        self._reader = QueueReader(rsmq)
+        self._names = tuple(names)
         self._interval = interval
         self._lock = Lock()
-        self._sources: dict[object, _Source] = {}
         self._readings: dict[str, _Reading] = {}
-        #: Whether each cell answered in the last round; empty without a set of cells.
-        self._cells_up: dict[int, bool] = {}
         self._is_up = False
         #: Why the queues can't be read, as it was logged; '' if they can.
-        self._logged = self._failure = ""
+        self._logged = ""
         self._answered_at = time.monotonic()
-        self._changed = Event()
-        self._thread: Thread | None = None
+        self._stopped = Event()
+        Thread(target=self._run, name="rsmq-metrics", daemon=True).start()
 
-    def add(self, key: object, rsmq: RSMQ[Any], names: Iterable[str]) -> None:
-        """
-        Add queues.
+    def stop(self) -> None:
+        """Let the thread end after its round."""
+        self._stopped.set()
 
-        Args:
-            key: identifies them for ``remove``.
-            rsmq: the client that reads them, of a namespace or of a set of cells.
-            names: their names, and patterns of names.
-        """
-        cells = range(rsmq.engine.place.get("cells", 0))
-        source = _Source(tuple(names), QueueReader(rsmq), cells)
+    def is_up(self) -> bool:
+        """Return whether Redis answered in the last round, and not too long ago."""
+        silence = time.monotonic() - self._answered_at
+        return self._is_up and silence <= self._interval + ROUND_SECONDS
+
+    def readings(self) -> dict[str, _Reading]:
+        """Return the last reading of each queue."""
         with self._lock:
-            self._sources[key] = source
-            self._changed.set()
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="rsmq-metrics", daemon=True)
-                self._thread.start()
-
-    def remove(self, key: object) -> None:
-        """Remove queues; after the last ones the thread ends."""
-        with self._lock:
-            self._sources.pop(key, None)
-        self._changed.set()
+            return dict(self._readings)
 
     def _run(self) -> None:
-        while True:
-            self._changed.clear()
-            with self._lock:
-                sources = list(self._sources.values())
-                if not sources:
-                    self._thread = None
-                    self._readings.clear()
-                    self._cells_up.clear()
-                    return
-            self._read_round(sources)
-            self._changed.wait(self._interval)
+        self._read_round()
+        while not self._stopped.wait(self._interval):
+            self._read_round()
 
-    def _read_round(self, sources: Sequence[_Source]) -> None:
+    def _read_round(self) -> None:
+        failure = ""
+        try:
+            names = self._begin_round()
+            with self._lock:
+                for gone in self._readings.keys() - names:
+                    del self._readings[gone]
+            self._read_queues(names)
+        except (RedisError, RSMQError, OSError) as error:
+            failure = type(error).__name__
+        except Exception as error:  # noqa: BLE001 - one must not end the rounds
+            _log.exception("metrics: a round has failed; the next one may not")
+            failure = type(error).__name__
+        if failure:
+            self._is_up = False
+        if failure != self._logged:
+            state = f"can't be read: {failure}" if failure else "can be read again"
+            _log.warning("metrics: the queues of %s %s", self.ns, state)
+            self._logged = failure
+
+    def _begin_round(self) -> list[str]:
+        """Begin a round, and return the names of the queues; patterns match listed ones."""
+        self._reader.begin_round(self._names)
+        patterns = [name for name in self._names if is_pattern(name)]
+        names = [name for name in self._names if name not in patterns]
+        listed = self._reader.list_queues()
+        names += (name for name in listed if any(fnmatchcase(name, each) for each in patterns))
+        return list(dict.fromkeys(names))
+
+    def _read_queues(self, names: Sequence[str]) -> None:
+        """Read queues, those first that were read longest ago, until the round is over."""
         deadline = time.monotonic() + ROUND_SECONDS
-        found: set[str] = set()
-        self._failure = ""
-        for source in sources:
-            try:
-                names = source.begin_round()
-                found.update(names)
-                self._read_source(source, names, deadline)
-            except (RedisError, RSMQError, OSError) as error:
-                self._note_failure(type(error).__name__)
-                found.update(self._readings)
-            except Exception as error:  # noqa: BLE001 - one must not end the rounds
-                _log.exception("metrics: a round has failed; the next one may not")
-                self._note_failure(type(error).__name__)
-                found.update(self._readings)
-            self._note_cells(source)
-        self._log_change()
-        for name in self._readings.keys() - found:
-            with self._lock:
-                del self._readings[name]
-
-    def _note_cells(self, source: _Source) -> None:
-        """Note which cells answered. Without one of them, the queues are not completely read."""
-        failures = source.reader.failures
-        with self._lock:
-            self._cells_up |= {cell: cell not in failures for cell in source.cells}
-        if failures:
-            self._note_failure("a cell does not answer")
-
-    def _note_failure(self, reason: str) -> None:
-        """Note that in this round the queues are not completely read."""
-        self._is_up, self._failure = False, reason
-
-    def _log_change(self) -> None:
-        """Log why the queues can't be read, or that they can again, if that was otherwise."""
-        if self._failure != self._logged:
-            state = f"can't be read: {self._failure}" if self._failure else "can be read again"
-            _log.warning("metrics: the queues %s", state)
-            self._logged = self._failure
-
-    def _read_source(self, source: _Source, names: Sequence[str], deadline: float) -> None:
-        """Read queues, those first that were read longest ago, until the deadline."""
-        in_flight = _count_in_flight(source)
+        in_flight = _count_in_flight(self._rsmq)
         self._report_answer()
         depths: dict[str, int] = {}
         never = _Reading(0.0, {})
@@ -205,7 +156,7 @@ class QueueCollector:
                 return
             try:
                 figures: dict[str, float] | None = _read_figures(
-                    source, name, in_flight.get(name, 0), depths
+                    self._reader, name, in_flight.get(name, 0), depths
                 )
             except (RSMQError, ResponseError):  # deleted, broken, or without rights for this user
                 figures = None
@@ -218,54 +169,88 @@ class QueueCollector:
     def _report_answer(self) -> None:
         self._is_up, self._answered_at = True, time.monotonic()
 
+
+class QueueCollector:
+    """A Prometheus collector of the figures of queues, each namespace read by its own threads."""
+
+    def __init__(self, interval: float) -> None:
+        """
+        Make one.
+
+        Args:
+            interval: seconds between two rounds through the queues of a namespace.
+        """
+        self._interval = interval
+        self._sources: dict[object, _Source] = {}
+
+    def add(self, key: object, rsmq: RSMQ[Any], names: Iterable[str]) -> None:
+        """
+        Add queues.
+
+        Args:
+            key: identifies them for ``remove``.
+            rsmq: the client that reads them.
+            names: their names, and patterns of names.
+        """
+        self._sources[key] = _Source(rsmq, names, self._interval)
+
+    def remove(self, key: object) -> None:
+        """Remove queues, and end their thread."""
+        source = self._sources.pop(key, None)
+        if source is not None:
+            source.stop()
+
     def describe(self) -> list[Any]:
         """Return the metrics without values, so that the registry finds duplicates."""
-        return [series.family() for series in (_UP, _CELL_UP, _AGE, *_QUEUE_SERIES.values())]
+        return [series.family() for series in (_UP, _AGE, *_QUEUE_SERIES.values())]
 
     def collect(self) -> Iterator[Any]:
         """Return the metrics, without a call to Redis."""
         now = time.monotonic()
-        with self._lock:
-            if not self._sources:
-                return
-            readings = dict(self._readings)
-            cells_up = dict(self._cells_up)
-        up, age = _UP.family(), _AGE.family()
-        is_late = now - self._answered_at > self._interval + ROUND_SECONDS
-        up.add_metric([], float(self._is_up and not is_late))
-        yield up
-        if cells_up:
-            cell_up = _CELL_UP.family()
-            for cell, is_up in cells_up.items():
-                cell_up.add_metric([str(cell)], float(is_up and not is_late))
-            yield cell_up
-        for queue, reading in readings.items():
-            age.add_metric([queue], now - reading.read_at)
-        yield age
+        up: dict[str, bool] = {}
+        readings: dict[tuple[str, str], _Reading] = {}
+        for source in list(self._sources.values()):
+            up[source.ns] = source.is_up() and up.get(source.ns, True)
+            readings |= {(source.ns, queue): each for queue, each in source.readings().items()}
+        if not up:
+            return
+        yield _fill(_UP, {(ns,): is_up for ns, is_up in up.items()})
+        yield _fill(_AGE, {labels: now - each.read_at for labels, each in readings.items()})
         for name, series in _QUEUE_SERIES.items():
-            family = series.family()
-            for queue, reading in readings.items():
-                if name in reading.figures and now - reading.read_at <= STALE_SECONDS:
-                    family.add_metric([queue], reading.figures[name])
-            yield family
+            yield _fill(
+                series,
+                {
+                    labels: each.figures[name]
+                    for labels, each in readings.items()
+                    if name in each.figures and now - each.read_at <= STALE_SECONDS
+                },
+            )
+
+
+def _fill(series: Series, values: Mapping[tuple[str, ...], float]) -> Any:
+    """Return a metric with its values by label."""
+    family = series.family()
+    for labels, value in values.items():
+        family.add_metric(labels, float(value))
+    return family
 
 
 def _read_figures(
-    source: _Source, queue: str, in_flight_at_workers: int, depths: dict[str, int]
+    reader: QueueReader, queue: str, in_flight_at_workers: int, depths: dict[str, int]
 ) -> dict[str, float]:
     """
     Return the figures of a queue.
 
     Args:
-        source: its client.
+        reader: reads it.
         queue: its name.
         in_flight_at_workers: how many of its messages live workers have; it replaces the number of
             messages in flight of a queue that is too long to be walked through.
         depths: the depths of dead-letter queues that were read in this round; it is updated.
     """
-    attributes = source.reader.get_queue_attributes(queue)
-    gauges = source.reader.read(queue, attributes)
-    in_flight = in_flight_at_workers if gauges.is_estimate else gauges.in_flight
+    attributes = reader.get_queue_attributes(queue)
+    gauges = reader.read(queue, attributes)
+    in_flight = in_flight_at_workers if gauges.is_estimate else gauges.hidden.in_flight
     figures: dict[str, float] = {
         "messages": attributes.messages,
         "visible": attributes.visible_messages,
@@ -277,26 +262,25 @@ def _read_figures(
         "paused": float(attributes.paused),
     }
     if not gauges.is_estimate:
-        figures["retrying"] = gauges.retrying
-    if gauges.held_back:
-        figures["held_back"] = gauges.held_back
+        figures["retrying"] = gauges.hidden.retrying
+    if gauges.hidden.held_back:
+        figures["held_back"] = gauges.hidden.held_back
     target = attributes.dead_letter_queue
     if target is not None:
         with suppress(RSMQError, ResponseError):  # deleted, or without rights for this user
             if target not in depths:
-                depths[target] = source.reader.get_queue_attributes(target).messages
+                depths[target] = reader.get_queue_attributes(target).messages
             figures["dead_letters"] = depths[target]
     return figures
 
 
-def _count_in_flight(source: _Source) -> dict[str, int]:
+def _count_in_flight(rsmq: RSMQ[Any]) -> dict[str, int]:
     """Return how many messages of each queue live workers have in flight."""
     in_flight: dict[str, int] = {}
-    for client in source.reader.clients():
-        with suppress(ResponseError):  # the user may lack the right
-            for worker in list_workers(client):
-                for queue, number in worker.queues.items() if worker.alive else ():
-                    in_flight[queue] = in_flight.get(queue, 0) + number
+    with suppress(ResponseError):  # the user may lack the right
+        for worker in list_workers(rsmq):
+            for queue, number in worker.queues.items() if worker.alive else ():
+                in_flight[queue] = in_flight.get(queue, 0) + number
     return in_flight
 
 
@@ -304,26 +288,23 @@ class QueueMetrics:
     """
     The state of queues, read by a thread: the metrics of ``rsmq exporter``.
 
-    Gauges by ``queue``: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible`` (due),
+    Gauges by ``ns`` and ``queue``: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible`` (due),
     ``rsmq_queue_hidden``, ``rsmq_queue_in_flight``, ``rsmq_queue_retrying`` (waiting for a retry
     after a failure), ``rsmq_queue_unfinished`` (due or in flight, without those that wait for a
     retry: for scalers), ``rsmq_queue_oldest_seconds`` (since its send; 0 without a message),
     ``rsmq_queue_oldest_due_seconds`` (since it became due; 0 without a due message),
     ``rsmq_queue_paused`` (1 or 0), ``rsmq_queue_dead_letters`` (depth of the queue of its
-    dead-letter policy), ``rsmq_queue_read_age_seconds``. And ``rsmq_up``: 1 if Redis answers. Of a
-    queue with more than 10,000 messages, only the messages that workers of this library have count
-    as in flight, and ``rsmq_queue_retrying`` is left out.
+    dead-letter policy), ``rsmq_queue_read_age_seconds``. And ``rsmq_up``, by ``ns``: 1 if Redis
+    answers. Of a queue with more than 10,000 messages, only the messages that workers of this
+    library have count as in flight, and ``rsmq_queue_retrying`` is left out.
 
-    Of a set of cells, the numbers of a queue are the sums of the cells that answered in the last
-    round. ``rsmq_cell_up``, by ``cell``, is 1 for each of these, and ``rsmq_up`` is 1 if all
-    answered. So a set has one more series for each cell, and as many for each queue as a namespace.
-
+    Each namespace has a thread of its own, so one that does not answer does not hide the others.
     The numbers of a queue that could not be read for 60 seconds are left out; its age stays.
     """
 
     def __init__(
         self,
-        rsmq: RSMQ[Any],
+        rsmq: RSMQ[Any] | Sequence[RSMQ[Any]],
         queues: Iterable[str] = ("*",),
         *,
         registry: CollectorRegistry = REGISTRY,
@@ -333,7 +314,7 @@ class QueueMetrics:
         Start to read.
 
         Args:
-            rsmq: the client of a namespace or of a set of cells; close it after these metrics.
+            rsmq: the client, or one client for each namespace; close it after these metrics.
             queues: the names of the queues, or patterns with ``*``, ``?`` or ``[...]`` of listed
                 queues. By default these are all listed queues, also those that are created later.
             registry: the registry to register the metrics in.
@@ -346,9 +327,13 @@ class QueueMetrics:
         self._registry = registry
         self._collector = QueueCollector(check_duration("interval", interval, low=1.0))
         registry.register(self._collector)
-        self._collector.add(self, rsmq, queues)
+        self._clients = rsmq if isinstance(rsmq, Sequence) else [rsmq]
+        names = tuple(queues)
+        for each in self._clients:
+            self._collector.add(each, each, names)
 
     def close(self) -> None:
         """Stop reading, and remove the metrics from the registry."""
-        self._collector.remove(self)
+        for each in self._clients:
+            self._collector.remove(each)
         self._registry.unregister(self._collector)

@@ -37,7 +37,7 @@ class Series:
 
     name: str
     text: str
-    labels: tuple[str, ...] = ("queue",)
+    labels: tuple[str, ...] = ("ns", "queue")
     kind: str = "counter"
     buckets: tuple[float, ...] = ()
 

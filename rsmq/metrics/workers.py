@@ -15,6 +15,7 @@ from rsmq import __version__
 from rsmq.metrics.queues import INTERVAL_SECONDS, QueueCollector
 from rsmq.metrics.tally import Series, Tally
 from rsmq.worker import Delivery, Discard, Middleware, Retry
+from rsmq.worker.middleware import MiddlewareOfEachWorker
 
 if TYPE_CHECKING:
     from rsmq.worker import Worker
@@ -32,12 +33,12 @@ _OLD_BUCKETS = (
 _RECEIVED = Series("rsmq_messages_received", "Messages received")
 _HANDLED = Series("rsmq_messages_handled", "Messages whose handlers returned")
 _FAILED = Series(
-    "rsmq_messages_failed", "Messages that could not be handled", ("queue", "exception")
+    "rsmq_messages_failed", "Messages that could not be handled", ("ns", "queue", "exception")
 )
 _RETRIED = Series("rsmq_messages_retried", "Messages hidden until a next attempt")
 _DEFERRED = Series("rsmq_messages_deferred", "Messages hidden until a later call: no attempts")
 _DEAD_LETTERED = Series(
-    "rsmq_messages_dead_lettered", "Messages given up, by target", ("queue", "target")
+    "rsmq_messages_dead_lettered", "Messages given up, by target", ("ns", "queue", "target")
 )
 _DROPPED = Series("rsmq_messages_dropped", "Messages deleted without being handled")
 _RELEASED = Series("rsmq_messages_released", "Messages released")
@@ -64,25 +65,25 @@ _RUNNING = Series("rsmq_handlers_running", "Handlers that run now", kind="gauge"
 _INFO = Series(
     "rsmq_worker_info",
     "A running worker; the value is 1",
-    ("worker", "host", "pid", "version"),
+    ("ns", "worker", "host", "pid", "version"),
     kind="gauge",
 )
 _PUSHES = Series(
     "rsmq_pushes",
     "Messages pushed by webhooks, by the class of the answer's status",
-    ("queue", "target", "status"),
+    ("ns", "queue", "target", "status"),
 )
 _PUSH_DURATION = Series(
     "rsmq_push_duration_seconds",
     "How long pushes take",
-    ("queue", "target"),
+    ("ns", "queue", "target"),
     kind="histogram",
     buckets=BUCKETS,
 )
 _TARGET_STATE = Series(
     "rsmq_push_target_state",
     "The state of a webhook's target; 1 for the present one",
-    ("queue", "target", "state"),
+    ("ns", "queue", "target", "state"),
     kind="gauge",
 )
 _TARGET_STATES = ("closed", "open", "trial", "paused", "gone")
@@ -96,9 +97,9 @@ ALL_SERIES = (
 )  # fmt: skip
 
 
-class Metrics(Middleware):
+class Metrics(MiddlewareOfEachWorker):
     """
-    A middleware that counts a worker's messages by queue.
+    A middleware that counts the messages of workers, by ``ns`` and ``queue``.
 
     Counters: ``rsmq_messages_received_total``, ``_handled_total``, ``_failed_total`` (also by
     ``exception``), ``_retried_total``, ``_deferred_total``, ``_dead_lettered_total`` (also by
@@ -106,7 +107,7 @@ class Metrics(Middleware):
     ``Retry``, a ``Defer`` and a ``Discard`` are not failures. Histograms:
     ``rsmq_handler_duration_seconds``; ``rsmq_message_wait_duration_seconds``, from the
     send to the first handler call. Gauges: ``rsmq_handlers_running``, ``rsmq_worker_info``
-    (by ``worker``, ``host``, ``pid``, ``version``).
+    (by ``ns``, ``worker``, ``host``, ``pid``, ``version``).
 
     Of webhooks, also by ``target``, the URL without the text of its query: the counter
     ``rsmq_pushes_total`` (by ``status``: 2xx to 5xx, or none), the histogram
@@ -127,16 +128,15 @@ class Metrics(Middleware):
         Raises:
             ValueError: prometheus-client's own, if this registry already has them.
         """
-        self._tally = Tally()
-        self._counted_as_running: set[int] = set()
+        self.tally = Tally()
         #: The names of exceptions that are counted apart.
-        self._failures: set[str] = set()
-        #: The last states of targets, by queue and target.
-        self._target_states: dict[tuple[str, str], str] = {}
-        self._queues = QueueCollector(INTERVAL_SECONDS) if queues else None
+        self.failures: set[str] = set()
+        #: The last states of targets, by namespace, queue and target.
+        self.target_states: dict[tuple[str, str, str], str] = {}
+        self.queues = QueueCollector(INTERVAL_SECONDS) if queues else None
         registry.register(self)
-        if self._queues is not None:
-            registry.register(self._queues)
+        if self.queues is not None:
+            registry.register(self.queues)
 
     def describe(self) -> list[Any]:
         """Return the metrics without values, so that the registry finds duplicates."""
@@ -144,97 +144,110 @@ class Metrics(Middleware):
 
     def collect(self) -> Iterator[Any]:
         """Return the metrics."""
-        return self._tally.families(ALL_SERIES)
+        return self.tally.families(ALL_SERIES)
 
     def snapshot(self) -> dict[str, Any]:
         """Return all values for ``ProcessMetrics`` in another process, as values of msgpack."""
-        return self._tally.snapshot()
+        return self.tally.snapshot()
+
+    def for_worker(self, worker: Worker) -> Middleware:
+        """Return hooks that count with the namespace of the worker."""
+        return _WorkerHooks(self, worker.rsmq.namespace.name)
+
+
+class _WorkerHooks(Middleware):
+    """The hooks of one worker."""
+
+    def __init__(self, metrics: Metrics, ns: str) -> None:
+        self._metrics = metrics
+        self._ns = ns
+        self._counted_as_running: set[int] = set()
 
     def before_start(self, worker: Worker) -> None:
         for queue in worker.queues:  # so that they have a value from the first scrape on
             for series in (
                 _RECEIVED, _HANDLED, _RETRIED, _DEFERRED, _DROPPED, _RELEASED, _LEASES_LOST,
             ):  # fmt: skip
-                self._tally.add(series, (queue,), 0)
+                self._metrics.tally.add(series, (self._ns, queue), 0)
         for labels in worker.dead_letter_targets:
-            self._tally.add(_DEAD_LETTERED, labels, 0)
-        self._tally.add(_INFO, _describe_worker(worker))
-        if self._queues is not None:
-            self._queues.add(worker, worker.rsmq, worker.queues)
+            self._metrics.tally.add(_DEAD_LETTERED, (self._ns, *labels), 0)
+        self._metrics.tally.add(_INFO, _describe_worker(worker, self._ns))
+        if self._metrics.queues is not None:
+            self._metrics.queues.add(worker, worker.rsmq, worker.queues)
 
     def after_stop(self, worker: Worker) -> None:
-        self._tally.add(_INFO, _describe_worker(worker), -1)
-        if self._queues is not None:
-            self._queues.remove(worker)
+        self._metrics.tally.add(_INFO, _describe_worker(worker, self._ns), -1)
+        if self._metrics.queues is not None:
+            self._metrics.queues.remove(worker)
 
     def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
-        self._tally.add(_RECEIVED, (queue,), len(messages))
+        self._metrics.tally.add(_RECEIVED, (self._ns, queue), len(messages))
 
     def before_handle(self, message: Delivery) -> None:
-        labels = (message.queue,)
-        self._tally.add(_RUNNING, labels)
+        labels = (self._ns, message.queue)
+        self._metrics.tally.add(_RUNNING, labels)
         self._counted_as_running.add(id(message))
         if message.waited_seconds is not None:
-            self._tally.observe(_WAIT, labels, message.waited_seconds)
+            self._metrics.tally.observe(_WAIT, labels, message.waited_seconds)
 
     def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
-        labels = (message.queue,)
+        labels = (self._ns, message.queue)
         # It is missing if the before_handle of an earlier middleware raised.
         if id(message) in self._counted_as_running:
             self._counted_as_running.discard(id(message))
-            self._tally.add(_RUNNING, labels, -1)
-        self._tally.observe(_DURATION, labels, seconds)
-        self._tally.observe(_OLD_DURATION, labels, seconds)
+            self._metrics.tally.add(_RUNNING, labels, -1)
+        self._metrics.tally.observe(_DURATION, labels, seconds)
+        self._metrics.tally.observe(_OLD_DURATION, labels, seconds)
         if error is None:
-            self._tally.add(_HANDLED, labels)
+            self._metrics.tally.add(_HANDLED, labels)
 
     def _count_failure(self, message: Delivery, error: BaseException) -> None:
         kind = type(error).__name__
         # Programs make classes as they run: Prometheus keeps a series for each name forever.
-        if len(self._failures) >= _MAX_EXCEPTIONS and kind not in self._failures:
+        if len(self._metrics.failures) >= _MAX_EXCEPTIONS and kind not in self._metrics.failures:
             kind = _OTHER_EXCEPTIONS
-        self._failures.add(kind)
-        self._tally.add(_FAILED, (message.queue, kind))
+        self._metrics.failures.add(kind)
+        self._metrics.tally.add(_FAILED, (self._ns, message.queue, kind))
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         if not isinstance(error, Retry):
             self._count_failure(message, error)
-        self._tally.add(_RETRIED, (message.queue,))
+        self._metrics.tally.add(_RETRIED, (self._ns, message.queue))
 
     def after_defer(self, message: Delivery, after: float, error: BaseException) -> None:
-        self._tally.add(_DEFERRED, (message.queue,))
+        self._metrics.tally.add(_DEFERRED, (self._ns, message.queue))
 
     def after_dead_letter(
         self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         self._count_failure(message, error)
-        self._tally.add(_DEAD_LETTERED, (message.queue, queue))
+        self._metrics.tally.add(_DEAD_LETTERED, (self._ns, message.queue, queue))
 
     def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
         if not isinstance(error, Discard):
             self._count_failure(message, error)
-        self._tally.add(_DROPPED, (message.queue,))
+        self._metrics.tally.add(_DROPPED, (self._ns, message.queue))
 
     def after_release(self, queue: str, count: int) -> None:
-        self._tally.add(_RELEASED, (queue,), count)
+        self._metrics.tally.add(_RELEASED, (self._ns, queue), count)
 
     def after_push(
         self, message: Delivery, target: str, status: int | None, seconds: float
     ) -> None:
         status_class = "none" if status is None else f"{status // 100}xx"
-        self._tally.add(_PUSHES, (message.queue, target, status_class))
-        self._tally.observe(_PUSH_DURATION, (message.queue, target), seconds)
+        self._metrics.tally.add(_PUSHES, (self._ns, message.queue, target, status_class))
+        self._metrics.tally.observe(_PUSH_DURATION, (self._ns, message.queue, target), seconds)
 
     def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
-        previous = self._target_states.get((queue, target))
-        self._target_states[queue, target] = state
+        previous = self._metrics.target_states.get((self._ns, queue, target))
+        self._metrics.target_states[self._ns, queue, target] = state
         for each in _TARGET_STATES:
             change = (each == state) - (each == previous)
-            self._tally.add(_TARGET_STATE, (queue, target, each), change)
+            self._metrics.tally.add(_TARGET_STATE, (self._ns, queue, target, each), change)
 
     def lease_lost(self, message: Delivery, reason: str) -> None:
-        self._tally.add(_LEASES_LOST, (message.queue,))
+        self._metrics.tally.add(_LEASES_LOST, (self._ns, message.queue))
 
 
-def _describe_worker(worker: Worker) -> tuple[str, str, str, str]:
-    return str(worker.name), socket.gethostname(), str(os.getpid()), __version__
+def _describe_worker(worker: Worker, ns: str) -> tuple[str, ...]:
+    return ns, str(worker.name), socket.gethostname(), str(os.getpid()), __version__

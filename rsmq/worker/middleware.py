@@ -155,6 +155,14 @@ class MiddlewareOfOneWorker(Middleware):
             self._owner = worker
 
 
+class MiddlewareOfEachWorker(Middleware):
+    """The base of middleware that workers share, and whose hooks must know the worker."""
+
+    def for_worker(self, worker: Any) -> Middleware:
+        """Return the object whose hooks a worker that starts calls."""
+        raise NotImplementedError
+
+
 #: The hooks that run in the worker's own process.
 HOOKS = tuple(
     name for name in vars(Middleware) if not name.startswith("_") and name != "child_start"

@@ -50,7 +50,7 @@ from rsmq.worker.listener import (
 from rsmq.worker.loop.burst import POLL_SECONDS, Burst
 from rsmq.worker.loop.shutdown import Signals, StoppedAtStart
 from rsmq.worker.loop.worker_loop import WorkerLoop
-from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfOneWorker
+from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfEachWorker, MiddlewareOfOneWorker
 from rsmq.worker.receive.open_lane import open_lane
 from rsmq.worker.run.blocked_waits import note_blocked_queues
 from rsmq.worker.run.invoke import Invoker, current_job
@@ -399,7 +399,11 @@ class Worker(Configuration[B_co]):
         has_dead_messages = has_fixed_name and release_predecessor(connection)
         for definition in self._schedules.values():
             self.rsmq.schedules.declare(definition)
-        hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
+        own = [
+            each.for_worker(self) if isinstance(each, MiddlewareOfEachWorker) else each
+            for each in self._middleware
+        ]
+        hooks = Hooks([*own, *([self._burst] if self._burst else [])])
         for webhook in self._webhooks:
             webhook.hooks = hooks
         self._lanes = lanes

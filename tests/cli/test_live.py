@@ -64,6 +64,59 @@ def test_top_json_is_one_document_per_line(processes, rsmq, q):
     assert document["totals"]["visible"] == 500
 
 
+@pytest.fixture
+def namespaces(server, raw, ns):
+    """The options of three namespaces: two with queues, and one that can't be read."""
+    for name, number in (("a", 1), ("b", 2)):
+        with RSMQ.from_url(server.url, ns=f"{ns}:{name}") as rsmq:
+            rsmq.create_queue("dead")
+            rsmq.create_queue("q")
+            rsmq.set_dead_letter_policy("q", "dead", 3)
+            rsmq.send_messages("q", ["x"] * number)
+            rsmq.send_message("dead", "x")
+    raw.set(f"{ns}:broken:QUEUES", "not a set")
+    return [word for name in ("broken", "b", "a") for word in ("--ns", f"{ns}:{name}")]
+
+
+def test_top_shows_several_namespaces_and_one_that_fails(cli, ns, namespaces):
+    result = cli("top", *namespaces)
+    heading, *rows, sums = result.lines
+
+    assert heading.split()[:3] == ["NS", "QUEUE", "VISIBLE"]
+    assert [row.split()[:3] for row in rows] == [
+        [f"{ns}:a", "dead", "1"], [f"{ns}:b", "dead", "1"],
+        [f"{ns}:a", "q", "1"], [f"{ns}:b", "q", "2"],
+    ]  # fmt: skip
+    assert sums.split()[:7] == ["4", "queues", "5", "0", "0", "0", "2"]
+    assert result.code == 1
+    assert f"{ns}:broken: left out." in result.stderr
+    assert "WRONGTYPE" in result.stderr
+
+
+def test_top_json_has_the_namespaces_and_those_that_fail(cli, ns, namespaces):
+    result = cli("top", "--once", "--json", *namespaces)
+
+    assert [(each["ns"], each["queue"], each["visible"]) for each in result.json["queues"]] == [
+        (f"{ns}:a", "dead", 1), (f"{ns}:b", "dead", 1), (f"{ns}:a", "q", 1), (f"{ns}:b", "q", 2),
+    ]  # fmt: skip
+    assert (result.json["totals"]["visible"], result.json["totals"]["dead"]) == (5, 2)
+    assert list(result.json["failed"]) == [f"{ns}:broken"]
+    assert result.code == 1
+    only = cli("top", "--once", "--json", *namespaces[:2])
+    assert (only.code, only.raw) == (5, b"")
+
+
+def test_top_on_a_terminal_names_a_namespace_that_fails(processes, ns, namespaces):
+    process = processes.terminal("top", "--interval", "0.1", *namespaces)
+    process.expect(f"{ns}:a +q +1 ")
+    process.expect(f"{ns}:broken: .*WRONGTYPE")
+    process.send("q")
+    process.expect(pexpect.EOF)
+    process.close()
+
+    assert process.exitstatus == 0
+
+
 def test_rates_are_computed_from_two_readings(rsmq, q, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("rsmq.figures.reader.time.monotonic", lambda: clock[0])

@@ -59,11 +59,12 @@ def test_worker(processes, rsmq, options):
 
 
 def test_exporter(processes, rsmq):
+    ns = rsmq.namespace.name
     port = free_port()
     rsmq.send_message("q", "a")
     with running(processes, "exporter", "--port", port, "--interval", "1s"):
-        wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 1.0' in scrape(port))
-        assert "rsmq_up 1.0" in scrape(port)
+        wait_until(lambda: f'rsmq_queue_unfinished{{ns="{ns}",queue="q"}} 1.0' in scrape(port))
+        assert f'rsmq_up{{ns="{ns}"}} 1.0' in scrape(port)
 
 
 def test_tail(processes, rsmq):

@@ -271,7 +271,7 @@ def test_documented_rights_are_sufficient_for_commands_that_last(processes, serv
         assert _refused(raw) <= OPTIONAL
         _log_in(server, raw, ns, administrator | _rules(_rows()["exporter"]))
         processes.start("exporter", "--port", port, "--interval", "1s")
-        wait_until(lambda: 'rsmq_queue_unfinished{queue="q"} 1.0' in scrape(port))
+        wait_until(lambda: f'rsmq_queue_unfinished{{ns="{ns}",queue="q"}} 1.0' in scrape(port))
         assert _refused(raw) <= OPTIONAL
     finally:
         raw.acl_deluser("operator")

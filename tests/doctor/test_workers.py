@@ -51,7 +51,7 @@ def test_an_entry_that_cannot_be_read_is_left_out_and_found_by_the_doctor(
     assert cli("why", "q").code == 0
 
 
-def test_the_exporter_outlives_what_it_cannot_read(rsmq, monkeypatch, caplog):
+def test_the_exporter_outlives_what_it_cannot_read(rsmq, ns, monkeypatch, caplog):
     monkeypatch.setattr(queues, "check_duration", lambda item, value, low: 0.01)
     rsmq.create_queue("q")
     rounds = iter([None, ValueError("unexpected"), ValueError("unexpected")])
@@ -67,9 +67,9 @@ def test_the_exporter_outlives_what_it_cannot_read(rsmq, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "rsmq.metrics"):
         metrics = QueueMetrics(rsmq, ["q"], registry=registry)
         wait_until(lambda: "can be read again" in caplog.text)
-        wait_until(lambda: registry.get_sample_value("rsmq_up") == 1)
+        wait_until(lambda: registry.get_sample_value("rsmq_up", {"ns": ns}) == 1)
     metrics.close()
     assert [each.getMessage() for each in caplog.records if not each.exc_info] == [
-        "metrics: the queues can't be read: ValueError",
-        "metrics: the queues can be read again",
+        f"metrics: the queues of {ns} can't be read: ValueError",
+        f"metrics: the queues of {ns} can be read again",
     ]

@@ -17,7 +17,7 @@ from tests.operations.kit import KIT, read_yaml
 from tests.scale import SOAK
 
 _SERIES = [
-    *workers.ALL_SERIES, processes._RESTARTS, queues._UP, queues._CELL_UP, queues._AGE,
+    *workers.ALL_SERIES, processes._RESTARTS, queues._UP, queues._AGE,
     *queues._QUEUE_SERIES.values(),
 ]  # fmt: skip
 _SUFFIXES = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}

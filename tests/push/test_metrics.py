@@ -24,7 +24,7 @@ def test_pushes_by_status_their_duration_and_the_state_of_the_target(
 
     def value(name, **labels):
         return registry.get_sample_value(
-            name, {"queue": "q", "target": f"{receiver.url}?***", **labels}
+            name, {"ns": ns, "queue": "q", "target": f"{receiver.url}?***", **labels}
         )
 
     assert {

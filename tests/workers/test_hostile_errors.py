@@ -137,7 +137,7 @@ def test_failures_are_counted_by_the_name_of_their_class(env, rsmq, kind):
     wait_for(worker, dead=1)
 
     name = type.__dict__["__name__"].__get__(type(make_hostile_error(kind)))
-    labels = {"queue": "q", "exception": name}
+    labels = {"ns": env.ns, "queue": "q", "exception": name}
     wait_until(lambda: registry.get_sample_value("rsmq_messages_failed_total", labels) == 1)
 
 

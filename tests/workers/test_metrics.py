@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rsmq import BYTES, JSON, RSMQ, __version__
 from rsmq.metrics import Metrics, QueueMetrics, queues, serve
 from rsmq.metrics import workers as metric_workers
-from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, event_payload
+from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry, Worker, event_payload
 from tests.ports import free_port
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
@@ -32,7 +32,17 @@ def registry():
 
 
 def sample_value(registry, name, **labels):
-    return registry.get_sample_value(f"rsmq_{name}", labels)
+    """Return a value by its labels, which are complete but for the namespace; None without one."""
+    found = [
+        sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == f"rsmq_{name}"
+        and {**sample.labels, "ns": labels.get("ns")} == {"ns": None, **labels}
+        if "ns" not in labels or sample.labels["ns"] == labels["ns"]
+    ]
+    assert len(found) <= 1, found
+    return found[0] if found else None
 
 
 def samples(registry):
@@ -491,6 +501,37 @@ def test_workers_report_their_queues_if_this_is_wanted(env, registry, monkeypatc
     assert sample_value(registry, "queue_messages", queue="both") is None
 
 
+def test_a_namespace_that_fails_does_not_hide_the_others(env, server, registry, queue_metrics):
+    env.create_queues("q")
+    own_server = Server(redis_7())
+    with RSMQ.from_url(own_server.url, ns="away", retry_deadline=0) as away:
+        away.create_queue("q")
+        metrics = queue_metrics(rsmq=[away, env.rsmq])
+        for ns in ("away", env.ns):
+            wait_until(lambda ns=ns: sample_value(registry, "up", ns=ns) == 1)
+            assert sample_value(registry, "queue_messages", ns=ns, queue="q") == 0
+        own_server.kill()
+        env.rsmq.send_message("q", "x")
+        wait_until(lambda: sample_value(registry, "up", ns="away") == 0)
+        wait_until(lambda: sample_value(registry, "queue_messages", ns=env.ns, queue="q") == 1)
+        assert sample_value(registry, "up", ns=env.ns) == 1
+        metrics.close()
+    own_server.stop()
+
+
+def test_one_object_counts_the_workers_of_each_namespace(env, server, rsmq, registry):
+    metrics = Metrics(registry)
+    with RSMQ.from_url(server.url, ns=f"{env.ns}:other") as other:
+        for number, client in enumerate((rsmq, other), 1):
+            client.create_queue("q")
+            client.send_messages("q", ["x"] * number)
+            worker = Worker(client, middleware=[metrics])
+            worker.listener("q")(lambda body: None)
+            worker.run(until_empty=True, timeout=30)
+            ns = client.namespace.name
+            assert sample_value(registry, "messages_handled_total", ns=ns, queue="q") == number
+
+
 def test_two_metrics_objects_need_two_registries(registry):
     Metrics(registry)
     Metrics(CollectorRegistry())
@@ -512,8 +553,8 @@ def test_metrics_are_scraped_over_http(env, rsmq):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
 
-    assert 'rsmq_messages_handled_total{queue="scraped"} 1.0' in text
-    assert 'rsmq_handler_seconds_bucket{le="0.001",queue="scraped"}' in text
+    assert f'rsmq_messages_handled_total{{ns="{env.ns}",queue="scraped"}} 1.0' in text
+    assert f'rsmq_handler_seconds_bucket{{le="0.001",ns="{env.ns}",queue="scraped"}}' in text
 
 
 def test_port_in_use_is_an_error(env):

@@ -117,7 +117,7 @@ def test_metrics_and_the_number_for_scalers_tell_them_apart(env, rsmq, gate, mon
     metrics = QueueMetrics(rsmq, registry=registry, interval=1)
 
     def value(name):
-        return registry.get_sample_value(f"rsmq_queue_{name}", {"queue": "q"})
+        return registry.get_sample_value(f"rsmq_queue_{name}", {"ns": env.ns, "queue": "q"})
 
     wait_until(lambda: value("messages") == 3)
     found = {name: value(name) for name in ("hidden", "in_flight", "retrying", "unfinished")}
@@ -131,8 +131,10 @@ def test_metrics_of_a_long_queue_leave_out_what_they_do_not_count(env, rsmq, mon
     rsmq.send_messages("q", ["x"] * 3)
     registry = CollectorRegistry()
     metrics = QueueMetrics(rsmq, registry=registry, interval=1)
-    wait_until(lambda: registry.get_sample_value("rsmq_queue_messages", {"queue": "q"}) == 3)
-    retrying = registry.get_sample_value("rsmq_queue_retrying", {"queue": "q"})
+    wait_until(
+        lambda: registry.get_sample_value("rsmq_queue_messages", {"ns": env.ns, "queue": "q"}) == 3
+    )
+    retrying = registry.get_sample_value("rsmq_queue_retrying", {"ns": env.ns, "queue": "q"})
     metrics.close()
 
     assert retrying is None

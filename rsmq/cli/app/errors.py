@@ -7,15 +7,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import (
-    CellFailed,
     ExecutorEnded,
     ExecutorStalled,
-    PartlyDone,
     QueueExists,
     QueueNotFound,
     RSMQError,
@@ -76,7 +73,7 @@ class ErrorReport:
 
 #: Parameters of the methods of RSMQ, and the options of the command line for them.
 _OPTION_OF_PARAMETER = {
-    "max_messages": "-n", "count": "-n", "destination": "--to", "cells": "--cells",
+    "max_messages": "-n", "count": "-n", "destination": "--to",
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
     "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
     "keep": "--keep", "expired": "--expired", "expires": "--expires",
@@ -113,19 +110,10 @@ _COMMAND_LINE_TERMS = {
     "Pass replace=True": "Pass --replace",
     "allow its range, as in ": "allow its range, as in --allow ",
     "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
-    "each cell adds a hash tag of its own.": "each cell adds a hash tag of its own. For one cell "
-    "alone, leave out --cells.",
-    "All programs must pass the same ns, the same number of cells, and the servers in the same "
-    "order.": "Pass the --ns, the --cells and the servers, in their order, of the other programs.",
 }
-
-#: For a call that failed in some cells, at most so many errors are shown.
-_MAX_CELL_ERRORS = 3
-
 
 #: The exit codes of errors other than wrong usage.
 _EXITS: dict[type[Exception], Exit] = {
-    CellFailed: Exit.UNREACHABLE,
     SourceNotFound: Exit.QUEUE,
     SubscriberExists: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
@@ -162,8 +150,6 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, QueueExists):
         hint = "Use --exist-ok to keep it as it is, or change it with rsmq attributes."
         return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
-    if isinstance(error, PartlyDone):
-        return describe_partly_done([error])
     if type(error) in _EXITS:
         own_hint = translate_hint(error.hint or "") or None
         return ErrorReport(_EXITS[type(error)], error.code, error.summary, own_hint)
@@ -171,35 +157,6 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
         _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
     )
     return ErrorReport(Exit.USAGE, error.code, text, translate_hint(hint) or None)
-
-
-def describe_partly_done(errors: Sequence[PartlyDone]) -> ErrorReport:
-    """
-    Return the report of calls on a set of cells that did not run in all cells.
-
-    Args:
-        errors: the errors of the calls, at least one.
-    """
-    texts = {cell: error.errors[cell] for error in reversed(errors) for cell in error.cells}
-    cells = sorted(texts)
-    hint = " ".join(
-        f"Cell {cell}: {texts[cell]}{'' if texts[cell].endswith(('.', '?')) else '.'}"
-        for cell in cells[:_MAX_CELL_ERRORS]
-    )
-    if len(cells) > _MAX_CELL_ERRORS:
-        hint += f" And {len(cells) - _MAX_CELL_ERRORS} more."
-    hint += " The output is that of the other cells."
-    if any(text.startswith("QueueNotFound") for text in texts.values()):
-        hint += " rsmq doctor --fix creates a queue in the cells that lack it."
-    else:
-        hint += " Repeat the command when the cause is gone; rsmq cells shows all."
-    number = errors[0].number
-    text = f"Not done in {_name_cells(cells)} of {number}"
-    return ErrorReport(Exit.NOT_ALL, PartlyDone.code, text, hint)
-
-
-def _name_cells(cells: Sequence[int]) -> str:
-    return f"cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))}"
 
 
 def _replace_parameter(found: re.Match[str]) -> str:

@@ -14,7 +14,12 @@ from rsmq.cli.app.command import DURATION, command, queues_argument
 from rsmq.cli.app.errors import Failed
 
 
-@command("exporter", "rsmq exporter", "rsmq exporter 'orders*' --port 9200 --host 0.0.0.0")
+@command(
+    "exporter",
+    "rsmq exporter",
+    "rsmq exporter 'orders*' --port 9200 --host 0.0.0.0",
+    "rsmq exporter --ns shop --ns mail",
+)
 @queues_argument(required=False)
 @click.option(
     "--port", type=int, default=9109, show_default=True, metavar="PORT",
@@ -36,8 +41,8 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
     Without a QUEUE it serves all listed queues; a pattern serves those that match it, also queues
     that are created later. It needs the extra metrics. A thread reads the queues, so a scrape makes
     no call to Redis. While Redis is away, rsmq_up is 0; after 60 seconds the numbers of the queues
-    are left out. Of a set of cells it serves sums over the cells that answer, and rsmq_cell_up for
-    each cell. It runs until Ctrl-C or SIGTERM.
+    are left out. With several --ns it serves the queues of each namespace, by the label ns. It runs
+    until Ctrl-C or SIGTERM.
     """
     from rsmq.metrics import QueueMetrics, serve  # noqa: PLC0415 - needs an extra
 
@@ -47,8 +52,8 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        with call.open() as rsmq:
-            metrics = QueueMetrics(rsmq, queues or ("*",), interval=interval)
+        with call.open_each() as clients:
+            metrics = QueueMetrics(clients, queues or ("*",), interval=interval)
             try:
                 serve(port, host)
                 name = f"[{host}]" if ":" in host else host

@@ -4,12 +4,14 @@ The figures of queues that ``rsmq top`` shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from rsmq.cli.app.errors import ErrorReport, describe_partly_done, explain_unreadable
+from rsmq.cli.app.errors import ErrorReport, Failed, describe_error, explain_unreadable
+from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.errors import PartlyDone, QueueNotFound, RSMQError
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Figures:
         due_seconds: the seconds since the message that is received next became visible.
         about: whether in_flight, retrying, delayed and oldest_seconds are estimates.
         paused: whether the queue is paused for workers.
+        ns: the namespace.
     """
 
     queue: str
@@ -52,14 +55,15 @@ class Figures:
     dead_letter_queue: str | None
     about: bool
     paused: bool
+    ns: str
 
 
 #: The figures by which queues can be sorted.
-SORTS = tuple(each.name for each in fields(Figures))[:-3]
+SORTS = tuple(each.name for each in fields(Figures))[:-4]
 
 
 class FiguresReader:
-    """A reader of the figures of queues, which computes rates from two readings."""
+    """A reader of the figures of queues of a namespace; rates are those of two readings."""
 
     def __init__(self, rsmq: RSMQ[Any], queues: tuple[str, ...]) -> None:
         """
@@ -71,19 +75,12 @@ class FiguresReader:
         """
         from rsmq.figures import QueueReader, RatesReader  # noqa: PLC0415 - takes time
 
+        self._ns = rsmq.namespace.name
         self._queues = queues
         self._reader = QueueReader(rsmq)
-        self._number_of_cells = len(rsmq.cells)
         self._rates = RatesReader()
         #: The listed queues that the last reading could not read, each with the reason.
         self.unreadable: dict[str, str] = {}
-
-    def describe_failed_cells(self) -> ErrorReport | None:
-        """Return the report of the cells that the last reading left out; None without one."""
-        failures = self._reader.failures
-        if not failures:
-            return None
-        return describe_partly_done([PartlyDone(failures, self._number_of_cells, ())])
 
     def read(self) -> list[Figures]:
         """
@@ -98,7 +95,7 @@ class FiguresReader:
         for queue in expand_patterns(self._reader, self._queues) or self._reader.list_queues():
             attributes = self._read_attributes(attributes_by_queue, queue)
             if attributes is None and queue in self._queues:
-                raise QueueNotFound(queue, self._reader.clients()[0].namespace.name)
+                raise QueueNotFound(queue, self._ns)
         return [
             self._make_figures(attributes_by_queue, queue, each)
             for queue, each in list(attributes_by_queue.items())
@@ -136,10 +133,10 @@ class FiguresReader:
         return Figures(
             queue,
             attributes.visible_messages,
-            gauges.in_flight,
-            gauges.retrying,
-            gauges.delayed,
-            gauges.held_back,
+            gauges.hidden.in_flight,
+            gauges.hidden.retrying,
+            gauges.hidden.delayed,
+            gauges.hidden.held_back,
             None if dead is None else dead.messages,
             None if rates is None else rates.sent,
             None if rates is None else rates.received,
@@ -148,7 +145,73 @@ class FiguresReader:
             target,
             gauges.is_estimate,
             attributes.paused,
+            self._ns,
         )
+
+
+class NamespacesReader:
+    """
+    A reader of the figures of queues in one or more namespaces.
+
+    Attributes:
+        failures: by namespace, why the last reading left it out.
+    """
+
+    def __init__(self, clients: Sequence[RSMQ[Any]], queues: tuple[str, ...]) -> None:
+        """
+        Make a reader, as ``FiguresReader``.
+
+        Args:
+            clients: a client of each namespace.
+            queues: names of queues, and patterns.
+        """
+        self.failures: dict[str, ErrorReport] = {}
+        self._readers = {each.namespace.name: FiguresReader(each, queues) for each in clients}
+
+    @property
+    def has_several(self) -> bool:
+        """Return whether there are several namespaces."""
+        return len(self._readers) > 1
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """The listed queues that the last reading could not read, each with the reason."""
+        return {
+            f"{ns}: {queue}" if self.has_several else queue: reason
+            for ns, reader in self._readers.items()
+            for queue, reason in reader.unreadable.items()
+        }
+
+    def read(self) -> list[Figures]:
+        """
+        Read the figures of the queues; leave out namespaces that fail.
+
+        Raises:
+            Failed, RSMQError, RedisError: that of the first namespace, if all fail.
+        """
+        from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+        figures: list[Figures] = []
+        errors: list[Exception] = []
+        self.failures = {}
+        for ns, reader in self._readers.items():
+            try:
+                figures += reader.read()
+            except (Failed, RSMQError, RedisError) as error:
+                report = describe_error(error)
+                if report is None:
+                    raise
+                self.failures[ns] = report
+                errors.append(error)
+        if len(errors) == len(self._readers):
+            raise errors[0]
+        return figures
+
+    def describe_failures(self) -> str | None:
+        """Return what the last reading left out, as one line; None if nothing."""
+        failures = [f"{ns}: {report.text}" for ns, report in self.failures.items()]
+        queues = [f"{format_text(queue)}: {why}" for queue, why in self.unreadable.items()]
+        return "; ".join(failures + queues) or None
 
 
 def sum_figures(read: list[Figures]) -> dict[str, Any]:
@@ -157,7 +220,9 @@ def sum_figures(read: list[Figures]) -> dict[str, Any]:
     for name in SORTS[1:]:
         # A dead-letter queue that several queues share counts once.
         counted_once = (
-            {each.dead_letter_queue: each for each in read}.values() if name == "dead" else read
+            {(each.ns, each.dead_letter_queue): each for each in read}.values()
+            if name == "dead"
+            else read
         )
         values = [value for each in counted_once if (value := getattr(each, name)) is not None]
         is_age = name in {"oldest_seconds", "due_seconds"}
@@ -168,5 +233,5 @@ def sum_figures(read: list[Figures]) -> dict[str, Any]:
 def sort_figures(read: list[Figures], by: str) -> list[Figures]:
     """Sort figures: names ascending, numbers descending, unknown numbers like 0."""
     if by == "queue":
-        return sorted(read, key=lambda each: each.queue)
-    return sorted(read, key=lambda each: (-(getattr(each, by) or 0), each.queue))
+        return sorted(read, key=lambda each: (each.queue, each.ns))
+    return sorted(read, key=lambda each: (-(getattr(each, by) or 0), each.queue, each.ns))

@@ -4,13 +4,15 @@ The screen of ``rsmq top``: its table and its keys.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from rsmq.cli.app.output import format_age, format_text
 from rsmq.cli.commands.figures import Figures, sum_figures
@@ -32,6 +34,7 @@ _GAP = 2
 _OTHER_LINES = 3
 
 HEADINGS = {
+    "ns": "ns",
     "queue": "queue",
     "visible": "visible",
     "in_flight": "in flight",
@@ -44,78 +47,76 @@ HEADINGS = {
     "oldest_seconds": "oldest",
     "due_seconds": "due for",
 }
+#: Numbers that are estimated for a long queue, and the columns with other formats.
+_ESTIMATED = ("in_flight", "retrying", "delayed", "held_back")
+_RATES = ("sent_per_second", "received_per_second")
+_AGES = ("oldest_seconds", "due_seconds")
 
 
-def fit_columns(rows: list[list[str]], width: int | None) -> list[str]:
+def choose_columns(figures: list[Figures], *, has_namespaces: bool) -> list[str]:
+    """
+    Return the names of the columns. The column of those held back is there if there are any.
+
+    Args:
+        has_namespaces: whether there are several namespaces, which have a column.
+    """
+    left_out = set() if has_namespaces else {"ns"}
+    if not any(each.held_back for each in figures):
+        left_out.add("held_back")
+    return [name for name in HEADINGS if name not in left_out]
+
+
+def fit_columns(names: list[str], rows: list[list[str]], width: int | None) -> list[str]:
     """
     Return the names of the columns that fit into a width: without the last ones, if it is narrow.
 
     The names of the queues are always there.
 
     Args:
+        names: the names of all columns.
         rows: the texts of the table.
         width: the columns of the terminal; with None all fit.
     """
-    names = list(HEADINGS)
-    if rows and len(rows[0]) < len(names):
-        names.remove("held_back")
     used = 0
     for place, name in enumerate(names):
         used += max(len(text) for text in (HEADINGS[name], *(row[place] for row in rows)))
-        if width is not None and place > 0 and used > width:
+        if width is not None and name not in {"ns", "queue"} and used > width:
             return names[:place]
         used += _GAP
     return names
 
 
-def format_rows(figures: list[Figures]) -> list[list[str]]:
+def format_rows(figures: list[Figures], names: list[str]) -> list[list[str]]:
     """
     Return the texts of the table, with a last row of totals if there are several queues.
 
-    The column of those held back is there if there are any.
+    Args:
+        names: the names of the columns.
     """
     rows = [
-        [
-            format_text(each.queue) + (" (paused)" if each.paused else ""),
-            f"{each.visible:,}",
-            _mark_estimate(each, f"{each.in_flight:,}"),
-            _mark_estimate(each, f"{each.retrying:,}"),
-            _mark_estimate(each, f"{each.delayed:,}"),
-            _mark_estimate(each, f"{each.held_back:,}"),
-            _format_number(each.dead),
-            _format_rate(each.sent_per_second),
-            _format_rate(each.received_per_second),
-            _mark_estimate(each, format_age(each.oldest_seconds)),
-            format_age(each.due_seconds),
-        ]
+        {
+            "ns": format_text(each.ns),
+            "queue": format_text(each.queue) + (" (paused)" if each.paused else ""),
+            **_format_numbers(dataclasses.asdict(each), "~" if each.about else ""),
+        }
         for each in figures
     ]
     if len(figures) > 1:
-        sums = sum_figures(figures)
-        estimate_mark = "~" if any(each.about for each in figures) else ""
-        rows.append(
-            [
-                format_count(len(figures), "queue"),
-                _format_number(sums["visible"]),
-                estimate_mark + _format_number(sums["in_flight"]),
-                estimate_mark + _format_number(sums["retrying"]),
-                estimate_mark + _format_number(sums["delayed"]),
-                estimate_mark + _format_number(sums["held_back"]),
-                _format_number(sums["dead"]),
-                _format_rate(sums["sent_per_second"]),
-                _format_rate(sums["received_per_second"]),
-                estimate_mark + format_age(sums["oldest_seconds"]),
-                format_age(sums["due_seconds"]),
-            ]
-        )
-    if not any(each.held_back for each in figures):
-        place = list(HEADINGS).index("held_back")
-        rows = [row[:place] + row[place + 1 :] for row in rows]
-    return rows
+        mark = "~" if any(each.about for each in figures) else ""
+        sums = _format_numbers(sum_figures(figures), mark)
+        rows.append({"ns": "", "queue": format_count(len(figures), "queue"), **sums})
+    return [[row[name] for name in names] for row in rows]
 
 
-def _mark_estimate(each: Figures, text: str) -> str:
-    return f"~{text}" if each.about and text != "-" else text
+def _format_numbers(values: Mapping[str, Any], mark: str) -> dict[str, str]:
+    """Return the texts of the numbers of a row; those that are estimated begin with the mark."""
+    texts = {
+        **{name: _format_number(values[name]) for name in ("visible", "dead", *_ESTIMATED)},
+        **{name: _format_rate(values[name]) for name in _RATES},
+        **{name: format_age(values[name]) for name in _AGES},
+    }
+    marked = (*_ESTIMATED, "oldest_seconds")
+    return texts | {name: mark + texts[name] for name in marked if texts[name] != "-"}
 
 
 def _format_number(value: int | None) -> str:
@@ -133,7 +134,9 @@ class Screen:
         self._live = live
         self._keys = keys
 
-    def draw(self, figures: list[Figures], *, sort_by: str, error: str | None) -> None:
+    def draw(
+        self, figures: list[Figures], *, sort_by: str, error: str | None, has_namespaces: bool
+    ) -> None:
         """
         Draw the table.
 
@@ -141,14 +144,16 @@ class Screen:
             figures: the figures of the queues, in order.
             sort_by: the name of the figure by which they are sorted; its heading is marked.
             error: a line that replaces the line about keys: an error, or queues that can't be read.
+            has_namespaces: whether there are several namespaces, which have a column.
         """
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-        rows = format_rows(figures)
-        names = fit_columns(rows, self._live.console.width)
+        all_names = choose_columns(figures, has_namespaces=has_namespaces)
+        rows = format_rows(figures, all_names)
+        names = fit_columns(all_names, rows, self._live.console.width)
         for name in names:
             heading = HEADINGS[name]
             style = "reverse" if name == sort_by else "bold"
-            justify = "left" if name == "queue" else "right"
+            justify = "left" if name in {"ns", "queue"} else "right"
             table.add_column(Text(heading, style), justify=justify, no_wrap=True)  # type: ignore[arg-type]
         totals = rows[len(figures) :]
         room = max(self._live.console.height - _OTHER_LINES - len(totals), 1)
@@ -156,7 +161,7 @@ class Screen:
         if len(shown) > room:
             shown = shown[: room - 1]
             more = f"and {format_count(len(figures) - len(shown), 'queue')} more"
-            totals = [[more, *[""] * (len(rows[0]) - 1)], *totals]
+            totals = [[more if name == "queue" else "" for name in all_names], *totals]
         for row in shown:
             table.add_row(*map(Text, row[: len(names)]))
         for row in totals:
