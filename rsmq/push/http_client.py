@@ -2,8 +2,12 @@
 The HTTP client of webhooks. Needs the extra ``push``; without it, the import raises MissingExtra.
 
 It connects only to addresses that the rules allow: the resolver's answer is checked, and the socket
-is made for an address that is checked once more. It follows no redirects, uses no proxies and no
-settings of the environment, keeps no cookies, and does not decompress answers.
+is made for an address that is checked once more. With a proxy it connects to the proxy only, which
+looks the names up. It follows no redirects, uses no settings of the environment, keeps no cookies,
+and does not decompress answers.
+
+The text of a failure is for all who may see the webhook, so it names no address of a name, and no
+proxy. The log has them.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ from typing import Any
 
 from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
+from rsmq.guarded_log import get_logger
 from rsmq.printable import format_count
-from rsmq.push.addresses import AddressRefused, AddressRules
+from rsmq.push.addresses import ANY_ADDRESS, AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
 from rsmq.push.exchange import Exchange, ExchangeTimeLimit, current_exchange
 from rsmq.push.lookups import look_up
-from rsmq.push.targets import Target
+from rsmq.push.proxy import Proxy
+from rsmq.push.targets import Target, check_host
 
 try:
     import aiohttp
@@ -33,6 +39,8 @@ try:
     from rsmq.push.observed_connection import observe_connections
 except ImportError as error:
     raise MissingExtra("push", "A webhook") from error
+
+_log = get_logger("rsmq.push")
 
 #: The time for a push, from the lookup of the name to the end of the answer.
 TIMEOUT_SECONDS = 10.0
@@ -56,6 +64,7 @@ class PushClient:
         rules: AddressRules,
         headers: Mapping[str, str],
         *,
+        proxy: Proxy | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """
@@ -64,10 +73,12 @@ class PushClient:
         Args:
             rules: the addresses that it may connect to.
             headers: headers of all requests.
+            proxy: the proxy that connects to the target; None connects directly.
             timeout: seconds for a push, in all.
 
         Raises:
-            InvalidFormat: the URL is ambiguous: its parts differ from one parser to another.
+            InvalidFormat: the URL is ambiguous: its parts differ from one parser to another; or its
+                host is an address that is not allowed.
         """
         self._target = target
         self._rules = rules
@@ -76,7 +87,11 @@ class PushClient:
             "User-Agent": f"rsmq/{__version__}",
             **headers,
         }
+        self._proxy: dict[str, Any] = {}
+        if proxy is not None:
+            self._proxy["proxy"] = URL(proxy.url)
         self._timeout = timeout
+        self._logged = ""
         self._opened: tuple[aiohttp.ClientSession, ExchangeTimeLimit] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
@@ -88,6 +103,13 @@ class PushClient:
             raise InvalidFormat(
                 "url", value=target.shown, hint="Its host can be read in several ways."
             )
+        if proxy is not None and proxy.login is not None:
+            # What goes through a tunnel is for the target.
+            is_tunnel = self._url.scheme == "https"
+            headers_of_proxy = self._proxy.setdefault("proxy_headers", {})
+            (headers_of_proxy if is_tunnel else self._headers)["Proxy-Authorization"] = proxy.login
+        # In characters that only this client reads as those of an address.
+        check_host(self._url.raw_host or "", target.shown, rules)
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """
@@ -125,7 +147,7 @@ class PushClient:
             )
             try:
                 response = await session.post(
-                    self._url, data=data, headers=headers, allow_redirects=False
+                    self._url, data=data, headers=headers, allow_redirects=False, **self._proxy
                 )
                 break
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -136,7 +158,7 @@ class PushClient:
                 is_closed = isinstance(error, aiohttp.ClientConnectionError | ConnectionError)
                 is_stale = is_closed and exchange.is_connection_stale
                 if not is_stale or stale_connections == _MAX_STALE_CONNECTIONS:
-                    return Answer(None, _describe(error))
+                    return Answer(None, self._describe(error))
                 stale_connections += 1
                 exchange.leave_connection()
         limit.end(exchange)  # the status line has decided
@@ -181,13 +203,13 @@ class PushClient:
                 context.set_alpn_protocols(["http/1.1"])
             connector = aiohttp.TCPConnector(
                 ssl=True if context is None else context,
-                resolver=_CheckedResolver(self._rules),
+                resolver=_CheckedResolver(ANY_ADDRESS if self._proxy else self._rules),
                 socket_factory=self._make_socket,
                 use_dns_cache=False,
                 limit=0,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
             )
-            observe_connections(connector)
+            observe_connections(connector, is_tls=context is not None)
             self._loop = loop
             session = aiohttp.ClientSession(
                 connector=connector,
@@ -204,12 +226,21 @@ class PushClient:
     def _make_socket(self, address: Any) -> socket.socket:
         """Make the socket for a connection. This is the last check of its address."""
         family, kind, protocol, _, place = address
-        self._rules.check(place[0])
+        if not self._proxy:
+            self._rules.check(place[0])
         made = socket.socket(family=family, type=kind, proto=protocol)
         current = current_exchange.get()
         if current is not None:
             current.is_connection_new = True
         return made
+
+    def _describe(self, error: BaseException) -> str:
+        """Return the text of a failure, and log what it leaves out."""
+        text, details = _describe(error, self._url.raw_host or "")
+        if details and details != self._logged:
+            self._logged = details
+            _log.warning("%s: %s", self._target.shown, details)
+        return text
 
     async def close(self) -> None:
         """Close the connections, in the event loop that has used them."""
@@ -264,20 +295,38 @@ def _make_answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
     )
 
 
-def _describe(error: BaseException) -> str:  # noqa: PLR0911 - a table
-    """Return the text of a failure, without the URL."""
+def _describe(error: BaseException, host: str) -> tuple[str, str]:  # noqa: PLR0911 - a table
+    """
+    Return the text of a failure, without the URL; and for the log what the text leaves out.
+
+    Args:
+        host: the host of the target.
+    """
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refuses the connection: {error.status} {error.message}", ""
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return "no connection to the proxy", f"no connection to the proxy: {error.os_error}"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, AddressRefused):
-            return str(cause)
+            text = f"the host {host!r} has no address that may be connected to; see the log"
+            return text, str(cause)
         cause = cause.__cause__
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"the host {error.host!r} was not found"
+        if error.host != host:
+            return "the proxy was not found", f"the proxy {error.host!r} was not found"
+        return f"the host {host!r} was not found", ""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the certificate is refused: {error.certificate_error}"
+        return f"the certificate is refused: {error.certificate_error}", ""
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
-        return f"no connection: {os.strerror(number) if number else error.os_error}"
+        reason = os.strerror(number) if number else "several addresses, and none answers"
+        return f"no connection: {reason}", "" if number else str(error.os_error)
+    return _describe_broken(error), ""
+
+
+def _describe_broken(error: BaseException) -> str:
+    """Return the text of a failure after the connection was made."""
     if isinstance(error, aiohttp.ClientConnectionError | ConnectionError):
         return "the connection was closed before an answer"
     if isinstance(error, aiohttp.ClientResponseError):

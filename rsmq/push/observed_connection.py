@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 import select
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,8 +47,17 @@ class ObservedConnection(ResponseHandler):
         seen: the first bytes of the answer.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_tls: bool = False) -> None:
+        """
+        Make it.
+
+        Args:
+            is_tls: whether answers come through TLS. Without it comes the answer of a proxy, which
+                is not an answer to a message.
+        """
         super().__init__(loop=loop)
+        self._is_tls = is_tls
+        self._is_of_proxy = False
         self.exchange: Exchange | None = None
         self.idle_since = 0.0
         self.seen = b""
@@ -69,6 +79,13 @@ class ObservedConnection(ResponseHandler):
         return not (is_long_idle and self._socket_poll.poll(0))
 
     def set_response_params(self, **params: Any) -> None:
+        transport = self.transport
+        self._is_of_proxy = self._is_tls and (
+            transport is None or transport.get_extra_info("sslcontext") is None
+        )
+        if self._is_of_proxy:
+            super().set_response_params(**params)
+            return
         self.seen = b""
         self.exchange = current = current_exchange.get()
         if current is not None:
@@ -76,6 +93,9 @@ class ObservedConnection(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_of_proxy:
+            super().data_received(data)
+            return
         if self.exchange is None:
             self.close()
             return
@@ -90,11 +110,16 @@ class ObservedConnection(ResponseHandler):
         return parse_answer(self.seen)
 
 
-def observe_connections(connector: aiohttp.BaseConnector) -> None:
-    """Let a connector make connections of this kind."""
+def observe_connections(connector: aiohttp.BaseConnector, *, is_tls: bool = False) -> None:
+    """
+    Let a connector make connections of this kind.
+
+    Args:
+        is_tls: whether the answers of the target come through TLS.
+    """
     loop = asyncio.get_running_loop()
-    kind: type[ResponseHandler] = ObservedConnection
-    connector._factory = partial(kind, loop=loop)  # noqa: SLF001 - there is no other way
+    kind: Callable[..., ResponseHandler] = ObservedConnection
+    connector._factory = partial(kind, loop=loop, is_tls=is_tls)  # noqa: SLF001 - there is no other way
 
 
 def parse_answer(seen: bytes) -> Answer | None:

@@ -22,8 +22,8 @@ from rsmq._sync.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidFormat, QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.operations.arguments import resolve_queues
-from rsmq.push.addresses import parse_ranges
 from rsmq.push.operations import RECORD_CHANGED, fan_out, list_subscribers, remove_subscriber
+from rsmq.push.proxy import Reach
 from rsmq.push.shared_breaker import note_refusal
 from rsmq.push.subscriber import Subscriber, parse_subscriber
 from rsmq.transport.signals import Flag
@@ -196,6 +196,7 @@ class SubscriberPusher(Middleware):
         *,
         allow: str | Iterable[str] = (),
         allow_http: bool = False,
+        proxy: str | None = None,
         grace: float = _GRACE_SECONDS,
         middleware: Iterable[Middleware] = (),
     ) -> None:
@@ -208,14 +209,15 @@ class SubscriberPusher(Middleware):
             allow: ranges of addresses that are not public and may be connected to, as in
                 ``10.0.0.0/8``, for all subscribers.
             allow_http: whether URLs may have http instead of https.
+            proxy: the URL of a proxy that connects to all subscribers, see ``Worker.webhook``.
             grace: seconds from 0 that running pushes have to end when it stops.
             middleware: hooks of the workers that push: one worker for each subscriber. So
                 ``RateLimit``, ``LockByKey`` and ``SlowCalls`` can't be used.
 
         Raises:
             MissingExtra: the extra ``push`` is not installed.
-            MissingParameter, InvalidFormat: a queue's name, a range of addresses or a middleware is
-                invalid.
+            MissingParameter, InvalidFormat: a queue's name, a range of addresses, the proxy or a
+                middleware is invalid.
             InvalidValue: grace is out of range.
         """
         from rsmq.push.webhook import make_webhook  # noqa: F401, PLC0415 - fails now without the extra
@@ -227,8 +229,9 @@ class SubscriberPusher(Middleware):
             else frozenset(each.name for each in resolve_queues(rsmq.namespace, queues))
         )
         self._allow = [allow] if isinstance(allow, str) else list(allow)
-        parse_ranges(self._allow)
         self._allow_http = allow_http
+        self._proxy = proxy
+        Reach.parse(self._allow, allow_http, proxy)
         self._grace = check_duration("grace", grace)
         self._middleware = list(middleware)
         for each in self._middleware:
@@ -362,6 +365,7 @@ class SubscriberPusher(Middleware):
                 content_type=subscriber.content_type,
                 allow=self._allow,
                 allow_http=self._allow_http,
+                proxy=self._proxy,
                 concurrency=subscriber.concurrency,
                 max_retries=subscriber.max_retries,
             )

@@ -86,7 +86,7 @@ def parse_target(url: object, *, allow_http: bool, rules: AddressRules) -> Targe
             hint="With http everyone on the way can read the messages. Use https, or "
             "allow_http=True.",
         )
-    _check_host(host, shown, rules)
+    check_host(host, shown, rules)
     return Target(url.partition("#")[0], shown, host)
 
 
@@ -112,7 +112,16 @@ def target_field(queue: str, url: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]
 
 
-def _check_host(host: str, shown: str, rules: AddressRules) -> None:
+def check_host(host: str, shown: str, rules: AddressRules) -> None:
+    """
+    Check the host of a URL, if it is an address.
+
+    Args:
+        shown: the URL for the error.
+
+    Raises:
+        InvalidFormat: it is not allowed, or can be read in several ways.
+    """
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

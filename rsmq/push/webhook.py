@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from rsmq.codecs import BYTES, JSON, Codec
-from rsmq.push.addresses import AddressRules, parse_ranges
 from rsmq.push.answers import Answer, PushFailed, Verdict, judge
 from rsmq.push.breaker import PushEventKind
 from rsmq.push.http_client import PushClient
+from rsmq.push.proxy import Reach
 from rsmq.push.shared_breaker import Permit, SharedBreaker
 from rsmq.push.signatures import Signer, parse_secrets
 from rsmq.push.targets import DEAD_LETTER_SUFFIX, check_content_type, parse_target
@@ -42,14 +42,12 @@ class Webhook:
         *,
         secret: str | bytes | Sequence[str | bytes] | None,
         content_type: str,
-        allow: str | Iterable[str],
-        allow_http: bool,
+        reach: Reach,
     ) -> None:
         """
         Make one; for the arguments and errors see ``Worker.webhook``.
         """
-        rules = AddressRules(parse_ranges(allow))
-        target = parse_target(url, allow_http=allow_http, rules=rules)
+        target = parse_target(url, allow_http=reach.allow_http, rules=reach.rules)
         check_content_type(content_type)
         self.breaker = SharedBreaker(queue, target)
         self.hooks: Hooks | None = None
@@ -57,7 +55,7 @@ class Webhook:
         self._signer = Signer(keys) if keys else None
         encoded_queue = quote(queue, safe=_PRINTABLE.replace("%", ""))
         headers = {"Content-Type": content_type, "rsmq-queue": encoded_queue}
-        self._client = PushClient(target, rules, headers)
+        self._client = PushClient(target, reach.rules, headers, proxy=reach.proxy)
         self._shown = target.shown
 
     async def push(self, body: bytes, message: Delivery) -> None:
@@ -123,8 +121,7 @@ def make_webhook(  # noqa: PLR0917 - called in one place
     url: str,
     secret: str | bytes | Sequence[str | bytes] | None,
     content_type: str | None,
-    allow: str | Iterable[str],
-    allow_http: bool,  # noqa: FBT001 - as above
+    reach: Reach,
     codec: Codec,
     options: WebhookOptions,
 ) -> tuple[Webhook, Listener]:
@@ -140,8 +137,7 @@ def make_webhook(  # noqa: PLR0917 - called in one place
         url,
         secret=secret,
         content_type=content_type,
-        allow=allow,
-        allow_http=allow_http,
+        reach=reach,
     )
     default = None
     if options.get("dead_letter_queue") is None:

@@ -507,6 +507,7 @@ class Configuration(Generic[B_co]):
         content_type: str | None = None,
         allow: str | Iterable[str] = (),
         allow_http: bool = False,
+        proxy: str | None = None,
         **options: Unpack[WebhookOptions],
     ) -> None:
         """
@@ -533,6 +534,10 @@ class Configuration(Generic[B_co]):
             allow: ranges of addresses that are not public and may be connected to, as in
                 ``10.0.0.0/8``.
             allow_http: whether the URL may have http instead of https.
+            proxy: the URL of a proxy that connects to the target, as in
+                ``http://proxy.example.org:3128``, with its user and password if it asks for them.
+                It looks the host up, so it must refuse addresses that are not public. None
+                connects directly, whatever the environment says.
             **options: vt, concurrency, priority, weight, max_retries, backoff, dead_letter_queue,
                 create and active, see ``listener``. If neither dead_letter_queue nor the queue's
                 own policy names a dead-letter queue, the worker creates and uses the queue's name
@@ -542,15 +547,17 @@ class Configuration(Generic[B_co]):
             The errors of ``listener``.
             MissingExtra: the extra ``push`` is not installed.
             MissingParameter: the URL is empty.
-            InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
-                the URL's host is an address that is not allowed.
+            InvalidFormat: the URL, a secret, content_type, a range of addresses or the proxy is
+                invalid; or the URL's host is an address that is not allowed.
         """
+        from rsmq.push.proxy import Reach  # noqa: PLC0415 - as below
         from rsmq.push.webhook import make_webhook  # noqa: PLC0415 - needs an extra
 
         self._check_queue(queue)
         check_option_names(self.webhook, options, WebhookOptions)
+        reach = Reach.parse(allow, allow_http, proxy)
         webhook, listener = make_webhook(
-            queue, url, secret, content_type, allow, allow_http, self.rsmq.codec, options
+            queue, url, secret, content_type, reach, self.rsmq.codec, options
         )
         self._add_listener(listener)
         self._webhooks.append(webhook)

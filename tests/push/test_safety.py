@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import ipaddress
 import logging
 import socket
 import ssl
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import aiohttp
 import pytest
 
 from rsmq import InvalidFormat, MissingExtra
+from rsmq.push import http_client
 from rsmq.push.http_client import PushClient
 from rsmq.push.observed_connection import ObservedConnection, parse_answer
 from rsmq.worker import Worker
 from tests.ports import free_port
 from tests.push.conftest import dead_letters, wait_until
 from tests.push.receiver import Reply, reply
+
+_REFUSED = "the host 'hooks.example' has no address that may be connected to; see the log"
 
 
 def run(worker):
@@ -84,15 +90,27 @@ def test_http_and_private_addresses_must_be_allowed(rsmq, receiver, options, rul
      "fe80::1", "fd00:ec2::254", "0.0.0.0"],
 )  # fmt: skip
 def test_a_name_of_an_address_that_is_not_public_is_refused(
-    rsmq, receiver, make_worker, resolve, address
+    rsmq, receiver, make_worker, resolve, address, caplog
 ):
+    """Who may see the failure learns no address of the network; the operator does, from the log."""
     resolve([address])
     url = f"http://hooks.example:{receiver.port}/"
     text = failure_of(rsmq, make_worker(url, allow="192.168.0.0/16", max_retries=0))
 
-    assert "is not public" in text
-    assert "169.254.169.254" not in text or address == "169.254.169.254"
+    assert text == _REFUSED
+    assert f"{url}: address {ipaddress.ip_address(address)}" in caplog.text
+    assert "is not public" in caplog.text
     assert receiver.connections == 0
+
+
+def test_several_addresses_that_do_not_answer_are_not_named():
+    refused = OSError("Multiple exceptions: [Errno 111] Connect call failed ('10.0.0.1', 80)")
+    error = aiohttp.ClientConnectorError(SimpleNamespace(), refused)
+
+    text, details = http_client._describe(error, "hooks.example")
+
+    assert text == "no connection: several addresses, and none answers"
+    assert details == str(refused)
 
 
 def test_a_name_whose_address_changes_reaches_nothing_else(
@@ -116,7 +134,7 @@ def test_a_name_whose_address_changes_reaches_nothing_else(
 
     text = failure_of(rsmq, worker)
 
-    assert text.startswith("address 127.0.0.1 is not public (loopback)")
+    assert text == _REFUSED
     assert private.connections == 0
 
 
@@ -152,7 +170,7 @@ def test_a_socket_is_made_for_an_allowed_address_only(rsmq, receiver, make_worke
     url = f"http://hooks.example:{receiver.port}/"
     text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
 
-    assert "address 127.0.0.1 is not public" in text
+    assert text == _REFUSED
     assert receiver.connections == 0
 
 
@@ -165,17 +183,25 @@ def test_the_resolver_returns_allowed_addresses_only(
     url = f"http://hooks.example:{receiver.port}/"
     text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
 
-    assert "address 127.0.0.1 is not public" in text
+    assert text == _REFUSED
     assert receiver.connections == 0
 
 
-def test_an_address_in_other_characters_is_checked(rsmq, receiver, make_worker):
+@pytest.mark.parametrize("proxy", [None, "http://127.0.0.1:9"])
+@pytest.mark.parametrize(
+    ("host", "rule"),
+    [
+        ("127\u30020\u30020\u30021", "address 127.0.0.1 is not public"),
+        ("\uff11\uff12\uff17.0.0.1", "Write the address as four decimal numbers"),
+        ("0\uff58\uff17f.1", "Write the address as four decimal numbers"),
+    ],
+)
+def test_an_address_in_other_characters_is_checked(rsmq, host, rule, proxy):
     """Only the HTTP client reads the address in this host."""
-    url = f"http://127\u30020\u30020\u30021:{receiver.port}/"
-    text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
-
-    assert "address 127.0.0.1 is not public" in text
-    assert receiver.connections == 0
+    with pytest.raises(InvalidFormat, match=rule):
+        Worker(rsmq).webhook(
+            "q", f"http://{host}/", allow="10.0.0.0/8", allow_http=True, proxy=proxy
+        )
 
 
 class _TrustingResolver:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
     from rsmq.push.shared_breaker import PushTarget
     from rsmq.worker import Worker
+
+
+class Reaching(TypedDict):
+    """The options that say what is connected to."""
+
+    allow: tuple[str, ...]
+    allow_http: bool
+    proxy: str | None
+
 
 _HEADINGS = ("queue", "url", "state", "failures", "until", "answer")
 _WAIT_FOR_REDIS_SECONDS = 60.0
@@ -56,6 +65,11 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
     "--allow", multiple=True, metavar="CIDR",
     help="Allow these addresses though they are not public, as in 10.0.0.0/8; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--proxy", metavar="URL", envvar="RSMQ_PUSH_PROXY",
+    help="Connect through this proxy, as in http://proxy.example.org:3128. It must "
+    "refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL instead.",
+)  # fmt: skip
 @metrics_options()
 @click.option(
     "--subscribers", is_flag=True,
@@ -68,7 +82,8 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
 def push(
     call: Call, queue: str | None, target: str | None, *, secret_file: Path | None,
     concurrency: int, content_type: str | None, dead_letter_queue: str | None, allow_http: bool,
-    allow: tuple[str, ...], metrics_port: int | None, metrics_host: str, subscribers: bool,
+    allow: tuple[str, ...], proxy: str | None, metrics_port: int | None, metrics_host: str,
+    subscribers: bool,
     as_list: bool, resume: bool, remove: bool,
 ) -> Exit | None:  # fmt: skip
     """
@@ -93,10 +108,11 @@ def push(
     if subscribers:
         if as_list or resume or remove or target or secret_file or content_type:
             raise click.UsageError(
-                "--subscribers goes with a QUEUE, --allow-http, --allow and --metrics-port. rsmq "
-                "subscribers add sets the rest."
+                "--subscribers goes with a QUEUE, --allow-http, --allow, --proxy and "
+                "--metrics-port. rsmq subscribers add sets the rest."
             )
-        _push_to_subscribers(call, queue, allow, metrics_port, metrics_host, allow_http=allow_http)
+        reach: Reaching = {"allow": allow, "allow_http": allow_http, "proxy": proxy}
+        _push_to_subscribers(call, queue, reach, metrics_port, metrics_host)
         return None
     if as_list:
         _list(call, queue, target)
@@ -120,6 +136,7 @@ def push(
             content_type=content_type,
             allow=allow,
             allow_http=allow_http,
+            proxy=proxy,
             dead_letter_queue=dead_letter_queue,
         )
         if metrics_port is not None:
@@ -129,9 +146,8 @@ def push(
 
 
 def _push_to_subscribers(
-    call: Call, queue: str | None, allow: tuple[str, ...], metrics_port: int | None,
-    metrics_host: str, *, allow_http: bool,
-) -> None:  # fmt: skip
+    call: Call, queue: str | None, reach: Reaching, metrics_port: int | None, metrics_host: str
+) -> None:
     from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
@@ -142,9 +158,7 @@ def _push_to_subscribers(
             from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
 
             middleware.append(Metrics())
-        pusher = SubscriberPusher(
-            rsmq, queue, allow=allow, allow_http=allow_http, middleware=middleware
-        )
+        pusher = SubscriberPusher(rsmq, queue, middleware=middleware, **reach)
         if metrics_port is not None:
             _serve(metrics_port, metrics_host)
         log_to_standard_error("info", lambda: None, as_json=call.as_json)

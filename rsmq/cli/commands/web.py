@@ -132,6 +132,11 @@ _SIGNALS = tuple(
     help="Allow these addresses to --push though they are not public, as in 10.0.0.0/8.",
 )  # fmt: skip
 @click.option(
+    "--push-proxy", metavar="URL", envvar="RSMQ_PUSH_PROXY",
+    help="Let --push connect through this proxy, as in http://proxy.example.org:3128. It must "
+    "refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL instead.",
+)  # fmt: skip
+@click.option(
     "--push-allow-http", is_flag=True, help="Allow URLs with http to --push, instead of https."
 )
 @click.pass_obj
@@ -218,7 +223,10 @@ async def _pushing(call: Call, options: dict[str, Any]) -> AsyncIterator[None]:
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
     with call.open(client_options={"retry_deadline": None}) as queues:
         pusher = SubscriberPusher(
-            queues, allow=options["push_allow"], allow_http=options["push_allow_http"]
+            queues,
+            allow=options["push_allow"],
+            allow_http=options["push_allow_http"],
+            proxy=options["push_proxy"],
         )
         pusher.start()
         try:
