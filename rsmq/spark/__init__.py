@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from rsmq.errors import (
     BatchLost,
-    CellFailed,
     CheckpointSetBack,
     InvalidOption,
     MissingExtra,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AcknowledgeListener",
     "BatchLost",
-    "CellFailed",
     "CheckpointSetBack",
     "InvalidOption",
     "NewerVersion",

@@ -6,32 +6,28 @@ Spark may send them to other processes, so they never contain a password, only i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rsmq.errors import InvalidOption, RSMQError, show
-from rsmq.printable import format_count
 from rsmq.spark.option_reader import OptionReader
 from rsmq.transport.url import has_password, is_group_url, mask_secrets, with_options
-from rsmq.wire.cells import MAX_CELLS, check_set
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
     "url", "host", "port", "db", "username", "ssl", "passwordEnv", "passwordFile",
-    "sentinelPasswordEnv", "sentinelPasswordFile", "ns", "cells", "strictNames", "retryDeadline",
+    "sentinelPasswordEnv", "sentinelPasswordFile", "ns", "strictNames", "retryDeadline",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
     """
-    The Redis server and the namespace of queues, or the servers and the cells of a set.
+    The Redis server and the namespaces of queues.
 
     Attributes:
-        urls: the URL of the server, without a password; its query has redis-py's options. For a set
-            of cells one URL for all cells, or one for each.
-        namespace: the namespace of the queues, or that of the name of the set.
-        cells: the number of cells; None for one ordinary namespace.
+        url: the URL of the server, without a password; its query has redis-py's options.
+        namespaces: the namespaces of the queues; a write has one.
         password_env: the environment variable that holds the password, in every process.
         password_file: the file that holds the password, on every machine.
         sentinel_password_env: the environment variable that holds the password of the Sentinels.
@@ -39,14 +35,18 @@ class ConnectionOptions:
         retry_deadline: how long commands are retried while Redis is away, seconds.
     """
 
-    urls: tuple[str, ...]
-    namespace: Namespace
-    cells: int | None
+    url: str
+    namespaces: tuple[Namespace, ...]
     password_env: str | None
     password_file: str | None
     sentinel_password_env: str | None
     sentinel_password_file: str | None
     retry_deadline: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the namespaces."""
+        return tuple(namespace.name for namespace in self.namespaces)
 
 
 def parse_connection_options(options: Mapping[str, str]) -> ConnectionOptions:
@@ -76,23 +76,14 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
         port = reader.read_integer("port", 6379, 1, 65535)
         db = reader.read_integer("db", 0, 0, 1_000_000)
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/{db}"
-    cells = reader.read_integer("cells", 1, 1, MAX_CELLS) if reader.read_text("cells") else None
-    urls = _split_urls(url, cells)
+    _check_url(url)
     query = reader.read_redis_options()
     if reader.read_text("username"):
         query["username"] = reader.read_text("username") or ""
-    _check_password_options(reader, urls)
-    ns = reader.read_text("ns") or DEFAULT_NS
-    try:
-        if cells is not None:
-            check_set(ns, cells)
-        namespace = Namespace(ns, reader.read_flag("strictNames", default=True))
-    except RSMQError as error:
-        raise InvalidOption("ns", str(error)) from None
+    _check_password_options(reader, url)
     return ConnectionOptions(
-        urls=tuple(with_options(each, query) for each in urls),
-        namespace=namespace,
-        cells=cells,
+        url=with_options(url, query),
+        namespaces=_read_namespaces(reader),
         password_env=reader.read_text("passwordEnv"),
         password_file=reader.read_text("passwordFile"),
         sentinel_password_env=reader.read_text("sentinelPasswordEnv"),
@@ -101,7 +92,16 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
     )
 
 
-def _check_password_options(reader: OptionReader, urls: Sequence[str]) -> None:
+def _read_namespaces(reader: OptionReader) -> tuple[Namespace, ...]:
+    names = dict.fromkeys(reader.read_columns("ns") or (DEFAULT_NS,))
+    strict_names = reader.read_flag("strictNames", default=True)
+    try:
+        return tuple(Namespace(name, strict_names) for name in names)
+    except RSMQError as error:
+        raise InvalidOption("ns", str(error)) from None
+
+
+def _check_password_options(reader: OptionReader, url: str) -> None:
     for env, file in (
         ("passwordEnv", "passwordFile"),
         ("sentinelPasswordEnv", "sentinelPasswordFile"),
@@ -109,31 +109,15 @@ def _check_password_options(reader: OptionReader, urls: Sequence[str]) -> None:
         if reader.read_text(env) and reader.read_text(file):
             raise InvalidOption(env, f"give it or {file}, not both.")
     for name in ("sentinelPasswordEnv", "sentinelPasswordFile"):
-        if reader.read_text(name) and not all("+sentinel://" in url for url in urls):
+        if reader.read_text(name) and "+sentinel://" not in url:
             raise InvalidOption(
                 name, "is for a url that begins with redis+sentinel://. Remove the option."
             )
 
 
-def _split_urls(text: str, cells: int | None) -> list[str]:
-    """Return the URL; of a set of cells also several, with spaces between them."""
-    urls = text.split()
-    if cells is None:
-        if sum("://" in url for url in urls) > 1:
-            raise InvalidOption("url", "has several URLs, which are those of cells: add cells.")
-        urls = [text]
-    elif len(urls) not in (1, cells):
-        raise InvalidOption(
-            "url",
-            f"has {len(urls)} URLs for {format_count(cells, 'cell')}. Give one for all, or one "
-            "for each cell in their order, with spaces between.",
-        )
-    for url in urls:
-        _check_url(url)
-    return urls
-
-
 def _check_url(url: str) -> None:
+    if any("://" in word for word in url.split()[1:]):
+        raise InvalidOption("url", "is one URL, and this has several.")
     masked = mask_secrets(url)
     if not url.startswith(("redis://", "rediss://", "unix://")) and not is_group_url(url):
         raise InvalidOption(

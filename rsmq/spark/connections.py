@@ -1,25 +1,23 @@
 """
 Connections to Redis in Spark's processes: the driver and the Python workers of executors.
 
-Each process has one set of connections for each server and namespace. An ordinary namespace is
-treated as the only cell of a set.
+Each process has one client for each server and namespace.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from rsmq import BYTES, RSMQ
-from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
-from rsmq.operations.operation import Command, Operation
+from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
+from rsmq.operations.operation import Command
 from rsmq.operations.plain import (
     Word,
     parse_info,
@@ -34,11 +32,7 @@ from rsmq.spark.read.source_options import SourceOptions
 from rsmq.transport.threads.caller import Caller
 from rsmq.transport.threads.pending import PendingCall
 from rsmq.transport.url import option_names
-from rsmq.waiting.threads import Watcher
-from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,45 +43,17 @@ class SparkServer:
     Attributes:
         rsmq: a client that runs operations.
         caller: runs plain commands.
-        cell: the number of the cell; None for an ordinary namespace.
-        find_watcher: returns what waits for messages. Cells of one server share it.
+        is_only: whether the options name no other namespace.
     """
 
     rsmq: RSMQ
     caller: Caller
     namespace: Namespace
-    cell: int | None
-    find_watcher: Callable[[], Watcher]
+    is_only: bool
 
-    @property
-    def id_prefix(self) -> bytes:
-        """The number of the cell with its hyphen, with which ids begin; empty without cells."""
-        return b"" if self.cell is None else join_id(self.cell, "").encode()
-
-    @contextmanager
-    def naming_cell(self) -> Iterator[None]:
-        """
-        Name the cell in errors of Redis.
-
-        Raises:
-            CellFailed: instead of an error of Redis, if this is a cell.
-        """
-        try:
-            yield
-        except (RedisError, OSError) as error:
-            if self.cell is None:
-                raise
-            raise CellFailed(self.cell, self.namespace.name, error) from error
-
-    def run(self, operation: Operation[T]) -> T:
-        """
-        Run an operation.
-
-        Raises:
-            CellFailed: as of ``naming_cell``.
-        """
-        with self.naming_cell():
-            return self.rsmq.run(operation)
+    def make_label(self, queue: str) -> str:
+        """Return the name of a queue for people: behind the namespace, if there are others."""
+        return queue if self.is_only else f"{self.namespace.name}:{queue}"
 
     def find_queues(self, source: SourceOptions, *, may_lack: bool = False) -> list[QueueKeys]:
         """
@@ -98,21 +64,17 @@ class SparkServer:
 
         Raises:
             QueueNotFound: a queue that the options name does not exist.
-            CellFailed: as of ``naming_cell``.
         """
-        with self.naming_cell():
-            if source.pattern is not None:
-                matches = re.compile(source.pattern).fullmatch
-                names = [name for name in self.rsmq.list_queues() if matches(name)]
-                return [self.namespace.queue(name) for name in names]
-            if not may_lack:
-                for name in source.queues:
-                    self.require(name)
-            return [
-                self.namespace.queue(name)
-                for name in source.queues
-                if not may_lack or self.has(name)
-            ]
+        if source.pattern is not None:
+            matches = re.compile(source.pattern).fullmatch
+            names = [name for name in self.rsmq.list_queues() if matches(name)]
+            return [self.namespace.queue(name) for name in names]
+        if not may_lack:
+            for name in source.queues:
+                self.require(name)
+        return [
+            self.namespace.queue(name) for name in source.queues if not may_lack or self.has(name)
+        ]
 
     def has(self, name: str) -> bool:
         """Return whether a queue exists, with its attributes."""
@@ -212,28 +174,22 @@ class SparkServer:
         return begin_step
 
     def now_ms(self) -> int:
-        """
-        Return the time of the server's clock, Unix milliseconds.
-
-        Raises:
-            CellFailed: as of ``naming_cell``.
-        """
-        with self.naming_cell():
-            time_us: int = self.call("TIME", parse=parse_time_us)
+        """Return the time of the server's clock, Unix milliseconds."""
+        time_us: int = self.call("TIME", parse=parse_time_us)
         return time_us // 1000
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedQueue:
-    """A queue of one namespace: of a cell, or an ordinary one."""
+class SparkQueue:
+    """A queue of a server and namespace."""
 
     server: SparkServer
     keys: QueueKeys
 
     @property
     def label(self) -> str:
-        """The name of the queue. For a cell it begins with the number of the cell, as ids do."""
-        return make_label(self.server.cell, self.keys.name)
+        """The name of the queue; see ``SparkServer.make_label``."""
+        return self.server.make_label(self.keys.name)
 
 
 def make_queue_not_found(name: str, ns: str) -> QueueNotFound:
@@ -243,102 +199,67 @@ def make_queue_not_found(name: str, ns: str) -> QueueNotFound:
     return error
 
 
-def make_label(cell: int | None, queue: str) -> str:
-    """Return the label of a queue; see ``PlacedQueue``."""
-    return queue if cell is None else join_id(cell, queue)
-
-
-def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
-    """Return the queue of a label; see ``PlacedQueue``."""
-    if options.cells is None:
-        server, name = get_server(options), label
-    else:
-        cell, _, name = label.partition("-")
-        server = get_server(options, int(cell))
-    return PlacedQueue(server, server.namespace.queue(name))
-
-
 # By process id, too: a forked process must not use the connections of its parent.
-_servers: dict[tuple[int, ConnectionOptions, int], SparkServer] = {}
+_servers: dict[tuple[int, ConnectionOptions, str], SparkServer] = {}
 
 
-def get_server(options: ConnectionOptions, cell: int = 0) -> SparkServer:
+def get_server(options: ConnectionOptions, ns: str | None = None) -> SparkServer:
     """
-    Return the server that options name; make its clients at the first call of this process.
+    Return the server that options name; make its client at the first call of this process.
 
     Args:
-        cell: the number of the cell; 0 also for an ordinary namespace. At its first use it is
-            checked that the cell belongs to the set.
+        ns: the namespace; None is the only one, or the first.
 
     Raises:
         InvalidOption: the password can't be read, or redis-py refuses an option.
-        CellsMismatch: the cell belongs to another set.
-        CellFailed: its server can't be reached.
     """
-    key = os.getpid(), options, cell
+    ns = options.names[0] if ns is None else ns
+    key = os.getpid(), options, ns
     if key not in _servers:
-        _servers[key] = _make_server(options, cell)
+        _servers[key] = _make_server(options, ns)
     return _servers[key]
 
 
 def get_servers(options: ConnectionOptions) -> list[SparkServer]:
-    """Return the server of each cell, or the only one; the errors are those of ``get_server``."""
-    return [get_server(options, cell) for cell in range(options.cells or 1)]
+    """Return the server of each namespace; the errors are those of ``get_server``."""
+    return [get_server(options, ns) for ns in options.names]
+
+
+def get_queue(options: ConnectionOptions, ns: str, name: str) -> SparkQueue:
+    """Return a queue of a namespace; the errors are those of ``get_server``."""
+    server = get_server(options, ns)
+    return SparkQueue(server, server.namespace.queue(name))
 
 
 def require_queues(options: ConnectionOptions, names: Collection[str]) -> None:
     """
-    Raise an error if a queue does not exist in each cell.
+    Raise an error if a queue does not exist in each namespace.
 
     Raises:
-        QueueNotFound: a queue does not exist, or is missing in a cell.
-        CellFailed: the server of a cell can't be reached.
+        QueueNotFound: a queue is missing in a namespace.
     """
     for server in get_servers(options):
-        with server.naming_cell():
-            for name in names:
-                server.require(name)
+        for name in names:
+            server.require(name)
 
 
-def get_home(options: ConnectionOptions, write: str) -> SparkServer:
-    """
-    Return the server that stores the decisions of a write.
-
-    Args:
-        write: the name of the write. The cell depends on it, so that writes are spread over cells.
-    """
-    return get_server(options, cell_of_key(write, options.cells or 1))
-
-
-def _make_server(options: ConnectionOptions, cell: int) -> SparkServer:
-    credentials = _read_credentials(options)
-    url = options.urls[cell if len(options.urls) > 1 else 0]
+def _make_server(options: ConnectionOptions, ns: str) -> SparkServer:
+    settings: dict[str, Any] = {
+        "ns": ns,
+        "strict_names": options.namespaces[0].strict_names,
+        "codec": BYTES,
+        "retry_deadline": options.retry_deadline,
+        **_read_credentials(options),
+    }
     try:
-        rsmq, caller, find_watcher = _open_client(options, credentials)
+        rsmq: RSMQ[Any] = RSMQ.from_url(options.url, **settings)
     except RSMQError as error:
-        names = [f"redis.{name}" for name in option_names(url)]
+        names = [f"redis.{name}" for name in option_names(options.url)]
         words = re.findall(r"\w+", str(error))
         named = [name for name in names if name.removeprefix("redis.") in words]
         option = " or ".join(named or ["url", *names])
         raise InvalidOption(option, str(error), value=error.value) from None
-    number = None if options.cells is None else cell
-    return SparkServer(rsmq, caller, rsmq.namespace, number, find_watcher)
-
-
-def _open_client(
-    options: ConnectionOptions, credentials: dict[str, Any]
-) -> tuple[RSMQ[Any], Caller, Callable[[], Watcher]]:
-    """Return a client of the namespace, its caller, and the function that finds its watcher."""
-    namespace = options.namespace
-    settings: dict[str, Any] = {
-        "ns": namespace.name,
-        "strict_names": namespace.strict_names,
-        "codec": BYTES,
-        "retry_deadline": options.retry_deadline,
-        **credentials,
-    }
-    rsmq = RSMQ.from_url(options.urls[0], **settings)
-    return rsmq, rsmq.caller, lambda: rsmq.watcher
+    return SparkServer(rsmq, rsmq.caller, rsmq.namespace, options.names == (ns,))
 
 
 def _read_credentials(options: ConnectionOptions) -> dict[str, str]:

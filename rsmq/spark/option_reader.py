@@ -186,7 +186,7 @@ def make_new_table_refused() -> InvalidOption:
     )
 
 
-def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:
+def check_queue_name(namespaces: Iterable[Namespace], option: str, queue: str) -> str:
     """
     Return the name of a queue.
 
@@ -194,7 +194,9 @@ def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:
         InvalidOption: the name is not valid; the error names the option.
     """
     try:
-        return namespace.queue(queue).name
+        for namespace in namespaces:
+            namespace.queue(queue)
     except RSMQError as error:
         rule = str(error).replace("strict_names=False", "strictNames=false")
         raise InvalidOption(option, rule, value=queue) from None
+    return queue

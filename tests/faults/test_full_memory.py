@@ -53,7 +53,6 @@ UNCHANGING = {
     "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
     "begin_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, "m", "w"]),
-    "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
     "claim_cell": ([RECORD], ["set", 0, 2]),
     "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),

@@ -113,8 +113,8 @@ class Env:
     def keys(self, queue="q"):
         return Namespace(self.ns).queue(queue)
 
-    def placed(self, queue="q"):
-        return connections.PlacedQueue(self.server(), self.keys(queue))
+    def queue(self, name="q"):
+        return connections.SparkQueue(self.server(), self.keys(name))
 
     def fields(self, queue="q"):
         stored = self.raw.hgetall(self.keys(queue).hash)
@@ -201,11 +201,8 @@ class Env:
     def disconnect(self):
         """Close the connections of this process, so that the next call makes new ones."""
         servers = connections._servers
-        for key in [key for key in servers if key[1].namespace.name == self.ns]:
-            server = servers.pop(key)
-            server.find_watcher().close()
-            server.rsmq.close()
-            connections._sets.pop(key[:2], None)
+        for key in [key for key in servers if self.ns in key[1].names]:
+            servers.pop(key).rsmq.close()
 
     def close(self):
         for close in self._closers:
@@ -213,6 +210,43 @@ class Env:
         self.disconnect()
         self.rsmq.close()
         self.raw.close()
+
+
+class SeveralEnv(Env):
+    """
+    Several namespaces on a server, of which the first one has the attributes of ``Env``.
+
+    Attributes:
+        names: the namespaces.
+        clients: a client of each.
+    """
+
+    def __init__(self, redis_server, number=2):
+        super().__init__(redis_server)
+        self.names = [self.ns, *(f"{{{self.ns}}}-{each}" for each in range(1, number))]
+        others = [RSMQ.from_url(redis_server.url, ns=name) for name in self.names[1:]]
+        self.clients = [self.rsmq, *others]
+        self._closers += [client.close for client in others]
+
+    def options(self, **options):
+        return super().options(**{"ns": ", ".join(self.names), **options})
+
+    def servers(self):
+        """Return the connections of this process to each namespace."""
+        return connections.get_servers(parse_connection_options(self.options()))
+
+    def create_queue(self, name):
+        for client in self.clients:
+            client.create_queue(name)
+
+    def stored(self, queue="q"):
+        """Return the bodies of each namespace as Redis stores them, in the order of the queue."""
+        found = []
+        for name in self.names:
+            keys = Namespace(name).queue(queue)
+            ids = self.raw.zrange(keys.zset, 0, -1)
+            found.append([self.raw.hget(keys.hash, id).decode() for id in ids])
+        return found
 
 
 def _parsed(schema):

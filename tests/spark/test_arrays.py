@@ -14,6 +14,7 @@ from rsmq.transport.packing import pack
 from rsmq.wire import ids as wire_ids
 from rsmq.wire.id_arrays import make_joined_suffixes, parse_sent_us_array
 from rsmq.wire.ids import make_id_suffixes, parse_sent_us
+from rsmq.wire.keys import Namespace
 
 NODE_IDS = st.builds(
     lambda time, number: time.encode() + make_id_suffixes(number + 1)[number],
@@ -54,7 +55,7 @@ ID_SCHEMA = build_arrow_schema(StructType([make_fields(is_binary=False)["id"]]))
 @settings(max_examples=40)
 @given(st.one_of(st.lists(NODE_IDS), st.lists(st.one_of(NODE_IDS, OTHER_IDS))))
 def test_ids_in_a_frame_are_those_of_single_ids(ids):
-    batch = build_record_batch(ID_SCHEMA, "q", {"id": ids})
+    batch = build_record_batch(ID_SCHEMA, Namespace().queue("q"), {"id": ids})
     batch.validate(full=True)
     assert batch.column("id").to_pylist() == [decode_lossy(id) for id in ids]
 

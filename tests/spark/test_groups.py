@@ -9,7 +9,7 @@ import traceback
 import pytest
 from redis.exceptions import AuthenticationError
 
-from rsmq import RSMQ, Cells
+from rsmq import RSMQ
 from rsmq.spark import InvalidOption
 from rsmq.wire.keys import Namespace
 from tests.sentinels import SentinelGroup
@@ -103,9 +103,8 @@ def guarded():
 
 
 @pytest.mark.parametrize("place", ["Env", "File"])
-@pytest.mark.parametrize("cells", [None, 2])
 def test_passwords_of_servers_and_sentinels_are_never_pickled(
-    guarded, tmp_path, monkeypatch, place, cells
+    guarded, tmp_path, monkeypatch, place
 ):
     options = {"url": guarded.url.partition("?")[0].replace(f":{SECRET}@", "")}
     for option, secret in (("password", SECRET), ("sentinelPassword", OTHER_SECRET)):
@@ -115,14 +114,9 @@ def test_passwords_of_servers_and_sentinels_are_never_pickled(
         else:
             (tmp_path / option).write_text(f"{secret}\n")
             options[f"{option}File"] = str(tmp_path / option)
-    ns = f"{place}{cells}"
-    if cells is None:
-        queues = RSMQ.from_url(guarded.url, ns=ns)
-    else:
-        queues = Cells.from_url(guarded.url, ns=ns, cells=cells)
-        options["cells"] = cells
+    queues = RSMQ.from_url(guarded.url, ns=place)
     queues.create_queue("q")
-    env = GroupEnv(guarded, ns, guarded.raw())
+    env = GroupEnv(guarded, place, guarded.raw())
 
     writer = env.write(columns(message="string"), **options)
     writer.commit(writer.task([{"message": "a"}]))

@@ -41,9 +41,8 @@ def test_the_import_of_the_data_source_leaves_connections_and_arrow_out():
 def test_a_task_imports_what_it_needs_only(module):
     loaded = run_python(f"import sys, rsmq.spark.{module}\nprint(*sys.modules)").split()
 
-    others = {"read.batch_read", "stream.reader", "write.sink", "cells_of_process"} - {module}
+    others = {"read.batch_read", "stream.reader", "write.sink"} - {module}
     assert {f"rsmq.spark.{name}" for name in others}.isdisjoint(loaded)
-    assert "rsmq._sync.cells" not in loaded
 
 
 def test_the_listener_is_imported_by_name():

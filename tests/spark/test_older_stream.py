@@ -127,13 +127,6 @@ def test_a_checkpoint_of_a_newer_version_is_refused(query):
         query.plan()
 
 
-def test_a_checkpoint_of_another_number_of_cells_is_refused(query):
-    query.poll()
-    query.offsets[0]["cells"] = 3
-    with pytest.raises(InvalidOption, match="the checkpoint is of 3 cells"):
-        query.plan()
-
-
 def test_a_new_checkpoint_starts_with_the_batch_in_flight(env, query):
     query.crash()
     successor = env.query(kind=OlderQuery, consumerGroup="g")

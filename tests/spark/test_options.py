@@ -131,8 +131,8 @@ def test_queues_are_selected_in_one_of_three_ways():
 )
 def test_connection_options_make_the_url(options, url):
     connection = source({"queue": "q", **options}).connection
-    assert connection.urls == (url,)
-    assert connection.namespace.name == "rsmq"
+    assert connection.url == url
+    assert connection.names == ("rsmq",)
     assert connection.retry_deadline == 60
 
 

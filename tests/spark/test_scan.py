@@ -126,7 +126,7 @@ def test_partitions_have_no_ids(env):
     read = env.plan_read(queue="q", numPartitions=4)
     assert [vars(each) for each in read.partitions] == [
         {
-            "value": None, "cell": 0, "queue": "q", "shard": Shard(number, 4),
+            "value": None, "ns": env.ns, "queue": "q", "shard": Shard(number, 4),
             "now_ms": read.partitions[0].now_ms, "server_run": env.server().read_run(),
         }
         for number in range(4)

@@ -742,9 +742,9 @@ def test_a_call_has_a_limited_number_of_messages_and_bytes(
     calls = []
     send = task_writer.TaskWriter._send
 
-    def record(writer, placed, destination, messages):
+    def record(writer, destination, messages):
         calls.append(list(messages))
-        send(writer, placed, destination, messages)
+        send(writer, destination, messages)
 
     monkeypatch.setattr(task_writer.TaskWriter, "_send", record)
     write = env.write(columns(message="string"), batchSize=batch_size, **delivery)

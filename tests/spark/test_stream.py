@@ -345,7 +345,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying.lease.parts.receive(2, env.placed(), 1, BatchLimits(2))
+        dying.lease.parts.receive(2, env.queue(), 1, BatchLimits(2))
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -363,7 +363,7 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader.lease.parts.receive(1, env.placed(), part, BatchLimits(number))
+        query.reader.lease.parts.receive(1, env.queue(), part, BatchLimits(number))
     name = query.reader.lease.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 
@@ -508,7 +508,7 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
 
 @pytest.mark.parametrize("is_alive", [True, False])
 def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, queue, is_alive):
-    server, placed = env.server(), env.placed()
+    leased = env.queue()
     pauses = []
 
     def sleep(seconds):
@@ -522,16 +522,17 @@ def test_second_query_of_a_group_ends_as_soon_as_the_holder_has_renewed(env, que
     source, options = parse_source_options(texts), parse_stream_options(texts)
     names = [StreamIdentity("g", source, options) for _ in range(2)]
     living, rival = (lease_holder.LeaseHolder(each, sleep) for each in names)
-    living.acquire([placed])
+    living.acquire([leased])
     # as if ten seconds had passed
-    server.run(acquire_lease(placed.keys, "g", names[0].holder, seconds=5, lifetime=600))
+    renewal = acquire_lease(leased.keys, "g", names[0].holder, seconds=5, lifetime=600)
+    leased.server.rsmq.run(renewal)
     if is_alive:
         with pytest.raises(InvalidOption, match="another query that is running has the lease"):
-            rival.acquire([placed])
+            rival.acquire([leased])
     else:
-        rival.acquire([placed])
+        rival.acquire([leased])
     assert pauses == [1.0] * 3
-    holder, _ = msgpack.unpackb(env.raw.hget(placed.keys.leases, "g"))
+    holder, _ = msgpack.unpackb(env.raw.hget(leased.keys.leases, "g"))
     assert holder == names[not is_alive].holder
 
 
@@ -1090,10 +1091,9 @@ def test_listener_leaves_batches_to_a_busy_query_until_it_ends(env, queue, monke
     assert env.raw.exists(env.keys().leases) == 0
 
 
-@pytest.mark.parametrize(("ns", "more"), [("{}-other", {}), ("{{{}}}", {}), ("{}", {"cells": "3"})])
-def test_listener_of_another_place_stores_nothing_and_warns_once(env, queue, caplog, ns, more):
-    ns = ns.format(env.ns)
-    listener = AcknowledgeListener(url=env.redis.url, ns=ns, **more)
+@pytest.mark.parametrize("ns", ["{}-other", "{{{}}}", "{}-a,{}-b"])
+def test_listener_of_another_place_stores_nothing_and_warns_once(env, queue, caplog, ns):
+    listener = AcknowledgeListener(url=env.redis.url, ns=ns.format(env.ns, env.ns))
     query = env.query(limit=ReadMaxRows(1))
     send(env, 2)
     for run in ("a", "b"):
@@ -1105,8 +1105,8 @@ def test_listener_of_another_place_stores_nothing_and_warns_once(env, queue, cap
     (record,) = [
         each for each in caplog.records if each.name == "rsmq.spark.stream.acknowledgement"
     ]
-    assert f"A query reads namespace '{env.ns}' (a namespace without cells)" in record.message
-    assert "Add a listener with the ns and the cells" in record.message
+    assert f"A query reads namespace '{env.ns}'. " in record.message
+    assert "Add a listener with the ns of the query" in record.message
 
 
 def test_offset_has_the_namespace(env, queue):

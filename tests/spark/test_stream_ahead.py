@@ -230,7 +230,7 @@ def test_a_stop_releases_nothing_after_a_takeover(env, queue):
     assert hidden(env) == set(sent[2:])
     assert ids(query.finish()) == sent[2:]
     with pytest.raises(LeaseTakenOver, match="another process"):
-        stopped.lease.parts.release(2, env.placed(), 0)
+        stopped.lease.parts.release(2, env.queue(), 0)
 
 
 def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
@@ -506,7 +506,7 @@ def test_an_offset_has_the_queues_in_their_order_when_a_later_one_had_messages_f
     query.run()
     send(env, 1, "a")
     query.run()
-    labels = [env.placed(name).label for name in ("a", "b")]
+    labels = [env.queue(name).label for name in ("a", "b")]
     assert json.dumps(query.offsets[1]["queues"]) == json.dumps(dict.fromkeys(labels, 1))
 
 

@@ -257,7 +257,7 @@ def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
         return peek(queue, *args)
 
     monkeypatch.setattr(client, "peek_messages", delete_before)
-    read = stream_queues.read_backlog([env.placed("a2"), env.placed("a1")])
+    read = stream_queues.read_backlog([env.queue("a2"), env.queue("a1")])
     assert read.oldest_age < 20
     assert read.queues["a1"] == {"visible": 1, "hidden": 0, "held_back": 0}
 
@@ -300,8 +300,8 @@ def test_offset_of_a_newer_version_is_refused(env, queue):
     query = env.query(maxMessagesPerTrigger=1)
     query.run()
     before = env.state()
-    query.offsets[-1]["version"] = 2
-    error = "newer version of rsmq, in the form 2.*driver and on all executors"
+    query.offsets[-1]["version"] = 3
+    error = "newer version of rsmq, in the form 3.*driver and on all executors"
     with pytest.raises(NewerVersion, match=error):
         query.restart() or query.poll()
     query.done = 0

@@ -10,7 +10,7 @@ Redis has no part of a batch that the process does not know as in flight.
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,17 +18,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from rsmq import Cells
 from rsmq.errors import CheckpointSetBack, LeaseTakenOver, NotPossible
 from rsmq.spark import source
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.connections import get_servers
 from rsmq.spark.stream import lease_holder
 from rsmq.spark.stream.batches import BatchEvent
-from rsmq.wire.cells import name_of_cell
-from rsmq.wire.keys import Namespace
 from tests.scale import scaled
-from tests.spark.conftest import Crashed, Env, OlderQuery, Query, crash_at_call
+from tests.spark.conftest import Crashed, Env, OlderQuery, Query, SeveralEnv, crash_at_call
 
 pytestmark = pytest.mark.slow
 
@@ -210,31 +207,52 @@ class StreamMachine(RuleBasedStateMachine):
         assert all(len(rows) <= 5 for rows in self.query.sink.values())
 
 
-class CellsEnv(Env):
-    """A set of two cells, whose messages and scores are those of both."""
+class TwoNamespaces(SeveralEnv):
+    """Two namespaces, whose messages and scores are those of both."""
 
     def __init__(self, server):
         super().__init__(server)
-        self.rsmq.close()
-        self.rsmq = Cells.from_url([server.url] * 2, cells=2, ns=self.ns)
+        self._client = self.rsmq
+        self.rsmq = self
+        self._turn = cycle(self.clients)
 
-    def options(self, **options):
-        return super().options(**{"cells": 2, **options})
+    def create_queue(self, name):
+        for client in self.clients:
+            client.create_queue(name)
 
-    def cells(self, queue):
-        return [Namespace(name_of_cell(self.ns, cell)).queue(queue) for cell in range(2)]
+    def send_messages(self, queue, bodies, *, delay):
+        """Send them to the namespaces in turn."""
+        return [
+            id
+            for body in bodies
+            for id in next(self._turn).send_messages(queue, [body], delay=delay)
+        ]
+
+    def receive_messages(self, queue, number, *, vt):
+        return next(self._turn).receive_messages(queue, number, vt=vt)
+
+    def delete_messages(self, messages):
+        return [id for client in self.clients for id in client.delete_messages(messages)]
 
     def scores(self, queue="q"):
         return {
-            f"{cell}-{id.decode()}": score
-            for cell, keys in enumerate(self.cells(queue))
-            for id, score in self.raw.zrange(keys.zset, 0, -1, withscores=True)
+            id.decode(): score
+            for name in self.names
+            for id, score in self.raw.zrange(f"{name}:{queue}", 0, -1, withscores=True)
         }
 
     def elapse(self, seconds, queue="q"):
-        for keys in self.cells(queue):
-            for id, score in self.raw.zrange(keys.zset, 0, -1, withscores=True):
-                self.raw.zadd(keys.zset, {id: score - seconds * 1000})
+        for name in self.names:
+            for id, score in self.raw.zrange(f"{name}:{queue}", 0, -1, withscores=True):
+                self.raw.zadd(f"{name}:{queue}", {id: score - seconds * 1000})
+
+    def server(self):
+        """Return the connections to the second namespace, where calls crash."""
+        return self.servers()[1]
+
+    def close(self):
+        self.rsmq = self._client
+        super().close()
 
 
 @pytest.mark.parametrize(
@@ -242,8 +260,10 @@ class CellsEnv(Env):
     [
         (Query, {}, Env),
         (Query, {"consumerGroup": "nightly"}, Env),
-        (Query, {"consumerGroup": "nightly"}, CellsEnv),
+        (Query, {}, TwoNamespaces),
+        (Query, {"consumerGroup": "nightly"}, TwoNamespaces),
         (OlderQuery, {"consumerGroup": "nightly"}, Env),
+        (OlderQuery, {"consumerGroup": "nightly"}, TwoNamespaces),
     ],
 )
 def test_no_message_is_lost_or_duplicated_in_random_runs(

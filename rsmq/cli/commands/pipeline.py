@@ -180,6 +180,7 @@ def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **optio
 
     _require_files(path)
     target = own_queues(call, options)
+    target.require_one_namespace()
     target.require([queue] if queue is not None and not create else [])
     return lambda spark, tell: pipelines.replay(
         spark, path, target, queue, create=create, **options, tell=tell
@@ -200,9 +201,11 @@ def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
     """Copy queues with ids, times and counters, and verify the copy."""
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    if {"url", "ns", "cells", "profile"} & call.options.keys():
+    if {"url", "ns", "profile"} & call.options.keys():
         raise Failed("A migration has two places: give --from-url and --to-url.")
     source, target = other_queues("from_", options), other_queues("to_", options)
+    source.require_one_namespace()
+    target.require_one_namespace()
     source.require(queues or [])
     return lambda spark, tell: pipelines.migrate(spark, source, target, queues, tell=tell)
 
@@ -250,6 +253,7 @@ def transform(
     guarded = guard_function(call_function, function, is_verbose=is_verbose)
     source = own_queues(call, options)
     target = other_queues("to_", options, source)
+    target.require_one_namespace()
     source.require(queues)
     target.require([to] if to is not None and not create else [])
     refuse_loop(source, queues, target, to)
@@ -284,6 +288,7 @@ def redrive(
 
     require_streams()
     queues = own_queues(call, options)
+    queues.require_one_namespace()
     queues.require([dead_letter_queue, otherwise])
     refuse_loop(queues, dead_letter_queue, queues, otherwise, option="otherwise")
     return lambda spark, tell: pipelines.redrive(

@@ -23,7 +23,6 @@ PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
 #: The same for the password of the Sentinels.
 SENTINEL_PASSWORD_VARIABLE = "RSMQ_PIPELINE_SENTINEL_PASSWORD"  # noqa: S105 - a name
 
-
 _PASSWORDS = (
     "password_env", "password_file", "sentinel_password_env", "sentinel_password_file",
 )  # fmt: skip
@@ -50,25 +49,19 @@ def place_options(prefix: str | None = None, *, default: str | None = None) -> D
     Return the options for the server and the namespace of queues.
 
     Args:
-        prefix: ``from-`` or ``to-``; None leaves the URL, the namespace and the number of cells to
-            the options for every command.
+        prefix: ``from-`` or ``to-``; None leaves the URL and the namespace to the options for every
+            command.
         default: the place if no URL is given; None requires one.
     """
     options = _password_options(prefix or "")
     if prefix is not None:
         options = [
             click.option(
-                f"--{prefix}url", multiple=True, required=default is None, metavar="URL",
+                f"--{prefix}url", required=default is None, metavar="URL",
                 help="The URL, as in redis://127.0.0.1:6379/0, without a password"
-                + (f"; by default {default}" if default else "")
-                + ". With cells also one URL for each cell, in their order.",
+                + (f"; by default {default}." if default else "."),
             ),
-            click.option(
-                f"--{prefix}ns", metavar="NAME", help="The namespace, or the name of the set."
-            ),
-            click.option(
-                f"--{prefix}cells", type=int, metavar="N", help="Act on a set of N cells."
-            ),
+            click.option(f"--{prefix}ns", metavar="NAME", help="The namespace."),
             click.option(
                 f"--{prefix}any-names", is_flag=True,
                 help="Allow queue names that the Node client refuses.",
@@ -92,18 +85,18 @@ def own_queues(call: Call, options: dict[str, Any]) -> Queues:
         options: the options of the job; those of passwords are removed.
     """
     fields = {name: options.pop(name) for name in _PASSWORDS}
-    fields |= {"ns": call.namespace, "strict_names": not call.any_names}
+    fields |= {"ns": ",".join(call.namespaces), "strict_names": not call.any_names}
     if call.configured_url is not None:
-        url, own_password = split_password(call.configured_url)
+        url, password = split_password(call.configured_url)
         fields["url"], sentinel_password = split_sentinel_password(url)
         # Not as options, because Spark shows options in its query plans.
-        for prefix, password, variable in (
-            ("", own_password, PASSWORD_VARIABLE),
+        for prefix, secret, variable in (
+            ("", password, PASSWORD_VARIABLE),
             ("sentinel_", sentinel_password, SENTINEL_PASSWORD_VARIABLE),
         ):
             given = fields[f"{prefix}password_env"] or fields[f"{prefix}password_file"]
-            if password is not None and not given:
-                os.environ[variable] = password
+            if secret is not None and not given:
+                os.environ[variable] = secret
                 fields[f"{prefix}password_env"] = variable
     return _reach(fields)
 
@@ -117,14 +110,11 @@ def other_queues(prefix: str, options: dict[str, Any], default: Queues | None = 
         options: the options of the job; those of the place are removed.
         default: the place if the options have no URL.
     """
-    fields = {name: options.pop(f"{prefix}{name}") for name in ("url", "ns", "cells", *_PASSWORDS)}
-    fields["url"] = " ".join(fields["url"]) or None
+    fields = {name: options.pop(f"{prefix}{name}") for name in ("url", "ns", *_PASSWORDS)}
     fields["strict_names"] = not options.pop(f"{prefix}any_names")
     if default is not None and fields["url"] is None:
-        is_one_cell = "{" in (fields["ns"] or "")
-        base = dataclasses.asdict(default) | ({"cells": None} if is_one_cell else {})
         given = {name: value for name, value in fields.items() if value is not None}
-        fields = base | given | {"strict_names": default.strict_names}
+        fields = dataclasses.asdict(default) | given | {"strict_names": default.strict_names}
     return _reach(fields)
 
 

@@ -24,8 +24,7 @@ from rsmq.wire.names import decode_name, encode_name
 
 load = loader_of("spark")
 
-#: The parts that are to be published, by the name of their queue; with cells by its label, the name
-#: after the number of the cell.
+#: The parts that are to be published, by the name of their queue.
 Decision = dict[str, list[str]]
 
 
@@ -85,25 +84,6 @@ def stage_messages(
     )
 
 
-def check_staged(keys: QueueKeys, parts: Sequence[str], *, lifetime: float) -> Operation[int]:
-    """
-    Return the number of parts that are missing; store the parts of the queue for longer.
-
-    For the parts in cells, before ``decide_write`` in another cell.
-
-    Args:
-        lifetime: how long the staged parts of the queue are stored at least, seconds.
-    """
-    return Operation(
-        load("check_staged"),
-        (keys.staged,),
-        (digits(round(lifetime * 1000)), *(part.encode() for part in parts)),
-        int,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
-
-
 def decide_write(
     namespace: Namespace,
     write: str,
@@ -111,14 +91,12 @@ def decide_write(
     decision: Decision,
     *,
     lifetime: float,
-    is_checked: bool = False,
 ) -> Operation[tuple[int, Decision | None] | None]:
     """
     Store which staged parts of a batch are to be published, unless a decision is stored already.
 
     Args:
         lifetime: how long the decision and the parts are stored, seconds.
-        is_checked: whether ``check_staged`` has found the parts, which may be in other cells.
 
     Returns:
         The number of a batch, and the decision to carry out for it:
@@ -147,7 +125,7 @@ def decide_write(
     ]
     return Operation(
         load("decide_write"),
-        (namespace.written, *(() if is_checked else staged)),
+        (namespace.written, *staged),
         (
             write.encode(),
             digits(batch),

@@ -1,7 +1,7 @@
 """
 Jobs on queues that run in Spark, as functions; ``rsmq-pipeline`` runs them as commands.
 
-The first argument of each job is a SparkSession; ``Queues`` name a server and a namespace. A job
+The first argument of each job is a SparkSession; ``Queues`` name a server and namespaces. A job
 reports its progress to the function ``tell``, if there is one, and returns a result with counts.
 """
 

@@ -57,7 +57,8 @@ def archive(
 
     Args:
         spark: the session.
-        source: the server and the namespace of the queues.
+        source: the server and the namespaces of the queues. Of several, the files have a column
+            ``ns``.
         queues: the name of one queue, or several names.
         path: the folder; a run adds to it.
         checkpoint: the folder where Spark stores its progress; by default ``_checkpoint`` in the
@@ -78,7 +79,7 @@ def archive(
         refuse_stream_folder(spark, path)
         options = source.options(
             subscribe=join_names(queues),
-            columns=name_kept_columns(),
+            columns=name_kept_columns(source),
             bodyType=body,
             snapshot="exact",
             numPartitions=count_partitions(spark),
@@ -96,7 +97,7 @@ def archive(
         spark,
         source,
         queues,
-        columns=name_kept_columns(),
+        columns=name_kept_columns(source),
         bodyType=body,
         maxMessagesPerTrigger=batch,
     )

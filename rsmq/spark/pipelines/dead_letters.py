@@ -28,22 +28,24 @@ def count_dead_letters(spark: SparkSession, at: Queues, queues: Sequence[str]) -
 
     Args:
         spark: the session.
-        at: the server and the namespace of the queues.
+        at: the server and the namespaces of the queues.
         queues: the names of the queues.
     """
-    found: set[str] = set()
-    for server in at.servers():
-        with server.naming_cell():
-            found.update(server.find_queues_with_reasons(queues))
-    dead_letter_queues = [name for name in queues if name in found]
-    if not dead_letter_queues:
+    found = [
+        (server.make_label(name), name)
+        for server in at.servers()
+        for name in server.find_queues_with_reasons(queues)
+    ]
+    if not found:
         return {"dead_by_cause": (), "dead_by_worker": (), "dead_by_minute": ()}
     options = at.options(
-        subscribe=",".join(dead_letter_queues),
-        columns=",".join(_COLUMNS),
+        **at.select(dict.fromkeys(name for _, name in found)),
+        columns=",".join((*["ns"] * at.is_several, *_COLUMNS)),
         numPartitions=count_partitions(spark),
     )
-    messages = spark.read.format("rsmq").options(**options).load()
+    messages = at.label_queues(spark.read.format("rsmq").options(**options).load())
+    if at.is_several:  # a queue of another namespace with the same name may have no reasons
+        messages = messages.where(functions.col("queue").isin([label for label, _ in found]))
     exception_type = functions.substring_index("exception", ":", 1)
     cause = functions.when(
         functions.isnotnull("exception"), functions.concat_ws(" ", exception_type, "status")

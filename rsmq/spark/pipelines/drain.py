@@ -52,7 +52,8 @@ def drain(
 
     Args:
         spark: the session.
-        source: the server and the namespace of the queues.
+        source: the server and the namespaces of the queues. Of several, the files have a column
+            ``ns``, but for those of text.
         queues: the name of one queue, or several names.
         path: the folder for the files; None with kind ``none``.
         checkpoint: the folder where Spark stores its progress; by default ``_checkpoint`` in the
@@ -88,7 +89,7 @@ def drain(
         spark,
         source,
         queues,
-        columns=name_kept_columns(with_raw=kind in ("json", "csv")),
+        columns=name_kept_columns(source, with_raw=kind in ("json", "csv")),
         bodyType="binary" if kind == "parquet" else "string",
         maxMessagesPerTrigger=batch,
     ).drop("visible_at")

@@ -8,20 +8,23 @@ from pyspark.sql import DataFrame, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.printable import format_count
+from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.read.schema import DEFAULT_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.wire.ids import GROUP_MARK
 
 
-def name_kept_columns(*, with_raw: bool = False) -> str:
+def name_kept_columns(source: Queues, *, with_raw: bool = False) -> str:
     """
     Return the option ``columns`` of a read of all that a message can be restored from.
 
     Args:
+        source: the server and the namespaces; ``ns`` is a column if there are several.
         with_raw: whether the bytes of the body are read beside its text.
     """
     raw = ["raw"] if with_raw else []
-    return ",".join([*DEFAULT_COLUMNS[:3], *raw, *DEFAULT_COLUMNS[3:], *SENT_COLUMNS])
+    ns = ["ns"] if source.is_several else []
+    return ",".join([*ns, *DEFAULT_COLUMNS[:3], *raw, *DEFAULT_COLUMNS[3:], *SENT_COLUMNS])
 
 
 def refuse_loss_of_groups(messages: DataFrame, option: str, remedy: str) -> None:

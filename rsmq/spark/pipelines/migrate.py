@@ -78,9 +78,6 @@ def migrate(
     """
     Copy queues with their attributes, and messages with their ids, times and counters.
 
-    A set of cells is copied to one with the same number of cells, each cell to the one of the same
-    number.
-
     The queues and messages also keep their groups, limits, expiry and pause.
 
     The source is not changed. Queues and messages that are at the target already stay there, so an
@@ -96,25 +93,18 @@ def migrate(
         tell: a function that is called with each ``JobProgress``.
 
     Raises:
-        InvalidOption: source and target are the same, or have different numbers of cells.
-        QueueNotFound: a queue does not exist, or is missing in a cell.
-        CellFailed: the server of a cell can't be reached.
+        InvalidOption: source and target are the same, or one has several namespaces.
+        QueueNotFound: a queue does not exist.
     """
-    if source.cells != target.cells:
-        raise InvalidOption(
-            "target",
-            f"has {_describe_cells(target)}, and the source {_describe_cells(source)}. Give a "
-            "target with as many cells; or copy the messages with archive --keep, and send them "
-            "with replay.",
-            value=target.cells,
-        )
+    source.require_one_namespace()
+    target.require_one_namespace()
     if source.shares_queues(target):
         raise InvalidOption("target", "is the source itself: give another url or ns.")
     names = source.list_names() if queues is None else list(dict.fromkeys(queues))
     if not names:
         return Migrated((), 0, verified=True)
-    pairs = list(zip(source.servers(), target.servers(), strict=True))
-    all_attributes = [_copy_queues(*pair, names) for pair in pairs]
+    (source_server,), (server,) = source.servers(), target.servers()
+    attributes = _copy_queues(source_server, server, names)
 
     reading = {
         "subscribe": ",".join(names),
@@ -134,9 +124,8 @@ def migrate(
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
         for frame in _divide_by_groups(originals, before):
             frame.write.format("rsmq").options(**sink_options).mode("append").save()
-        for (_, server), attributes in zip(pairs, all_attributes, strict=True):
-            for name in names:
-                server.run(restore_totals(server.namespace.queue(name), attributes[name]))
+        for name in names:
+            server.rsmq.run(restore_totals(server.namespace.queue(name), attributes[name]))
         tell(JobProgress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(**target.options(**reading))
         copied = reader.load()
@@ -149,58 +138,43 @@ def migrate(
     for name in names:
         messages, checksum, _ = before.get(name, (0, 0, 0))
         found, target_checksum, _ = after.get(name, (0, 0, 0))
-        same = (messages, checksum) == (found, target_checksum) and all(
-            _has_same_attributes(attributes[name], _read_attributes(server, name))
-            for (_, server), attributes in zip(pairs, all_attributes, strict=True)
+        same = (messages, checksum) == (found, target_checksum) and _has_same_attributes(
+            attributes[name], server.rsmq.get_queue_attributes(name)
         )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
 
 
-def _describe_cells(queues: Queues) -> str:
-    return "no cells" if queues.cells is None else format_count(queues.cells, "cell")
-
-
 def _copy_queues(
     source: SparkServer, target: SparkServer, names: Sequence[str]
 ) -> dict[str, QueueAttributes]:
-    """Create the queues of a cell at the target; return their attributes at the source, by name."""
-    all_attributes = {name: _read_attributes(source, name) for name in names}
-    with target.naming_cell():
-        for name, attributes in all_attributes.items():
-            target.rsmq.create_queue(
-                name,
-                # Other clients may have stored fractions: rounded up, messages are rather hidden
-                # longer.
-                vt=math.ceil(attributes.vt),
-                delay=math.ceil(attributes.delay),
-                maxsize=min(max(attributes.maxsize, 1024), 65536)
-                if attributes.maxsize != -1
-                else -1,
-                keep=math.ceil(attributes.keep or 0),
-                exist_ok=True,
+    """Create the queues at the target; return their attributes at the source, by name."""
+    all_attributes = {name: source.rsmq.get_queue_attributes(name) for name in names}
+    for name, attributes in all_attributes.items():
+        target.rsmq.create_queue(
+            name,
+            # Other clients may have stored fractions: rounded up, messages are rather hidden
+            # longer.
+            vt=math.ceil(attributes.vt),
+            delay=math.ceil(attributes.delay),
+            maxsize=min(max(attributes.maxsize, 1024), 65536) if attributes.maxsize != -1 else -1,
+            keep=math.ceil(attributes.keep or 0),
+            exist_ok=True,
+        )
+        stored = target.rsmq.get_queue_attributes(name)
+        if stored.total_sent or stored.messages:
+            continue  # a queue that is in use keeps its limits and its state
+        if attributes.max_running is not None or attributes.rate is not None:
+            target.rsmq.set_queue_limits(
+                name, max_running=attributes.max_running, rate=attributes.rate
             )
-            stored = target.rsmq.get_queue_attributes(name)
-            if stored.total_sent or stored.messages:
-                continue  # a queue that is in use keeps its limits and its state
-            if attributes.max_running is not None or attributes.rate is not None:
-                target.rsmq.set_queue_limits(
-                    name, max_running=attributes.max_running, rate=attributes.rate
-                )
-            if attributes.paused:
-                target.rsmq.pause_queue(name)
-        for name, policy in all_attributes.items():
-            if policy.dead_letter_queue in names and policy.max_receives:
-                target.rsmq.set_dead_letter_policy(
-                    name, policy.dead_letter_queue, policy.max_receives
-                )
-                target.rsmq.set_queue_attributes(name, expired=policy.expired)
+        if attributes.paused:
+            target.rsmq.pause_queue(name)
+    for name, policy in all_attributes.items():
+        if policy.dead_letter_queue in names and policy.max_receives:
+            target.rsmq.set_dead_letter_policy(name, policy.dead_letter_queue, policy.max_receives)
+            target.rsmq.set_queue_attributes(name, expired=policy.expired)
     return all_attributes
-
-
-def _read_attributes(server: SparkServer, name: str) -> QueueAttributes:
-    with server.naming_cell():
-        return server.rsmq.get_queue_attributes(name)
 
 
 def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:

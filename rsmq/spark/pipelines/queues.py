@@ -1,14 +1,15 @@
 """
-The server, the namespace and the queues of a job.
+The server, the namespaces and the queues of a job.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
@@ -22,16 +23,14 @@ _MAX_PARALLELISM = 100_000
 @dataclass(frozen=True, slots=True)
 class Queues:
     """
-    The queues of a namespace on a Redis server, or of a set of cells.
+    The queues of a namespace on a Redis server, or of several.
 
     Attributes:
-        url: the URL of the server, without a password. For a set of cells one URL for all cells, or
-            one for each cell, with spaces between.
-        ns: the namespace, or the name of the set of cells.
+        url: the URL of the server, without a password.
+        ns: the namespace. A job that only reads accepts several, with commas between.
         password_env: the environment variable that holds the password, in every process.
         password_file: the file that holds the password, on every machine.
         strict_names: whether names must be valid for the Node client; False allows any name.
-        cells: the number of cells; None for one ordinary namespace.
         sentinel_password_env: the environment variable that holds the password of the Sentinels.
         sentinel_password_file: the file that holds the password of the Sentinels.
     """
@@ -41,7 +40,6 @@ class Queues:
     password_env: str | None = None
     password_file: str | None = None
     strict_names: bool = True
-    cells: int | None = None
     sentinel_password_env: str | None = None
     sentinel_password_file: str | None = None
 
@@ -60,7 +58,6 @@ class Queues:
             "sentinelPasswordEnv": self.sentinel_password_env,
             "sentinelPasswordFile": self.sentinel_password_file,
             "strictNames": str(self.strict_names).lower(),
-            "cells": self.cells,
             **more,
         }
         return {
@@ -71,22 +68,19 @@ class Queues:
 
     def reach(self) -> None:
         """
-        Connect to the server, or to that of each cell, once, without a retry.
+        Connect to the server of each namespace once, without a retry.
 
         Raises:
             InvalidOption: an option has an invalid value, or the password can't be read.
             RedisError: the server does not answer.
-            CellFailed: the server of a cell does not answer.
-            CellsMismatch: a cell belongs to another set.
         """
         for server in get_servers(replace(self.connection(), retry_deadline=0)):
-            with server.naming_cell():
-                pool = server.caller.tracking_pool(server.namespace.queues)
-                connection = pool.connection_class(**pool.connection_kwargs)
-                try:
-                    connection.connect()
-                finally:
-                    connection.disconnect()
+            pool = server.caller.tracking_pool(server.namespace.queues)
+            connection = pool.connection_class(**pool.connection_kwargs)
+            try:
+                connection.connect()
+            finally:
+                connection.disconnect()
 
     def connection(self) -> ConnectionOptions:
         """
@@ -99,58 +93,79 @@ class Queues:
 
     def servers(self) -> list[SparkServer]:
         """
-        Return the server of each cell, or the only one, with the connections of this process.
+        Return the server of each namespace, with the connections of this process.
 
         Raises:
             InvalidOption: an option has an invalid value, or the password can't be read.
-            CellsMismatch: a cell belongs to another set.
-            CellFailed: the server of a cell can't be reached.
         """
         return get_servers(self.connection())
 
+    @property
+    def is_several(self) -> bool:
+        """Whether there are several namespaces."""
+        return len(self.connection().names) > 1
+
+    def require_one_namespace(self) -> None:
+        """
+        Refuse several namespaces.
+
+        Raises:
+            InvalidOption: there are several.
+        """
+        if self.is_several:
+            raise InvalidOption(
+                "ns",
+                f"{self.ns} names several namespaces, and this job writes into one. Run it once "
+                "for each.",
+                value=self.ns,
+            )
+
+    def select(self, names: Collection[str]) -> dict[str, str]:
+        """Return the option that selects queues; of several namespaces, each that has them."""
+        if self.is_several:
+            return {"subscribePattern": "|".join(map(re.escape, names))}
+        return {"subscribe": ",".join(names)}
+
+    def label_queues(self, frame: DataFrame) -> DataFrame:
+        """Return a frame whose column ``queue`` begins with the namespace, if there are several."""
+        if not self.is_several:
+            return frame
+        return frame.withColumn("queue", functions.concat_ws(":", "ns", "queue"))
+
     def shares_queues(self, other: Queues) -> bool:
         """
-        Return whether a name is that of the same queue here and there, in one cell at least.
+        Return whether a name is that of the same queue here and there, in one namespace at least.
 
         URLs may name one server in several ways, so the servers are asked who they are.
 
         Raises:
             InvalidOption: an option has an invalid value, or the password can't be read.
-            CellFailed: the server of a cell can't be reached.
         """
         return not _find_places(self).isdisjoint(_find_places(other))
 
     def list_names(self) -> list[str]:
-        """
-        Return the names of all queues, of any cell, each once.
-
-        Raises:
-            CellFailed: the server of a cell can't be reached.
-        """
+        """Return the names of all queues, of any namespace, each once."""
         names: dict[str, None] = {}
         for server in self.servers():
-            with server.naming_cell():
-                names |= dict.fromkeys(server.rsmq.list_queues())
+            names |= dict.fromkeys(server.rsmq.list_queues())
         return list(names)
 
     def require(self, names: Collection[str]) -> None:
         """
-        Check that queues exist, in each cell.
+        Check that queues exist, in each namespace.
 
         Raises:
-            QueueNotFound: a queue does not exist, or is missing in a cell.
-            CellFailed: the server of a cell can't be reached.
+            QueueNotFound: a queue is missing in a namespace.
         """
         require_queues(self.connection(), names)
 
 
 def _find_places(queues: Queues) -> set[tuple[object, int, str]]:
-    """Return the run of the server, or the URL, the database and the namespace of each cell."""
+    """Return the run of the server, or the URL, and the database and name of each namespace."""
     places: set[tuple[object, int, str]] = set()
     for server in queues.servers():
-        with server.naming_cell():
-            run = server.read_run() or queues.url
-            pool = server.caller.tracking_pool(server.namespace.queues)
+        run = server.read_run() or queues.url
+        pool = server.caller.tracking_pool(server.namespace.queues)
         db = int(pool.connection_kwargs.get("db") or 0)
         places.add((run, db, server.namespace.name))
     return places

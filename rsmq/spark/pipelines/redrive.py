@@ -5,17 +5,15 @@ The job redrive: sends dead letters to queues that an SQL expression names.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, refuse_loop
 from rsmq.spark.pipelines.streams import read_stream, run_stream
-from rsmq.wire.cells import cell_of_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,6 @@ def redrive(
     """
     Send dead letters as new messages to queues that an expression names, each exactly once.
 
-    In a set of cells, each message stays in its cell.
-
     Args:
         spark: the session.
         at: the server and the namespace of the queues.
@@ -65,8 +61,9 @@ def redrive(
     Raises:
         InvalidOption: ``otherwise`` is the dead-letter queue itself, or ``to`` is no expression;
             or a dead letter has a group or a limit key, which would be lost.
-        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
+        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
     """
+    at.require_one_namespace()
     refuse_loop(at, dead_letter_queue, at, otherwise, option="otherwise")
     at.require((dead_letter_queue, otherwise))
     possible = [name for name in at.list_names() if name != dead_letter_queue]
@@ -75,15 +72,9 @@ def redrive(
     frame = _with_chosen(frame, to)
     _refuse_groups(spark, at, dead_letter_queue)
     target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
-    columns = {
-        "message": functions.col("raw"),
-        "queue": functions.coalesce(target, functions.lit(otherwise)),
-    }
+    queue = functions.coalesce(target, functions.lit(otherwise))
+    sent = frame.select(functions.col("raw").alias("message"), queue.alias("queue"))
     options = at.options(delivery="exactly-once", enforceMaxSize=False)
-    if at.cells is not None:
-        columns["key"] = _choose_key_of_cell(at.cells)
-        options["keyColumn"] = "key"
-    sent = frame.select(*(column.alias(name) for name, column in columns.items()))
     writer = (
         sent.writeStream.format("rsmq").options(**options).option("checkpointLocation", checkpoint)
     )
@@ -118,15 +109,3 @@ def _with_chosen(frame: DataFrame, to: str) -> DataFrame:
             value=to,
         ) from error
     return chosen
-
-
-def _choose_key_of_cell(number: int) -> Column:
-    """Return a key for each message that belongs to the cell in which the message is."""
-    keys: dict[int, str] = {}
-    for key in map(str, count()):
-        keys.setdefault(cell_of_key(key, number), key)
-        if len(keys) == number:
-            break
-    by_cell = functions.array(*(functions.lit(keys[cell]) for cell in range(number)))
-    cell = functions.substring_index("id", "-", 1).cast("int")
-    return functions.element_at(by_cell, cell + 1)

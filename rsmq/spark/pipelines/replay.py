@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.connections import get_home
+from rsmq.spark.connections import get_server
 from rsmq.spark.pipelines.kept_columns import refuse_loss_of_groups
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
@@ -77,14 +77,13 @@ def replay(
         InvalidOption: the kind is unknown, the date is not a day, or a column is missing; or
             messages with a group or a limit key would be sent as new ones, without it.
     """
+    target.require_one_namespace()
     if date is not None:
         _check_day(date)
     if kind not in ("parquet", "json"):
         raise InvalidOption("kind", f"is parquet or json; got {kind!r}.", value=kind)
-    if write_id is not None:
-        home = get_home(target.connection(), write_id)
-        if is_written(home, write_id, 0):
-            return Replayed(0, done_before=True)
+    if write_id is not None and is_written(get_server(target.connection()), write_id, 0):
+        return Replayed(0, done_before=True)
     # Files of earlier versions lack columns.
     rows = spark.read.format(kind).option("mergeSchema", kind == "parquet").load(path)
     if date is not None:

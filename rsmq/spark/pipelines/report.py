@@ -4,7 +4,6 @@ The job report: figures of queues, read without changing them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.printable import format_count
+from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.dead_letters import count_dead_letters
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
@@ -27,6 +27,8 @@ MAX_RECEIVE_COUNT = 10
 class QueueReport:
     """
     The figures of queues at one moment: tables, each a tuple of rows, which are dicts.
+
+    Of several namespaces, the name of each queue is behind that of its namespace: ``shop:orders``.
 
     Attributes:
         queues: for each queue its number of messages (all, and those of each state of
@@ -68,7 +70,7 @@ def report(
 
     Args:
         spark: the session.
-        at: the server and the namespace of the queues.
+        at: the server and the namespaces of the queues.
         queues: the name of one queue, or several names; None is all listed queues.
         path: a folder on this machine for the tables as Parquet and for plots as PNG; None writes
             no files.
@@ -79,11 +81,16 @@ def report(
     if not names:
         return QueueReport((), (), (), (), (), (), ())
     tell(JobProgress("report", f"reading {format_count(len(names), 'queue')}"))
-    numbers = {name: _count_by_state(at, name) for name in sorted(names)}
+    numbers = {
+        server.make_label(name): _count_by_state(server, name)
+        for server in at.servers()
+        for name in sorted(names)
+        if server.is_only or server.has(name)
+    }
     options = at.options(
-        subscribe=",".join(names), bodyType="binary", numPartitions=count_partitions(spark)
+        **at.select(names), bodyType="binary", numPartitions=count_partitions(spark)
     )
-    messages = spark.read.format("rsmq").options(**options).load()
+    messages = at.label_queues(spark.read.format("rsmq").options(**options).load())
     now_seconds = at.servers()[0].now_ms() / 1000
     now = functions.lit(now_seconds).cast("timestamp")
     figures = messages.select(
@@ -125,14 +132,11 @@ _NO_SIZES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _count_by_state(at: Queues, name: str) -> dict[str, int]:
-    """Return the messages of a queue, of all states and of each, in all cells together."""
-    totals: Counter[str] = Counter()
-    for server in at.servers():
-        with server.naming_cell():
-            counts = server.rsmq.count_messages(name)
-        totals.update({state: getattr(counts, state) for state in _STATES})
-    return {"messages": totals.total(), **{state: totals[state] for state in _STATES}}
+def _count_by_state(server: SparkServer, name: str) -> dict[str, int]:
+    """Return the messages of a queue, of all states and of each."""
+    counts = server.rsmq.count_messages(name)
+    by_state: dict[str, int] = {state: getattr(counts, state) for state in _STATES}
+    return {"messages": sum(by_state.values()), **by_state}
 
 
 def _measure_queues(figures: DataFrame) -> DataFrame:

@@ -70,7 +70,7 @@ def run_stream(
 
     Args:
         job: the name of the job, for the progress.
-        source: the server and the namespace of the queues that the stream reads.
+        source: the server and the namespaces of the queues that the stream reads.
         writer: Spark's DataStreamWriter.
         follow: True runs forever; False until all messages that were due at the start are done.
         report_progress: a function that is called after each batch.

@@ -57,12 +57,13 @@ def transform(  # noqa: PLR0917 - source and target in order
 
     Args:
         spark: the session.
-        source: the server and the namespace of the messages to read.
+        source: the server and the namespaces of the messages to read. Of several, the frame that
+            the function gets has a column ``ns``.
         queues: the name of one queue to read, or several names.
         target: the server and the namespace of the queue to write.
         queue: the queue to write; None reads it from the column ``queue`` of each row.
         function: converts a frame of messages to one with a column ``message``, and optionally
-            ``queue``, ``delay`` (seconds) and, if the target is a set of cells, ``key`` (text).
+            ``queue`` and ``delay`` (seconds).
         checkpoint: the folder where Spark stores its progress. A transformation must always have
             the same checkpoint.
         follow: True waits for new messages and runs until it is stopped.
@@ -76,6 +77,7 @@ def transform(  # noqa: PLR0917 - source and target in order
         InvalidOption: the function did not return a frame with a column ``message``, or the queue
             to write is one of those to read.
     """
+    target.require_one_namespace()
     refuse_loop(source, queues, target, queue)
     body = "binary" if binary else "string"
     messages = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body)
@@ -84,14 +86,8 @@ def transform(  # noqa: PLR0917 - source and target in order
         kind = type(frame).__name__
         raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
     columns = ["message", "delay"] + ["queue"] * (queue is None)
-    columns += ["key"] * (target.cells is not None)
     selected = [name for name in columns if name in frame.columns]
-    options = target.options(
-        queue=queue,
-        delivery="exactly-once",
-        createQueue=create,
-        keyColumn="key" if "key" in selected else None,
-    )
+    options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
     if "message" not in frame.columns:
         raise InvalidOption(
             "function",

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
 from rsmq.operations.plain import parse_time_us
-from rsmq.spark.connections import SparkServer, get_server
+from rsmq.spark.connections import SparkServer, get_server, get_servers
 from rsmq.spark.read.fetch_ahead import fetch_columns
 from rsmq.spark.read.held_back import find_held_back
 from rsmq.spark.read.message_fetch import MessageFetch, Wanted
@@ -34,7 +34,6 @@ from rsmq.spark.read.scanned import SeenIds, parse_scores
 from rsmq.spark.read.sent_columns import read_sent_columns
 from rsmq.spark.read.source_options import SnapshotOptions, SourceOptions
 from rsmq.spark.task_process import spare_loaded_modules
-from rsmq.wire.cells import join_id
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
@@ -74,17 +73,17 @@ class SnapshotPartition(InputPartition):
     Some messages of one queue.
 
     Attributes:
-        cell: the number of the cell; 0 also for an ordinary namespace.
+        ns: the namespace of the queue.
         queue: the queue's name.
         visible_at_ms: the times when the messages become visible, Unix ms; None if the schema has
             no such column.
     """
 
     def __init__(
-        self, cell: int, queue: str, ids: list[bytes], visible_at_ms: array[float] | None
+        self, ns: str, queue: str, ids: list[bytes], visible_at_ms: array[float] | None
     ) -> None:
         super().__init__(None)
-        self.cell = cell
+        self.ns = ns
         self.queue = queue
         self.visible_at_ms = visible_at_ms
         # Many small objects take Spark longer to send than one large one.
@@ -102,17 +101,17 @@ class ScanPartition(InputPartition):
     A shard of the ids of one queue, which its task scans.
 
     Attributes:
-        cell: the number of the cell; 0 also for an ordinary namespace.
+        ns: the namespace of the queue.
         queue: the queue's name.
         now_ms: the time of the server when the read was planned, Unix ms.
         server_run: the server's run when the read was planned; None if it is unknown.
     """
 
     def __init__(
-        self, cell: int, queue: str, shard: Shard, now_ms: int, server_run: bytes | None
+        self, ns: str, queue: str, shard: Shard, now_ms: int, server_run: bytes | None
     ) -> None:
         super().__init__(None)
-        self.cell = cell
+        self.ns = ns
         self.queue = queue
         self.shard = shard
         self.now_ms = now_ms
@@ -127,13 +126,6 @@ class _PushedFilter:
     kind: str
     value: Any
 
-    def may_match_id(self, prefix: str) -> bool:
-        """Return whether it may select ids with this prefix."""
-        if self.column != "id" or self.kind not in ("EqualTo", "In"):
-            return True
-        ids = self.value if self.kind == "In" else (self.value,)
-        return any(id is not None and id.startswith(prefix) for id in ids)
-
     def matches(self, row: dict[str, Any]) -> bool:
         value = row[self.column]
         return value is not None and _COMPARISONS[self.kind](value, self.value)
@@ -144,8 +136,8 @@ class SnapshotReader(DataSourceReader):
     A reader of the messages that are in the queues.
 
     A message that is in its queue during the whole read is read once, even if consumers receive it
-    meanwhile. An exact snapshot has the messages of one moment, in each cell. A message that is
-    deleted before its task reads it is left out, if the read has a column with bodies.
+    meanwhile. An exact snapshot has the messages of one moment, in each namespace. A message that
+    is deleted before its task reads it is left out, if the read has a column with bodies.
     """
 
     def __init__(self, source: SourceOptions, options: SnapshotOptions, schema: StructType) -> None:
@@ -155,25 +147,23 @@ class SnapshotReader(DataSourceReader):
         self._filters: list[_PushedFilter] = []
 
     def partitions(self) -> list[InputPartition]:
-        """Return partitions of about the same size; those of a cell are its own."""
+        """Return partitions of about the same size, each of one queue."""
         ids = self._find_pushed_ids()
         if self._options.is_exact or ids is not None:
             return self._plan_snapshot(ids)
-        found: list[tuple[int, QueueKeys, int, int, bytes | None]] = []
-        for cell in self._find_cells():
-            server = get_server(self._source.connection, cell)
+        found: list[tuple[str, QueueKeys, int, int, bytes | None]] = []
+        for server in self._find_servers():
             queues = server.find_queues(self._source)
-            with server.naming_cell():
-                sizes = [int(server.call("ZCARD", keys.zset)) for keys in queues]
-                now_ms, server_run = server.now_ms(), server.read_run()
+            sizes = [int(server.call("ZCARD", keys.zset)) for keys in queues]
+            now_ms, server_run = server.now_ms(), server.read_run()
             for keys, messages in zip(queues, sizes, strict=True):
-                found.append((cell, keys, messages, now_ms, server_run))
+                found.append((server.namespace.name, keys, messages, now_ms, server_run))
         size = self._partition_size(sum(messages for _, _, messages, _, _ in found))
         partitions: list[InputPartition] = []
-        for cell, keys, messages, now_ms, server_run in found:
+        for ns, keys, messages, now_ms, server_run in found:
             total = count_shards(messages, -(-messages // size)) if server_run else 1
             partitions += [
-                ScanPartition(cell, keys.name, Shard(number, total), now_ms, server_run)
+                ScanPartition(ns, keys.name, Shard(number, total), now_ms, server_run)
                 for number in range(total)
                 if messages
             ]
@@ -193,15 +183,13 @@ class SnapshotReader(DataSourceReader):
         is_exact = not any("\ufffd" in id for id in ids)
         return ids if is_exact and len(ids) <= _MAX_PUSHED_IDS else None
 
-    def _find_cells(self) -> list[int]:
-        """Return the cells that may have messages which the filters select."""
-        cells = self._source.connection.cells
-        if cells is None:
-            return [0]
+    def _find_servers(self) -> list[SparkServer]:
+        """Return the servers of the namespaces that the filters select."""
+        filters = [each for each in self._filters if each.column == "ns"]
         return [
-            cell
-            for cell in range(cells)
-            if all(each.may_match_id(join_id(cell, "")) for each in self._filters)
+            server
+            for server in get_servers(self._source.connection)
+            if all(each.matches({"ns": server.namespace.name}) for each in filters)
         ]
 
     def _partition_size(self, messages: int) -> int:
@@ -209,35 +197,33 @@ class SnapshotReader(DataSourceReader):
         return max(1, min(self._source.max_ids_per_partition, share))
 
     def _plan_snapshot(self, ids: set[str] | None) -> list[InputPartition]:
-        """Take an exact snapshot of each cell, of some ids or of all, and divide it."""
+        """Take an exact snapshot of each namespace, of some ids or of all, and divide it."""
         selected = []
-        for cell in self._find_cells():
-            server = get_server(self._source.connection, cell)
+        for server in self._find_servers():
             queues = server.find_queues(self._source)
-            with server.naming_cell():
-                if ids is None:
-                    snapshot = _take_snapshot(server, queues)
-                else:
-                    snapshot = _look_up(server, queues, ids)
+            if ids is None:
+                snapshot = _take_snapshot(server, queues)
+            else:
+                snapshot = _look_up(server, queues, ids)
             selected += [
-                (cell, keys.name, *self._select(server, keys.name, now_ms, members))
+                (server.namespace.name, keys.name, *self._select(keys.name, now_ms, members))
                 for keys, now_ms, members in snapshot
             ]
         size = self._partition_size(sum(len(ids) for _, _, ids, _ in selected))
         with_scores = "visible_at" in self._schema.fieldNames()
         return [
             SnapshotPartition(
-                cell,
+                ns,
                 queue,
                 ids[begin : begin + size],
                 scores[begin : begin + size] if with_scores else None,
             )
-            for cell, queue, ids, scores in selected
+            for ns, queue, ids, scores in selected
             for begin in range(0, len(ids), size)
         ]
 
     def _select(
-        self, server: SparkServer, queue: str, now_ms: int, members: list[bytes]
+        self, queue: str, now_ms: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         """Return the ids and the scores that options and filters select among the members."""
         ids, scores = members[::2], parse_scores(members[1::2])
@@ -261,20 +247,19 @@ class SnapshotReader(DataSourceReader):
                 if (us := sent[place]) is not None and us >= first and (end is None or us < end)
             ]
         if self._filters:
-            prefix = server.id_prefix.decode()
-            places = [p for p in places if self._matches(queue, prefix, ids[p], scores[p])]
+            places = [p for p in places if self._matches(queue, ids[p], scores[p])]
         if len(places) < len(ids):
             return [ids[p] for p in places], array("d", (scores[p] for p in places))
         return ids, scores
 
-    def _matches(self, queue: str, prefix: str, raw_id: bytes, score: float) -> bool:
+    def _matches(self, queue: str, raw_id: bytes, score: float) -> bool:
         row = {
             "queue": queue,
-            "id": prefix + decode_lossy(raw_id),
+            "id": decode_lossy(raw_id),
             "sent": _to_datetime(parse_sent_us(decode_name(raw_id))),
             "visible_at": _to_datetime(to_unix_us(score)),
         }
-        return all(each.matches(row) for each in self._filters)
+        return all(each.matches(row) for each in self._filters if each.column != "ns")
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield record batches of a partition's messages."""
@@ -282,13 +267,7 @@ class SnapshotReader(DataSourceReader):
         if not isinstance(partition, SnapshotPartition | ScanPartition):
             return
         spare_loaded_modules()
-        server = get_server(self._source.connection, partition.cell)
-        with server.naming_cell():
-            yield from self._read(server, partition)
-
-    def _read(
-        self, server: SparkServer, partition: SnapshotPartition | ScanPartition
-    ) -> Iterator[Any]:
+        server = get_server(self._source.connection, partition.ns)
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
         fetch = self._make_fetch(server, keys)
@@ -307,7 +286,7 @@ class SnapshotReader(DataSourceReader):
             selected = self._drop_unselected({**columns, **reasons}, held_back)
             selected = read_sent_columns(server, keys, selected, self._schema.fieldNames())
             if selected["id"]:
-                yield build_record_batch(schema, keys.name, selected, server.id_prefix)
+                yield build_record_batch(schema, keys, selected)
 
     def _scan(
         self, server: SparkServer, keys: QueueKeys, partition: ScanPartition
@@ -329,7 +308,7 @@ class SnapshotReader(DataSourceReader):
             begun_run = run
             for members in scan_shard(keys.name, partition.shard, server.make_scanner(keys)):
                 new = seen.drop_seen(members)
-                ids, scores = self._select(server, keys.name, partition.now_ms, new)
+                ids, scores = self._select(keys.name, partition.now_ms, new)
                 yield ids, scores if with_scores else None
             run = server.read_run()
             if run is None:
@@ -389,7 +368,7 @@ class SnapshotReader(DataSourceReader):
 
 class PushdownReader(SnapshotReader):
     """
-    A snapshot reader that applies filters on queue, id, sent and visible_at itself.
+    A snapshot reader that applies filters on ns, queue, id, sent and visible_at itself.
 
     A separate class, because Spark refuses every reader with ``pushFilters`` while its setting
     ``spark.sql.python.filterPushdown.enabled`` is false.
@@ -402,7 +381,7 @@ class PushdownReader(SnapshotReader):
             attribute = getattr(each, "attribute", ())
             kind = type(each).__name__
             if kind in _COMPARISONS and attribute in (
-                ("queue",), ("id",), ("sent",), ("visible_at",),
+                ("ns",), ("queue",), ("id",), ("sent",), ("visible_at",),
             ):  # fmt: skip
                 value = getattr(each, "value", None)
                 self._filters.append(_PushedFilter(attribute[0], kind, value))
@@ -432,8 +411,7 @@ def _look_up(
     server: SparkServer, queues: list[QueueKeys], ids: set[str]
 ) -> list[tuple[QueueKeys, int, list[bytes]]]:
     """Return the same as ``_take_snapshot`` for some ids; atomic."""
-    prefix = server.id_prefix.decode()
-    raw_ids = [id.removeprefix(prefix).encode() for id in sorted(ids) if id.startswith(prefix)]
+    raw_ids = [id.encode() for id in sorted(ids)]
     if not raw_ids:
         return []
     commands = [(b"ZMSCORE", keys.zset, *raw_ids) for keys in queues]

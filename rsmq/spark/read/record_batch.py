@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from rsmq.spark.read.reasons import REASON_COLUMNS
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 from rsmq.wire.id_arrays import parse_sent_us_array
+from rsmq.wire.keys import QueueKeys
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = ("first_received", "visible_at", "died_at", "expires_at")
@@ -47,26 +48,27 @@ def build_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def build_record_batch(
-    schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]], id_prefix: bytes = b""
+    schema: pa.Schema, keys: QueueKeys, columns: Mapping[str, Sequence[Any]]
 ) -> Any:
     """
     Return a record batch of messages of one queue.
 
     Args:
         schema: the columns of the record batch.
+        keys: those of the queue.
         columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
             ``parse_reason_columns`` and ``read_sent_columns``. A column that the schema lacks may
             be missing. If ``first_received`` or ``visible_at`` is missing, it is null in all rows.
-        id_prefix: what the ids begin with in the frame: the number of their cell, and a hyphen.
     """
     ids = columns["id"]
     arrays = []
     for field in schema:
-        if field.name == "queue":
-            column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
+        if field.name in ("ns", "queue"):
+            name = keys.name if field.name == "queue" else decode_lossy(keys.namespace)
+            column = pa.repeat(pa.scalar(name, pa.string()), len(ids))
         elif field.name == "id":
-            column = _to_id_array([id_prefix + id for id in ids] if id_prefix else ids)
+            column = _to_id_array(ids)
         elif field.name == "sent":
             us, is_missing = parse_sent_us_array(ids)
             column = pa.array(us, pa.int64(), mask=is_missing).view(_TIMESTAMP)

@@ -33,7 +33,10 @@ def build_schema(options: SourceOptions) -> StructType:
     """
     fields = make_fields(is_binary=options.is_binary)
     with_raw = (*DEFAULT_COLUMNS[:3], "raw", *DEFAULT_COLUMNS[3:])
-    selected = options.columns or (with_raw if options.include_raw else DEFAULT_COLUMNS)
+    default = with_raw if options.include_raw else DEFAULT_COLUMNS
+    if len(options.connection.namespaces) > 1:  # an id may be in several
+        default = ("ns", *default)
+    selected = options.columns or default
     for name in selected:
         if name not in fields or selected.count(name) > 1:
             raise InvalidOption(
@@ -90,6 +93,7 @@ def make_fields(*, is_binary: bool) -> dict[str, StructField]:
         StructField("first_received", time),
         StructField("receive_count", LongType()),
         StructField("visible_at", time),
+        StructField("ns", text, nullable=False),
         *(StructField(name, kind) for name, kind in (REASON_COLUMNS | SENT_COLUMNS).items()),
     ]
     return {field.name: field for field in fields}

@@ -56,7 +56,7 @@ class SourceOptions:
     The options of both snapshots and streams.
 
     Attributes:
-        connection: the server and the namespace of the queues.
+        connection: the server and the namespaces of the queues.
         queues: the names of the queues; empty with a pattern.
         pattern: a regular expression that matches the complete names of queues.
         columns: the columns, in order; None is the default ones.
@@ -163,7 +163,7 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
     queues: tuple[str, ...] = ()
     if pattern is None:
         names = [part.strip() for part in text.split(",")] if option == "subscribe" else [text]
-        checked = (check_queue_name(connection.namespace, option, name) for name in names)
+        checked = (check_queue_name(connection.namespaces, option, name) for name in names)
         queues = tuple(dict.fromkeys(checked))
     else:
         try:
@@ -252,7 +252,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 
 def _read_stream_options(reader: OptionReader) -> StreamOptions:
-    namespace = read_connection_options(reader).namespace
+    namespaces = read_connection_options(reader).namespaces
     if reader.read_text("maxMessagesPerTrigger") and reader.read_text("maxOffsetsPerTrigger"):
         raise InvalidOption("maxOffsetsPerTrigger", "is another name of maxMessagesPerTrigger.")
     has_other_name = reader.read_text("maxOffsetsPerTrigger")
@@ -263,7 +263,7 @@ def _read_stream_options(reader: OptionReader) -> StreamOptions:
     dead_letters = None
     if target:
         dead_letters = DeadLetterPolicy(
-            check_queue_name(namespace, "deadLetterQueue", target),
+            check_queue_name(namespaces, "deadLetterQueue", target),
             reader.read_integer("maxReceiveCount", 0, 1, MAX_RECEIVES),
         )
         if target in _read_source_options(reader).queues:

@@ -2,8 +2,7 @@
 -- Each batch of a write has one decision. While the last decision is not carried out, it is returned again.
 --
 -- KEYS[1] written     hash     the last batch of each write, as in fragments/highest.lua
--- KEYS[2...] staged   hashes   the staged messages of each queue, by write, batch, attempt and part; none if
---                              check_staged.lua has found the parts
+-- KEYS[2...] staged   hashes   the staged messages of each queue, by write, batch, attempt and part
 -- ARGV[1] write       string   the name of the write
 -- ARGV[2] batch       integer  the number of the batch
 -- ARGV[3] decision    bytes    {{queue's name, part ...} ...}, in the order of the keys

@@ -19,9 +19,8 @@ from redis.exceptions import RedisError
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
-from rsmq.spark.connections import find_placed_queue
 from rsmq.spark.operations.batches import Batch, parse_part_sizes
-from rsmq.spark.stream.identity import check_version, describe_cells, is_of
+from rsmq.spark.stream.identity import check_version, find_names, parse_counts
 from rsmq.spark.stream.records import AcknowledgedCounts, acknowledge_parts
 
 log = get_logger(__name__)
@@ -35,8 +34,8 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
     Acknowledge the batch of an offset that Spark has committed, if it is in flight.
 
     Args:
-        connection: the options of the connection. A batch of another namespace, or of another
-            number of cells, is not acknowledged.
+        connection: the options of the connection. A batch that has messages of another namespace
+            is not acknowledged.
         offset: an offset of the streaming source.
 
     Returns:
@@ -44,21 +43,18 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
 
     Raises:
         NewerVersion: a newer version of this library has stored the batch.
-        CellFailed: the server of a cell can't be reached.
     """
     check_version(offset)
     tally = AcknowledgedCounts()
-    if is_of(offset, connection):
+    if find_names(offset).issubset(connection.names):
         lease = offset["lease"]
         last = Batch(lease, offset["batch"], offset.get("query", lease))
         # A lease without a name of its own always gets its offset from Spark.
         counts = offset["queues"] if "query" in offset else None
         # The query acknowledges a batch while it processes the next one, and may have been killed.
         batches = {last._replace(number=last.number - 1): None, last: counts}
-        for label in offset["queues"]:
-            queue = find_placed_queue(connection, label)
-            with queue.server.naming_cell():
-                found = queue.server.call("HMGET", queue.keys.leases, *map(str, batches))
+        for queue in parse_counts(connection, offset["queues"], offset.get("ns")):
+            found = queue.server.call("HMGET", queue.keys.leases, *map(str, batches))
             for (batch, of_batch), packed in zip(batches.items(), found, strict=True):
                 if packed is not None:
                     parts = len(parse_part_sizes(packed))
@@ -91,7 +87,7 @@ class AcknowledgeListener(StreamingQueryListener):
 
     It waits two seconds for the next batch: a query that is busy acknowledges its batches itself.
     When a query ends, its last batch is acknowledged at once. One listener serves all queries of a
-    session on one server and namespace, or one set of cells. It warns once of queries of others.
+    session on one server and the namespaces of its options. It warns once of queries of others.
     Messages that it deletes are not in the query's progress.
 
     ``spark.streams.addListener(AcknowledgeListener(url=url))``
@@ -111,7 +107,7 @@ class AcknowledgeListener(StreamingQueryListener):
         self._connection = parse_connection_options(options)
         self._lock = threading.Lock()
         self._timers: dict[str, threading.Timer] = {}
-        self._warned: set[tuple[str, int | None]] = set()
+        self._warned: set[str] = set()
 
     def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
@@ -141,8 +137,8 @@ class AcknowledgeListener(StreamingQueryListener):
 
     def _acknowledge(self, offsets: Iterable[dict[str, Any]]) -> None:
         for offset in offsets:
-            if not is_of(offset, self._connection):
-                self._warn_of_other(offset)
+            if others := find_names(offset).difference(self._connection.names):
+                self._warn_of_others(others)
                 continue
             try:
                 _, lost = acknowledge_offset(self._connection, offset)
@@ -158,19 +154,13 @@ class AcknowledgeListener(StreamingQueryListener):
                     lost,
                 )
 
-    def _warn_of_other(self, offset: dict[str, Any]) -> None:
-        """Warn that a query reads another namespace or set of cells, once for each."""
-        own = self._connection.namespace.name
-        place = offset.get("ns", own), offset.get("cells")
-        if place in self._warned:
-            return
-        self._warned.add(place)
-        log.warning(
-            "A query reads namespace %r (%s). This listener acknowledges batches of namespace %r "
-            "(%s), so the last batch of the query stays in flight. Add a listener with the ns and "
-            "the cells of the query.",
-            place[0],
-            describe_cells(place[1]),
-            own,
-            describe_cells(self._connection.cells),
-        )
+    def _warn_of_others(self, names: set[str]) -> None:
+        """Warn that a query reads namespaces that this listener does not have, once for each."""
+        for name in sorted(names - self._warned):
+            log.warning(
+                "A query reads namespace %r. This listener acknowledges batches of %s, so the last "
+                "batch of the query stays in flight. Add a listener with the ns of the query.",
+                name,
+                ", ".join(map(repr, self._connection.names)),
+            )
+        self._warned |= names

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from rsmq.spark.connections import PlacedQueue
+    from rsmq.spark.connections import SparkQueue
     from rsmq.spark.operations.batches import LeasedPart
     from rsmq.spark.stream.identity import QueueCounts
 
@@ -53,21 +53,21 @@ class BatchFill:
         self.number = number
         self.is_full = False
         self._limits = limits
-        self._sizes: dict[PlacedQueue, list[int]] = {}  # of the parts
+        self._sizes: dict[SparkQueue, list[int]] = {}  # of the parts
 
     @property
     def counts(self) -> QueueCounts:
         """How many messages the batch has."""
-        return {queue.label: sum(sizes) for queue, sizes in self._sizes.items() if sizes}
+        return {queue: sum(sizes) for queue, sizes in self._sizes.items() if sizes}
 
-    def adopt(self, sizes: dict[PlacedQueue, list[int]]) -> None:
+    def adopt(self, sizes: dict[SparkQueue, list[int]]) -> None:
         """Note the sizes of the parts of a batch that was received before, which is complete."""
         self._sizes = sizes
         self.is_full = sum(self.counts.values()) >= self._limits.messages
 
     def divide(
-        self, queues: Sequence[PlacedQueue], received: list[LeasedPart]
-    ) -> Iterator[tuple[PlacedQueue, int, BatchLimits]]:
+        self, queues: Sequence[SparkQueue], received: list[LeasedPart]
+    ) -> Iterator[tuple[SparkQueue, int, BatchLimits]]:
         """
         Yield the next part until the limits are reached or the queues have no more messages.
 

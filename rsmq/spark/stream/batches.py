@@ -59,7 +59,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rsmq.spark.connections import PlacedQueue
+    from rsmq.spark.connections import SparkQueue
     from rsmq.spark.stream.batch_fill import BatchFill, BatchLimits
 
 
@@ -140,12 +140,12 @@ class BatchInFlight:
 
     number: int
     state: BatchState = BatchState.UNKNOWN
-    parts: dict[tuple[PlacedQueue, int], int] = field(default_factory=dict)
+    parts: dict[tuple[SparkQueue, int], int] = field(default_factory=dict)
     limits: BatchLimits | None = None
     fill: BatchFill | None = None
     is_earlier: bool = False
-    queues: dict[PlacedQueue, int] = field(default_factory=dict)
-    earlier_queues: tuple[PlacedQueue, ...] = ()
+    queues: dict[SparkQueue, int] = field(default_factory=dict)
+    earlier_queues: tuple[SparkQueue, ...] = ()
 
 
 class BatchesInFlight:
@@ -166,8 +166,8 @@ class BatchesInFlight:
         *,
         limits: BatchLimits | None = None,
         fill: BatchFill | None = None,
-        queues: Mapping[PlacedQueue, int] | None = None,
-        earlier_queues: Iterable[PlacedQueue] = (),
+        queues: Mapping[SparkQueue, int] | None = None,
+        earlier_queues: Iterable[SparkQueue] = (),
     ) -> bool:
         """
         Apply an event to a batch. Return whether its state has changed.
@@ -200,7 +200,7 @@ class BatchesInFlight:
             batch = self.get(number)
             batch.is_earlier = batch.is_earlier or not batch.parts
 
-    def track(self, number: int, queue: PlacedQueue, parts: Iterable[int]) -> None:
+    def track(self, number: int, queue: SparkQueue, parts: Iterable[int]) -> None:
         """Note that parts of a batch are in flight, or may be; not in states without parts."""
         with self._lock:
             batch = self.get(number)
@@ -208,7 +208,7 @@ class BatchesInFlight:
                 for part in parts:
                     batch.parts.setdefault((queue, part), 0)
 
-    def note_hidden(self, number: int, queue: PlacedQueue, part: int, until_ms: int) -> None:
+    def note_hidden(self, number: int, queue: SparkQueue, part: int, until_ms: int) -> None:
         """Note until which Unix time in ms the messages of a part are hidden at least."""
         with self._lock:
             parts = self.get(number).parts
@@ -224,7 +224,7 @@ class BatchesInFlight:
         with self._lock:
             return min(self.get(number).parts.values(), default=None)
 
-    def list_parts(self) -> list[tuple[int, PlacedQueue, int]]:
+    def list_parts(self) -> list[tuple[int, SparkQueue, int]]:
         """Return the number, the queue and the part of each part in flight."""
         with self._lock:
             return [

@@ -10,19 +10,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from rsmq.errors import InvalidOption, NewerVersion
-from rsmq.printable import format_count
+from rsmq.errors import NewerVersion
 from rsmq.spark.connection_options import ConnectionOptions
-from rsmq.spark.connections import SparkServer, get_servers
+from rsmq.spark.connections import SparkQueue, SparkServer, get_queue, get_servers
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 
-#: The version of the offsets that this library writes. An offset without a version, of an earlier
-#: library, has the same form.
+#: The version of the offsets of one namespace. An offset without a version, of an earlier library,
+#: has the same form: ``queues`` has the messages by queue.
 OFFSET_VERSION = 1
+#: The version of the offsets of several namespaces: ``queues`` has the messages by namespace and
+#: queue.
+SEVERAL_VERSION = 2
 
-#: How many messages of a batch each queue has, by the label of the queue.
-QueueCounts: TypeAlias = Mapping[str, int]
+#: How many messages of a batch each queue has.
+QueueCounts: TypeAlias = Mapping[SparkQueue, int]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class StreamIdentity:
 
     @cached_property
     def servers(self) -> list[SparkServer]:
-        """The server of each cell, or the only one."""
+        """The server of each namespace."""
         return get_servers(self.source.connection)
 
     def name_batch(self, number: int) -> Batch:
@@ -64,26 +66,58 @@ class StreamIdentity:
         """
         Return the offset of a batch.
 
-        It has the namespace, which offsets of earlier libraries lack, and for a set of cells their
-        number. Only an offset whose query has another name than its lease has that name.
+        That of one namespace has its name, which offsets of earlier libraries lack. Only an offset
+        whose query has another name than its lease has that name.
         """
-        connection = self.source.connection
+        stored = self.store_counts(counts)
         offset: dict[str, Any] = {
-            "version": OFFSET_VERSION,
-            "lease": self.lease,
-            "batch": number,
-            "queues": counts,
-            "ns": connection.namespace.name,
-        }
-        if connection.cells is not None:
-            offset["cells"] = connection.cells
+            "version": OFFSET_VERSION, "lease": self.lease, "batch": number, "queues": stored,
+        }  # fmt: skip
+        names = self.source.connection.names
+        if len(names) > 1 or any(isinstance(each, dict) for each in stored.values()):
+            offset["version"] = SEVERAL_VERSION
+        else:
+            offset["ns"] = names[0]
         return offset if self.query == self.lease else {**offset, "query": self.query}
 
+    def store_counts(self, counts: QueueCounts) -> dict[str, Any]:
+        """Return counts as they are stored: by queue, or by namespace and queue if several are."""
+        names = self.source.connection.names
+        by_ns: dict[str, dict[str, int]] = {}
+        for queue, count in counts.items():
+            by_ns.setdefault(queue.server.namespace.name, {})[queue.keys.name] = count
+        return by_ns if len({*names, *by_ns}) > 1 else by_ns.get(names[0], {})
 
-def is_of(offset: dict[str, Any], connection: ConnectionOptions) -> bool:
-    """Return whether the queues of an offset are those of a connection, as far as it shows."""
-    ns = connection.namespace.name
-    return offset.get("ns", ns) == ns and offset.get("cells") == connection.cells
+    def find_counts(self, offset: dict[str, Any]) -> QueueCounts:
+        """Return how many messages of a batch each queue has, from its offset."""
+        return parse_counts(self.source.connection, offset["queues"], offset.get("ns"))
+
+
+def parse_counts(
+    connection: ConnectionOptions, stored: dict[str, Any], ns: str | None
+) -> QueueCounts:
+    """
+    Return counts from their stored form.
+
+    Args:
+        ns: the namespace of counts by queue; None is the first of the connection. A connection of
+            one namespace reads all of them there.
+    """
+    if ns is None or len(connection.names) == 1:
+        ns = connection.names[0]
+    by_ns = stored if any(isinstance(each, dict) for each in stored.values()) else {ns: stored}
+    return {
+        get_queue(connection, name, queue): count
+        for name, counts in by_ns.items()
+        for queue, count in counts.items()
+    }
+
+
+def find_names(offset: dict[str, Any]) -> set[str]:
+    """Return the namespaces of a batch, from its offset; none if an offset of one lacks it."""
+    if offset.get("version") == SEVERAL_VERSION:
+        return set(offset["queues"])
+    return {offset["ns"]} if "ns" in offset else set()
 
 
 def check_version(offset: dict[str, Any]) -> None:
@@ -94,30 +128,5 @@ def check_version(offset: dict[str, Any]) -> None:
         NewerVersion: a newer version of this library has written it.
     """
     version = offset.get("version", OFFSET_VERSION)
-    if version != OFFSET_VERSION:
+    if version not in (OFFSET_VERSION, SEVERAL_VERSION):
         raise NewerVersion("The checkpoint", version)
-
-
-def check_offset(offset: dict[str, Any], cells: int | None) -> None:
-    """
-    Refuse an offset that a query of so many cells can't continue from.
-
-    Raises:
-        NewerVersion: a newer version of this library has written the checkpoint.
-        InvalidOption: the checkpoint is of another number of cells.
-    """
-    check_version(offset)
-    stored = offset.get("cells")
-    if stored != cells:  # its batches are in other places
-        raise InvalidOption(
-            "cells",
-            f"the checkpoint is of {describe_cells(stored)}, and this query reads "
-            f"{describe_cells(cells)}. The number of cells never changes: pass the same as "
-            "before, or start with a new checkpointLocation.",
-            value=cells,
-        )
-
-
-def describe_cells(number: int | None) -> str:
-    """Return a number of cells as a text; None is an ordinary namespace."""
-    return "a namespace without cells" if number is None else format_count(number, "cell")

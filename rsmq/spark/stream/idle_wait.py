@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from rsmq.spark.connections import PlacedQueue
+from rsmq.spark.connections import SparkQueue
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.threads import Watcher
 
@@ -27,12 +27,11 @@ class IdleWait:
         self._awake = threading.Event()
         self._waiters: dict[Watcher, Waiter] = {}
 
-    def may_have_messages(self, queues: Iterable[PlacedQueue]) -> bool:
+    def may_have_messages(self, queues: Iterable[SparkQueue]) -> bool:
         """
         Return whether the queues may have messages; wait for a change for a moment.
 
-        True before the first empty receive, and for other queues than those of that receive. Also
-        if a cell has moved to another server.
+        True before the first empty receive, and for other queues than those of that receive.
         """
         if not self._waiters:
             return True
@@ -41,7 +40,7 @@ class IdleWait:
             return True
         return self._awake.wait(self._poll_seconds)
 
-    def note_empty(self, queues: Iterable[PlacedQueue]) -> None:
+    def note_empty(self, queues: Iterable[SparkQueue]) -> None:
         """Begin to wait, or continue to, after a receive from the queues returned no message."""
         self._awake.clear()
         for waiter in self._waiters.values():
@@ -63,9 +62,9 @@ class IdleWait:
                 watcher.remove(waiter)
 
 
-def _group(queues: Iterable[PlacedQueue]) -> dict[Watcher, tuple[bytes, ...]]:
+def _group(queues: Iterable[SparkQueue]) -> dict[Watcher, tuple[bytes, ...]]:
     """Return the sorted sets of queues by the watcher of their server."""
     groups: dict[Watcher, list[bytes]] = {}
     for queue in queues:
-        groups.setdefault(queue.server.find_watcher(), []).append(queue.keys.zset)
+        groups.setdefault(queue.server.rsmq.watcher, []).append(queue.keys.zset)
     return {watcher: tuple(keys) for watcher, keys in groups.items()}

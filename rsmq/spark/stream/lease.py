@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from rsmq.errors import BatchLost, LeaseTakenOver
+from rsmq.errors import BatchLost, InvalidOption, LeaseTakenOver
 from rsmq.guarded_log import get_logger
-from rsmq.spark.connections import PlacedQueue
+from rsmq.spark.connections import SparkQueue
 from rsmq.spark.operations.batches import LeasedPart, delete_expired_leases, keep_acknowledged
 from rsmq.spark.stream import lease_holder
 from rsmq.spark.stream.background import SuccessiveThreads, Timer
@@ -75,7 +75,7 @@ class StreamLease:
             QueueNotFound: a queue that the options name does not exist.
         """
         for queue in self.queues.get():
-            queue.server.run(delete_expired_leases(queue.keys))
+            queue.server.rsmq.run(delete_expired_leases(queue.keys))
         if self.stream.is_named:
             self.heartbeat.call_every(lease_holder.HOLDER_TIMEOUT_SECONDS / 3, self.holder.renew)
         elif not is_new:
@@ -88,7 +88,7 @@ class StreamLease:
 
     def _keep_last_acknowledged(self) -> None:
         for server in self.stream.servers:
-            server.run(keep_acknowledged(server.namespace, self.stream.query))
+            server.rsmq.run(keep_acknowledged(server.namespace, self.stream.query))
 
     def receive(self, number: int, limits: BatchLimits) -> QueueCounts:
         """
@@ -142,7 +142,7 @@ class StreamLease:
         self.batches.change(number, BatchEvent.COMPLETE if fill.counts else BatchEvent.FIND_NONE)
         return fill
 
-    def _find_received(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> bool:
+    def _find_received(self, fill: BatchFill, queues: Sequence[SparkQueue]) -> bool:
         """Return whether Redis has parts of a batch, and extend them from now on."""
         self._refuse_acknowledged(fill.number)
         found = self.records.read_sizes(fill.number, queues)
@@ -155,14 +155,14 @@ class StreamLease:
         """
         Refuse a batch that an earlier process has acknowledged.
 
-        Its sizes are left, if that was interrupted. A cell that had no messages of it has not
+        Its sizes are left, if that was interrupted. A namespace that had no messages of it has not
         stored that it is acknowledged.
         """
         if number <= self.holder.last_acknowledged:
             raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
 
     def _fill(
-        self, fill: BatchFill, queues: Sequence[PlacedQueue], latest_ms: int | None = None
+        self, fill: BatchFill, queues: Sequence[SparkQueue], latest_ms: int | None = None
     ) -> None:
         """
         Receive messages of queues for a batch, until it is full or there are no more.
@@ -218,14 +218,15 @@ class StreamLease:
         self.idle_wait.end()
         return True
 
-    def plan(self, number: int, counts: QueueCounts) -> dict[str, list[int]]:
+    def plan(self, number: int, counts: QueueCounts) -> dict[SparkQueue, list[int]]:
         """
-        Return the sizes of the parts of a batch, by label, and extend it from now on.
+        Return the sizes of the parts of a batch, by queue, and extend it from now on.
 
         Parts that were received after Spark had logged the batch are released: ``counts`` are those
         of its offset.
 
         Raises:
+            InvalidOption: a queue is of a namespace that ``ns`` does not name (any more).
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
             CheckpointSetBack: a part is not in Redis any more, because the batch was acknowledged.
             LeaseTakenOver: that was done by another process, which has taken over the lease.
@@ -234,21 +235,33 @@ class StreamLease:
         if counts:  # the first batch of a query has none, and no messages
             self._refuse_acknowledged(number)
         self.batches.change(number, BatchEvent.PLAN)
-        queues = self.queues.find(counts)
-        found = self.records.read_sizes(number, queues)
-        for queue in queues:
+        self._refuse_other_namespaces(number, counts)
+        found = self.records.read_sizes(number, counts)
+        for queue, count in counts.items():
             sizes = found.get(queue, [])
             totals = list(accumulate(sizes, initial=0))  # of the first parts
-            if counts[queue.label] not in totals:
+            if count not in totals:
                 self.batches.change(number, BatchEvent.LOSE)
                 self._report_lost_batch(queue.label, number)
                 continue
-            while totals[-1] > counts[queue.label]:
+            while totals[-1] > count:
                 self.parts.release(number, queue, len(sizes) - 1)
                 del sizes[-1], totals[-1]
         if not self.batches.get(number).parts:
             self.parts.extend_found(number, found)
-        return {queue.label: sizes for queue, sizes in found.items()}
+        return found
+
+    def _refuse_other_namespaces(self, number: int, counts: QueueCounts) -> None:
+        """Refuse an unfinished batch with messages of namespaces whose lease is not taken over."""
+        for queue in counts:
+            if queue.server not in self.stream.servers:
+                ns = queue.server.namespace.name
+                raise InvalidOption(
+                    "ns",
+                    f"batch {number} of the checkpoint is not finished, and has messages of "
+                    f"{ns!r}. Name this namespace too until the batch is done.",
+                    value=ns,
+                )
 
     def _report_lost_batch(self, label: str, number: int) -> None:
         acknowledged = self._read_last_acknowledged()
@@ -283,13 +296,12 @@ class StreamLease:
             self.parts.acknowledge_done()
 
     def _note_done(self, number: int, counts: QueueCounts) -> None:
-        queues = dict(zip(self.queues.find(counts), counts.values(), strict=True))
-        earlier: Iterable[PlacedQueue] = ()
+        earlier: Iterable[SparkQueue] = ()
         if number > 1 and not self.batches.find(BatchState.DONE, BatchState.ACKNOWLEDGED):
             # An earlier process may have stopped while it acknowledged the batch before, which may
             # be of any queues of the stream. New ones are listed in this thread.
-            earlier = dict.fromkeys([*queues, *self.queues.get()])
-        self.batches.change(number, BatchEvent.COMMIT, queues=queues, earlier_queues=earlier)
+            earlier = dict.fromkeys([*counts, *self.queues.get()])
+        self.batches.change(number, BatchEvent.COMMIT, queues=counts, earlier_queues=earlier)
 
     def work_ahead(self, number: int, counts: QueueCounts, ahead: int) -> None:
         """
@@ -309,7 +321,7 @@ class StreamLease:
             # New queues are listed in this thread.
             self.background.start(self._receive_ahead, BatchFill(ahead, limits), self.queues.get())
 
-    def _receive_ahead(self, fill: BatchFill, queues: Sequence[PlacedQueue]) -> None:
+    def _receive_ahead(self, fill: BatchFill, queues: Sequence[SparkQueue]) -> None:
         # Without the earlier acknowledgement, a successor might find three batches in flight.
         if self.batches.find(BatchState.DONE) or self.heartbeat.stopped.is_set():
             return

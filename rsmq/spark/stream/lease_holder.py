@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
-from rsmq.spark.connections import PlacedQueue, SparkServer
+from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import acquire_lease, release_lease, take_over_lease
 from rsmq.spark.stream.identity import StreamIdentity
 
@@ -29,17 +29,17 @@ class LeaseHolder:
     This process as the holder of a lease.
 
     Attributes:
-        last_acknowledged: the number of the last batch that was acknowledged in any cell before
-            this process took the lease over; 0 if there is none.
+        last_acknowledged: the number of the last batch that was acknowledged in any namespace
+            before this process took the lease over; 0 if there is none.
     """
 
     def __init__(self, stream: StreamIdentity, sleep: Callable[[float], None]) -> None:
         self.last_acknowledged = 0
         self._stream = stream
         self._sleep = sleep  # or is interrupted by an exception
-        self._acquired_queues: set[PlacedQueue] = set()
-        self._missing_queues: set[PlacedQueue] = set()  # deleted since they were acquired
-        self._tried_queues: set[PlacedQueue] = set()  # as an interrupted call may have succeeded
+        self._acquired_queues: set[SparkQueue] = set()
+        self._missing_queues: set[SparkQueue] = set()  # deleted since they were acquired
+        self._tried_queues: set[SparkQueue] = set()  # as an interrupted call may have succeeded
         self._is_taken_over = False
         self._renewed_at = time.monotonic()
 
@@ -47,9 +47,9 @@ class LeaseHolder:
         """Refuse the receives of every other process from now on."""
         for server in self._stream.servers:
             operation = take_over_lease(server.namespace, self._stream.query, self._stream.holder)
-            self.last_acknowledged = max(self.last_acknowledged, server.run(operation))
+            self.last_acknowledged = max(self.last_acknowledged, server.rsmq.run(operation))
 
-    def acquire(self, queues: Iterable[PlacedQueue]) -> None:
+    def acquire(self, queues: Iterable[SparkQueue]) -> None:
         """
         Acquire a named lease on queues, as soon as the time of a previous holder is over.
 
@@ -82,7 +82,7 @@ class LeaseHolder:
         self.take_over()
         self._acquired_queues.update(new)
 
-    def _try_acquire(self, queues: Iterable[PlacedQueue]) -> float:
+    def _try_acquire(self, queues: Iterable[SparkQueue]) -> float:
         """
         Acquire or renew the lease on each of the queues that has no other holder.
 
@@ -99,7 +99,7 @@ class LeaseHolder:
                 lifetime=self._stream.options.lease_retention,
             )
             try:
-                longest = max(longest, queue.server.run(operation))
+                longest = max(longest, queue.server.rsmq.run(operation))
                 self._missing_queues.discard(queue)
             except QueueNotFound:
                 self._missing_queues.add(queue)  # reading the queue raises the error
@@ -132,7 +132,7 @@ class LeaseHolder:
             if queue.server in failed:
                 continue
             try:
-                queue.server.run(release_lease(queue.keys, lease, holder))
+                queue.server.rsmq.run(release_lease(queue.keys, lease, holder))
             except (RedisError, RSMQError) as error:  # the successor waits
                 failed.add(queue.server)
                 log.warning("The lease %s was not released: %s", lease, error)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from rsmq.errors import BatchLost, InvalidOption, NotPossible, show
 from rsmq.spark.connections import require_queues
-from rsmq.spark.stream.identity import check_offset
+from rsmq.spark.stream.identity import check_version
 from rsmq.spark.stream.reader import StreamReader
 from rsmq.wire.refusals import make_batch_acknowledged
 
@@ -54,7 +54,6 @@ class OlderStreamReader(StreamReader):
 
         Raises:
             QueueNotFound: a queue that the options name does not exist.
-            CellFailed: the server of a cell can't be reached.
         """
         if self._done is None:
             self._done, self._last = self._last, None
@@ -76,12 +75,13 @@ class OlderStreamReader(StreamReader):
         Raises:
             BatchLost: as ``StreamReader.partitions``; or Redis does not know the batch ``start``.
             CheckpointSetBack: the batch after ``start`` was acknowledged.
-            InvalidOption: the checkpoint is of another consumer group or number of cells.
+            InvalidOption: the checkpoint is of another consumer group, or its batch has messages of
+                a namespace that ``ns`` does not name.
             NewerVersion: a newer version of this library has written the checkpoint.
             NotPossible: the checkpoint lacks a batch that is in flight.
         """
         for offset in (start, end):
-            check_offset(offset, self.source.connection.cells)
+            check_version(offset)
         if start["lease"] != end["lease"]:
             raise InvalidOption(
                 "consumerGroup",

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.errors import CellFailed, QueueNotFound, RSMQError
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
-from rsmq.spark.connections import PlacedQueue, SparkServer
+from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import (
     MAX_PART_MESSAGES,
     Batch,
@@ -22,7 +22,7 @@ from rsmq.spark.operations.batches import (
 )
 from rsmq.spark.stream.batch_fill import BatchLimits
 from rsmq.spark.stream.batches import BatchesInFlight, BatchEvent, BatchState
-from rsmq.spark.stream.identity import QueueCounts, StreamIdentity
+from rsmq.spark.stream.identity import StreamIdentity
 from rsmq.spark.stream.lease_holder import LeaseHolder
 from rsmq.spark.stream.records import AcknowledgedCounts, BatchRecords, acknowledge_parts
 from rsmq.spark.stream.stream_queues import StreamQueues
@@ -49,9 +49,7 @@ class BatchParts:
     latest_ms: int | None = None
     tally: AcknowledgedCounts = field(default_factory=AcknowledgedCounts)
 
-    def receive(
-        self, number: int, queue: PlacedQueue, part: int, limits: BatchLimits
-    ) -> LeasedPart:
+    def receive(self, number: int, queue: SparkQueue, part: int, limits: BatchLimits) -> LeasedPart:
         """
         Receive a part of a batch; if it exists already, change nothing.
 
@@ -78,14 +76,14 @@ class BatchParts:
             dead_letters=options.dead_letters,
         )
         try:
-            received = queue.server.run(operation)
+            received = queue.server.rsmq.run(operation)
         except QueueNotFound:
             self.queues.remove(queue)
             return LeasedPart(0, 0, may_have_more=False)
         self.batches.note_hidden(number, queue, part, received.hidden_until_ms)
         return received
 
-    def extend_found(self, number: int, found: Mapping[PlacedQueue, Sequence[int]]) -> None:
+    def extend_found(self, number: int, found: Mapping[SparkQueue, Sequence[int]]) -> None:
         """Extend the parts of a batch that are in Redis with these sizes, now and from now on."""
         self.batches.note_found(number)
         for queue, sizes in found.items():
@@ -104,16 +102,16 @@ class BatchParts:
             batch = self.stream.name_batch(number)
             operation = extend_leased(queue.keys, batch, part, vt=vt, lifetime=lifetime)
             try:
-                _, _, until_ms = queue.server.run(operation)
+                _, _, until_ms = queue.server.rsmq.run(operation)
                 self.batches.note_hidden(number, queue, part, until_ms)
-            except (RedisError, CellFailed) as error:  # the others must still be extended
+            except RedisError as error:  # the others must still be extended
                 failure = error
-                if not isinstance(error.__cause__ or error, ResponseError):  # not of one queue
+                if not isinstance(error, ResponseError):  # not of one queue
                     failed.add(queue.server)
         if failure is not None:
             raise failure
 
-    def release(self, number: int, queue: PlacedQueue, part: int) -> None:
+    def release(self, number: int, queue: SparkQueue, part: int) -> None:
         """
         Release a part of a batch, if it is the last one.
 
@@ -127,7 +125,7 @@ class BatchParts:
             part,
             has_policy=self.stream.options.dead_letters is not None,
         )
-        queue.server.run(operation)
+        queue.server.rsmq.run(operation)
 
     def release_unlogged(self) -> None:
         """
@@ -164,16 +162,16 @@ class BatchParts:
             found = self.records.read_sizes(name.number, batch.queues)
             if batch.parts:
                 self._warn_of_missing(name, [each for each in batch.queues if each not in found])
-            counts: QueueCounts | None = None
+            counts = None
             if self.stream.is_named:  # ``find_last`` needs them
-                counts = {queue.label: count for queue, count in batch.queues.items()}
+                counts = self.stream.store_counts(batch.queues)
             for queue in batch.queues:
                 parts = len(found.get(queue, ()))
                 acknowledge_parts(queue, name, parts, self.tally, counts, latest_ms=self.latest_ms)
                 counts = None  # once is enough
             self.batches.change(batch.number, BatchEvent.ACKNOWLEDGE)
 
-    def _warn_of_missing(self, batch: Batch, queues: Sequence[PlacedQueue]) -> None:
+    def _warn_of_missing(self, batch: Batch, queues: Sequence[SparkQueue]) -> None:
         """Warn of queues without the batch, unless a listener has acknowledged it there."""
         for queue in queues:
             if self.records.read_acknowledged([queue.server]).number < batch.number:

@@ -20,14 +20,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.connections import find_placed_queue, get_servers, require_queues
+from rsmq.spark.connections import get_queue, get_servers, require_queues
 from rsmq.spark.operations.batches import Batch
 from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.sent_columns import read_sent_columns
 from rsmq.spark.read.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream.batch_fill import UNLIMITED, BatchLimits
 from rsmq.spark.stream.batches import BatchEvent
-from rsmq.spark.stream.identity import StreamIdentity, check_offset
+from rsmq.spark.stream.identity import StreamIdentity, check_version
 from rsmq.spark.stream.lease import StreamLease, make_batch_lost
 from rsmq.spark.stream.records import read_leased_messages
 from rsmq.spark.stream.sigterm import SigtermHandler
@@ -52,13 +52,15 @@ def _delay_sigterm(method: Method) -> Method:
 @dataclass
 class StreamPartition(InputPartition):
     """
-    Some parts of a batch, all of one queue of one cell.
+    Some parts of a batch, all of one queue.
 
     Attributes:
-        queue: the queue's label.
+        ns: the namespace of the queue.
+        queue: the queue's name.
         parts: the numbers of the parts.
     """
 
+    ns: str
     queue: str
     batch: Batch
     parts: range
@@ -153,10 +155,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             NewerVersion: a newer version of this library has written the checkpoint.
-            InvalidOption: the checkpoint is of another number of cells.
             QueueNotFound: a queue that the options name does not exist, and the query starts for
                 the first time or ``failOnDataLoss`` is true.
-            CellFailed: the server of a cell can't be reached.
         """
         try:
             return self._find_latest_offset(start, limit)
@@ -167,14 +167,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @_delay_sigterm
     def _find_latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        check_offset(start, self.source.connection.cells)
+        check_version(start)
         if self._is_first_start and not self.options.fail_on_data_loss:
             require_queues(self.source.connection, self.source.queues)
         self._is_first_start = False
         lease = self._get_lease(start["lease"])
         lease.parts.latest_ms = self._latest_ms
         number = start["batch"] + 1
-        lease.commit(start["batch"], start["queues"])
+        lease.commit(start["batch"], lease.stream.find_counts(start))
         if isinstance(limit, ReadMaxRows):
             size = self.options.max_bytes or UNLIMITED
             limits = BatchLimits(limit.max_rows, size, self._latest_ms)
@@ -211,25 +211,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
             NewerVersion: a newer version of this library has written the checkpoint.
-            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
-                checkpoint is of another number of cells.
+            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the batch
+                has messages of a namespace that ``ns`` does not name.
         """
         self._is_first_start = False  # Spark has logged a batch
         if start == end:
             return []
-        check_offset(end, self.source.connection.cells)
+        check_version(end)
         if end["batch"] > start["batch"]:  # else the batch of a query that began without messages
             self._refuse_async_progress(start["batch"])
             self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
-        part_sizes = lease.plan(end["batch"], end["queues"])
+        part_sizes = lease.plan(end["batch"], lease.stream.find_counts(end))
         total = sum(map(sum, part_sizes.values()))
         share = max(1, -(-total // self.source.num_partitions))
         batch = lease.stream.name_batch(end["batch"])
         # Spark has logged ``end``, so it has committed ``start``.
-        lease.work_ahead(start["batch"], start["queues"], end["batch"] + 1)
+        lease.work_ahead(start["batch"], lease.stream.find_counts(start), end["batch"] + 1)
         return [
-            StreamPartition(queue, batch, parts)
+            StreamPartition(queue.server.namespace.name, queue.keys.name, batch, parts)
             for queue, sizes in part_sizes.items()
             for parts in group_parts(sizes, share, self.source.max_ids_per_partition)
         ]
@@ -261,8 +261,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, StreamPartition):
             return
         spare_loaded_modules()
-        queue = find_placed_queue(self.source.connection, partition.queue)
-        schema, id_prefix = build_arrow_schema(self._schema), queue.server.id_prefix
+        queue = get_queue(self.source.connection, partition.ns, partition.queue)
+        schema = build_arrow_schema(self._schema)
         for part in partition.parts:
             columns = read_leased_messages(queue, partition.batch, part)
             if columns is None and self.options.fail_on_data_loss:
@@ -272,10 +272,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     queue.label,
                 )
             if columns is not None and columns["id"]:
-                with queue.server.naming_cell():
-                    names = self._schema.fieldNames()
-                    columns = read_sent_columns(queue.server, queue.keys, columns, names)
-                yield build_record_batch(schema, queue.keys.name, columns, id_prefix)
+                names = self._schema.fieldNames()
+                columns = read_sent_columns(queue.server, queue.keys, columns, names)
+                yield build_record_batch(schema, queue.keys, columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from rsmq.spark.connections import PlacedQueue, SparkServer
+from rsmq.spark.connections import SparkQueue, SparkServer
 from rsmq.spark.operations.batches import (
     Batch,
     acknowledge_leased,
@@ -20,17 +20,18 @@ from rsmq.spark.operations.batches import (
     parse_receipts,
 )
 from rsmq.spark.read.field_request import pack_fields
-from rsmq.spark.stream.identity import QueueCounts, StreamIdentity
+from rsmq.spark.stream.identity import QueueCounts, StreamIdentity, parse_counts
 from rsmq.wire.fields import RECEIVE_COUNT_SUFFIX
 
 
 class Acknowledged(NamedTuple):
     """
-    The last acknowledged batch of a query, of those that its cells have stored.
+    The last acknowledged batch of a query, of those that its namespaces have stored.
 
     Attributes:
         number: the number of the batch, or 0.
-        holders: the ids of the processes that may receive for the query, at most one in each cell.
+        holders: the ids of the processes that may receive for the query, at most one in each
+            namespace.
         counts: what the offset of the batch counts; None if that was not stored.
     """
 
@@ -46,43 +47,46 @@ class BatchRecords:
         self._stream = stream
 
     def read_acknowledged(self, servers: Iterable[SparkServer] | None = None) -> Acknowledged:
-        """Return the last batch that was acknowledged in any of some cells; None are all cells."""
-        found: list[tuple[int, bytes]] = []
+        """Return the last batch that was acknowledged on any of some servers; None is all."""
+        found: list[tuple[int, QueueCounts | None]] = []
         holders: set[bytes] = set()
         for server in self._stream.servers if servers is None else servers:
-            with server.naming_cell():
-                stored = server.call("HGET", server.namespace.acknowledged, self._stream.query)
+            stored = server.call("HGET", server.namespace.acknowledged, self._stream.query)
             if stored is not None:
                 number, text, _, *holder = msgpack.unpackb(stored, raw=True)
-                found.append((int(number), text))
+                found.append((int(number), self._parse_counts(server, text)))
                 holders.update(holder)
-        last, text = max(found, key=lambda each: (each[0], bool(each[1])), default=(0, b""))
-        return Acknowledged(last, holders, json.loads(text) if text else None)
+        last, counts = max(
+            found, key=lambda each: (each[0], each[1] is not None), default=(0, None)
+        )
+        return Acknowledged(last, holders, counts)
 
-    def read_sizes(
-        self, number: int, queues: Iterable[PlacedQueue]
-    ) -> dict[PlacedQueue, list[int]]:
+    def _parse_counts(self, server: SparkServer, text: bytes) -> QueueCounts | None:
+        if not text:
+            return None
+        connection = self._stream.source.connection
+        return parse_counts(connection, json.loads(text), server.namespace.name)
+
+    def read_sizes(self, number: int, queues: Iterable[SparkQueue]) -> dict[SparkQueue, list[int]]:
         """Return the sizes of the parts of a batch, by each queue that has some."""
         batch = str(self._stream.name_batch(number))
         found = {}
         for queue in queues:
-            with queue.server.naming_cell():
-                packed = queue.server.call("HGET", queue.keys.leases, batch)
+            packed = queue.server.call("HGET", queue.keys.leases, batch)
             if sizes := parse_part_sizes(packed):
                 found[queue] = sizes
         return found
 
-    def read_counts(self, number: int, queues: Iterable[PlacedQueue]) -> QueueCounts:
+    def read_counts(self, number: int, queues: Iterable[SparkQueue]) -> QueueCounts:
         """Return how many messages of a batch are in flight."""
         found = self.read_sizes(number, queues)
-        return {queue.label: sum(sizes) for queue, sizes in found.items()}
+        return {queue: sum(sizes) for queue, sizes in found.items()}
 
-    def read_in_flight(self, queues: Iterable[PlacedQueue]) -> set[int]:
+    def read_in_flight(self, queues: Iterable[SparkQueue]) -> set[int]:
         """Return the numbers of the batches in flight."""
         numbers: set[int] = set()
         for queue in queues:
-            with queue.server.naming_cell():
-                fields = queue.server.call("HKEYS", queue.keys.leases)
+            fields = queue.server.call("HKEYS", queue.keys.leases)
             numbers.update(
                 int(field.split(b":")[1])
                 for field in fields
@@ -90,7 +94,7 @@ class BatchRecords:
             )
         return numbers
 
-    def find_start(self, queues: Sequence[PlacedQueue]) -> tuple[int, QueueCounts]:
+    def find_start(self, queues: Sequence[SparkQueue]) -> tuple[int, QueueCounts]:
         """
         Return the batch after which a new checkpoint of a named lease starts.
 
@@ -103,7 +107,7 @@ class BatchRecords:
         last = max(last, min(self.read_in_flight(queues), default=1) - 1)
         return last, self.read_counts(last, queues)
 
-    def find_last(self, queues: Sequence[PlacedQueue]) -> tuple[int, QueueCounts, bool]:
+    def find_last(self, queues: Sequence[SparkQueue]) -> tuple[int, QueueCounts, bool]:
         """
         Return the batch that was received last, by any process.
 
@@ -118,7 +122,7 @@ class BatchRecords:
             counts = self.read_counts(last, queues)
         return last, counts, last == done.number
 
-    def is_in_flight(self, number: int, queues: Sequence[PlacedQueue]) -> bool:
+    def is_in_flight(self, number: int, queues: Sequence[SparkQueue]) -> bool:
         """Return whether a batch is in flight, and its acknowledgement has not begun."""
         return self.read_acknowledged().number < number and number in self.read_in_flight(queues)
 
@@ -138,11 +142,11 @@ class AcknowledgedCounts:
 
 
 def acknowledge_parts(
-    queue: PlacedQueue,
+    queue: SparkQueue,
     batch: Batch,
     parts: int,
     tally: AcknowledgedCounts,
-    counts: QueueCounts | None,
+    counts: dict[str, Any] | None,
     *,
     latest_ms: int | None = None,
 ) -> None:
@@ -152,31 +156,27 @@ def acknowledge_parts(
     Each part is one atomic step. A batch without parts is stored as acknowledged, too.
 
     Args:
-        counts: what the offset of the batch counts; None stores nothing of it.
+        counts: what the offset of the batch counts, as it is stored; None stores nothing of it.
         latest_ms: when the next messages of the groups are due, as in ``acknowledge_leased``.
-
-    Raises:
-        CellFailed: the server of the cell can't be reached.
     """
     server, keys = queue.server, queue.keys
     text = b"" if counts is None else json.dumps(counts).encode()
-    with server.naming_cell():
-        for part in range(max(1, parts)):
-            operation = acknowledge_leased(
-                server.namespace,
-                keys,
-                batch,
-                part,
-                counts=b"" if part else text,
-                latest_ms=latest_ms,
-            )
-            deleted, lost = server.rsmq.run(operation)
-            tally.acknowledged += deleted
-            tally.lost += lost
-        server.call("HDEL", keys.leases, str(batch))
+    for part in range(max(1, parts)):
+        operation = acknowledge_leased(
+            server.namespace,
+            keys,
+            batch,
+            part,
+            counts=b"" if part else text,
+            latest_ms=latest_ms,
+        )
+        deleted, lost = server.rsmq.run(operation)
+        tally.acknowledged += deleted
+        tally.lost += lost
+    server.call("HDEL", keys.leases, str(batch))
 
 
-def read_leased_messages(queue: PlacedQueue, batch: Batch, part: int) -> dict[str, Any] | None:
+def read_leased_messages(queue: SparkQueue, batch: Batch, part: int) -> dict[str, Any] | None:
     """
     Return the messages of a part whose receipts are still valid; change nothing.
 
@@ -187,19 +187,15 @@ def read_leased_messages(queue: PlacedQueue, batch: Batch, part: int) -> dict[st
         The columns ``id`` and ``raw`` (bytes), ``receive_count``, and ``first_received`` in Unix
         ms. The bodies and the receive counts are those of one moment. None if the part does not
         exist.
-
-    Raises:
-        CellFailed: the server of the cell can't be reached.
     """
     server, keys, field = queue.server, queue.keys, name_part(batch, part)
-    with server.naming_cell():
-        packed = server.call("HGET", keys.leases, field)
-        if packed is None:
-            return None
-        receipts = parse_receipts(packed)
-        fields = pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX))
-        # A part that exists after the messages were read existed before, too: it was not purged.
-        values, is_stored = server.request([fields, (b"HEXISTS", keys.leases, field)])
+    packed = server.call("HGET", keys.leases, field)
+    if packed is None:
+        return None
+    receipts = parse_receipts(packed)
+    fields = pack_fields(keys.hash, receipts.ids, (b"", RECEIVE_COUNT_SUFFIX))
+    # A part that exists after the messages were read existed before, too: it was not purged.
+    values, is_stored = server.request([fields, (b"HEXISTS", keys.leases, field)])
     if not is_stored:
         return None
     columns: dict[str, Sequence[Any]] = {

@@ -5,18 +5,13 @@ The queues of a stream, which a pattern may find while the stream runs, and thei
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rsmq.errors import QueueNotFound
 from rsmq.guarded_log import get_logger
-from rsmq.spark.connections import (
-    PlacedQueue,
-    find_placed_queue,
-    make_label,
-    make_queue_not_found,
-)
+from rsmq.spark.connections import SparkQueue, make_queue_not_found
 from rsmq.spark.stream.identity import StreamIdentity
 
 log = get_logger(__name__)
@@ -30,21 +25,21 @@ _BACKLOG_SECONDS_PER_QUEUE = 4.0
 
 class StreamQueues:
     """
-    The queues of a stream in each cell, without its own dead-letter queue.
+    The queues of a stream in each namespace, without its own dead-letter queue.
 
     Whenever they were listed, ``note_listed`` is called with them.
     """
 
     def __init__(
-        self, stream: StreamIdentity, note_listed: Callable[[list[PlacedQueue]], None]
+        self, stream: StreamIdentity, note_listed: Callable[[list[SparkQueue]], None]
     ) -> None:
         self._stream = stream
         self._note_listed = note_listed
         self._is_complete = False
-        self._queues: list[PlacedQueue] = []
+        self._queues: list[SparkQueue] = []
         self._listed_at = float("-inf")
 
-    def get(self) -> list[PlacedQueue]:
+    def get(self) -> list[SparkQueue]:
         """
         Return the queues. Lists them again after 10 seconds, if others may exist then.
 
@@ -57,13 +52,13 @@ class StreamQueues:
         source, may_lack = stream.source, not stream.options.fail_on_data_loss
         dead_letters = stream.options.dead_letters
         queues = [
-            PlacedQueue(server, keys)
+            SparkQueue(server, keys)
             for server in stream.servers
             for keys in server.find_queues(source, may_lack=may_lack)
             if dead_letters is None or keys.name != dead_letters.queue
         ]
         self._note_listed(queues)
-        named = {make_label(each.cell, name) for each in stream.servers for name in source.queues}
+        named = {each.make_label(name) for each in stream.servers for name in source.queues}
         missing = named - {queue.label for queue in queues}
         if self._listed_at == float("-inf"):
             for label in sorted(missing):
@@ -72,11 +67,7 @@ class StreamQueues:
         self._queues, self._listed_at = queues, time.monotonic()
         return self._queues
 
-    def find(self, labels: Iterable[str]) -> list[PlacedQueue]:
-        """Return the queues of these labels, which an offset names."""
-        return [find_placed_queue(self._stream.source.connection, label) for label in labels]
-
-    def remove(self, queue: PlacedQueue) -> None:
+    def remove(self, queue: SparkQueue) -> None:
         """
         Leave a deleted queue out from now on.
 
@@ -93,10 +84,9 @@ class StreamQueues:
     def have_visible(self, latest_ms: int | None) -> bool:
         """Return whether messages became visible until a Unix time in ms, or until now."""
         for queue in self.get():
-            with queue.server.naming_cell():
-                until = latest_ms or queue.server.now_ms()
-                if queue.server.call("ZCOUNT", queue.keys.zset, "-inf", until):
-                    return True
+            until = latest_ms or queue.server.now_ms()
+            if queue.server.call("ZCOUNT", queue.keys.zset, "-inf", until):
+                return True
         return False
 
 
@@ -107,8 +97,8 @@ class Backlog:
 
     Attributes:
         recent_until: the time of ``time.monotonic`` from which it is to be read again.
-        queues: by name, how many messages of a queue are visible, hidden, and of the hidden ones
-            held back. With cells these are the sums of all cells.
+        queues: by label, how many messages of a queue are visible, hidden, and of the hidden ones
+            held back.
         oldest_age: seconds since the first visible message of any queue was sent; None if there is
             none, or if its id does not have the time.
     """
@@ -136,32 +126,25 @@ class Backlog:
         }
 
 
-def read_backlog(queues: Sequence[PlacedQueue]) -> Backlog:
-    """
-    Return the backlog of queues; queues that were deleted are left out.
-
-    Raises:
-        CellFailed: the server of a cell can't be reached.
-    """
+def read_backlog(queues: Sequence[SparkQueue]) -> Backlog:
+    """Return the backlog of queues; queues that were deleted are left out."""
     backlog = Backlog(time.monotonic() + _BACKLOG_SECONDS_PER_QUEUE * max(1, len(queues)))
     for queue in queues:
         server, name = queue.server, queue.keys.name
-        with server.naming_cell():
-            try:
-                attributes = server.rsmq.get_queue_attributes(name)
-                counts = backlog.queues.setdefault(
-                    name, {"visible": 0, "hidden": 0, "held_back": 0}
-                )
-                counts["visible"] += attributes.visible_messages
-                counts["hidden"] += attributes.hidden_messages
-                # A sweep removes the records of messages that other clients have deleted.
-                number = server.count_held_back(queue.keys) if attributes.hidden_messages else 0
-                counts["held_back"] += min(number, attributes.hidden_messages)
-                first = server.rsmq.peek_messages(name, 0, 1) if attributes.visible_messages else []
-                for message in first:
-                    if message.sent_ms is not None:
-                        age = max(0.0, (server.now_ms() - message.sent_ms) / 1000)
-                        backlog.oldest_age = max(age, backlog.oldest_age or 0.0)
-            except QueueNotFound:
-                continue
+        try:
+            attributes = server.rsmq.get_queue_attributes(name)
+            # A sweep removes the records of messages that other clients have deleted.
+            number = server.count_held_back(queue.keys) if attributes.hidden_messages else 0
+            backlog.queues[queue.label] = {
+                "visible": attributes.visible_messages,
+                "hidden": attributes.hidden_messages,
+                "held_back": min(number, attributes.hidden_messages),
+            }
+            first = server.rsmq.peek_messages(name, 0, 1) if attributes.visible_messages else []
+            for message in first:
+                if message.sent_ms is not None:
+                    age = max(0.0, (server.now_ms() - message.sent_ms) / 1000)
+                    backlog.oldest_age = max(age, backlog.oldest_age or 0.0)
+        except QueueNotFound:
+            continue
     return backlog

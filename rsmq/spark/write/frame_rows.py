@@ -27,7 +27,6 @@ from pyspark.sql.types import (
 from rsmq.errors import InvalidFormat, InvalidOption, MessageNotString, show
 from rsmq.operations.restore import RestoredMessage
 from rsmq.spark.write.sink_options import SinkOptions
-from rsmq.wire.cells import cell_of_key, split_id
 from rsmq.wire.groups import check_group, make_limit_group
 from rsmq.wire.ids import check_id, may_have_group
 from rsmq.wire.limits import MAX_RECEIVES, to_milliseconds, utf16_length
@@ -54,12 +53,10 @@ class Destination:
 
     Attributes:
         delay_ms: how long the message is hidden, milliseconds; None is the queue's delay.
-        cell: the number of the cell; None is any cell, or an ordinary namespace.
     """
 
     queue: str
     delay_ms: int | None
-    cell: int | None = None
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
@@ -87,8 +84,6 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         options.delay_column in types or options.delay_column != "delay"
     ):
         _check_column(types, "delayColumn", options.delay_column, (NumericType,))
-    if options.key_column is not None:
-        _check_column(types, "keyColumn", options.key_column, (StringType,))
     if options.restore:
         _check_column(types, "restore", "id", (StringType,))
         for name, kind in _RESTORED_COLUMNS.items():
@@ -124,51 +119,29 @@ def build_messages(options: SinkOptions, batch: Any) -> Iterator[tuple[Destinati
         MessageNotString: a message is null.
         InvalidOption: a queue, or an id of a restore, is null.
         InvalidFormat: the name of a queue, or an id, is not valid.
-        InvalidValue: a delay, or the number of the cell in an id, is out of range.
+        InvalidValue: a delay is out of range.
     """
     names = set(batch.schema.names)
     messages = _build_bodies(options, batch)
-    queues, delays, cells = None, None, _choose_cells(options, batch)
+    queues, delays = None, None
     if options.queue is None and options.queue_column is not None:
         queues = batch.column(options.queue_column).to_pylist()
     if options.delay_column in names:
         delays = batch.column(options.delay_column).to_pylist()
-    if queues is None and delays is None and cells is None:
+    if queues is None and delays is None:
         destination = Destination(options.queue or "", options.delay_ms)
         yield destination, messages
         return
-    destinations: dict[tuple[Any, Any, int | None], Destination] = {}
+    destinations: dict[tuple[Any, Any], Destination] = {}
     for row, message in enumerate(messages):
-        cell = None if cells is None else cells[row]
-        key = (queues and queues[row], delays and delays[row], cell)
+        key = (queues and queues[row], delays and delays[row])
         row_destination = destinations.get(key)
         if row_destination is None:
             row_destination = destinations[key] = _build_destination(options, *key)
         yield row_destination, [message]
 
 
-def _choose_cells(options: SinkOptions, batch: Any) -> list[int | None] | None:
-    """Return the cell of each row; None if any cell will do for all rows, or without cells."""
-    number = options.connection.cells
-    if number is None:
-        return None
-    if options.restore:
-        return [_cell_of_id(id, number)[0] for id in batch.column("id").to_pylist()]
-    if options.key_column is None:
-        return None
-    keys = batch.column(options.key_column).to_pylist()
-    return [None if key is None else cell_of_key(key, number) for key in keys]
-
-
-def _cell_of_id(id: str, number: int) -> tuple[int, str]:
-    """Return the cell of a restored message, always the same, and the id as it is stored there."""
-    cell, stored = split_id(id, number)
-    return cell_of_key(stored, number) if cell is None else cell, stored
-
-
-def _build_destination(
-    options: SinkOptions, queue: Any, delay: Any, cell: int | None
-) -> Destination:
+def _build_destination(options: SinkOptions, queue: Any, delay: Any) -> Destination:
     name = queue if options.queue is None else options.queue
     if not name:
         raise InvalidOption(
@@ -176,11 +149,11 @@ def _build_destination(
             f"column {options.queue_column} is null in a row: each row must say its queue, or "
             "the option queue all rows'.",
         )
-    options.connection.namespace.queue(name)  # raises InvalidFormat
+    options.connection.namespaces[0].queue(name)  # raises InvalidFormat
     if delay is None:
-        return Destination(name, options.delay_ms, cell)
+        return Destination(name, options.delay_ms)
     item = f"Delay in column {options.delay_column} (option delayColumn)"
-    return Destination(name, to_milliseconds(item, float(delay)), cell)
+    return Destination(name, to_milliseconds(item, float(delay)))
 
 
 def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
@@ -194,10 +167,10 @@ def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
             hint=f"Column {options.message_column} is null in a row. Filter such rows out, or "
             "give them a message."
         )
-    return _build_restored(batch, raws, options.connection.cells) if options.restore else raws
+    return _build_restored(batch, raws) if options.restore else raws
 
 
-def _build_restored(batch: Any, raws: list[bytes], cells: int | None) -> list[RestoredMessage]:
+def _build_restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
     def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
         has_column = name in batch.schema.names
         return convert(batch.column(name)) if has_column else [None] * len(raws)
@@ -205,8 +178,6 @@ def _build_restored(batch: Any, raws: list[bytes], cells: int | None) -> list[Re
     ids = read("id", lambda column: column.to_pylist())
     if None in ids:
         raise InvalidOption("restore", "column id is null in a row.")
-    if cells is not None:
-        ids = [_cell_of_id(id, cells)[1] for id in ids]
 
     def read_values(name: str) -> list[Any]:
         return read(name, lambda column: column.to_pylist())

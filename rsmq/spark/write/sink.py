@@ -4,8 +4,7 @@ The sinks of batch writes and streams: at least once in one step, or exactly onc
 For exactly once, each attempt of a task stages its rows beside the queues, in parts with names of
 its own. The driver's commit stores the decision which attempts count, in one atomic step, and then
 publishes their parts one by one. If a crash interrupts that, the next commit of the same batch, or
-of the same ``writeId``, completes it. The decision of a write in cells is stored in one of them,
-its home cell, which depends on the name of the write.
+of the same ``writeId``, completes it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
-from rsmq.errors import CellFailed, QueueNotFound
+from rsmq.errors import QueueNotFound
 from rsmq.guarded_log import get_logger
-from rsmq.spark.connections import find_placed_queue, get_home, make_label, require_queues
+from rsmq.spark.connections import get_server, require_queues
 from rsmq.spark.operations.staged_writes import Decision, finish_write
 from rsmq.spark.option_reader import make_new_table_refused
 from rsmq.spark.versions import DataSourceStreamArrowWriter
@@ -62,8 +61,8 @@ def _merge_parts(messages: list[WriterCommitMessage | None]) -> Decision:
     decision: Decision = {}
     for message in messages:
         if isinstance(message, TaskCommitMessage):
-            for label, parts in message.parts.items():
-                decision.setdefault(label, []).extend(parts)
+            for queue, parts in message.parts.items():
+                decision.setdefault(queue, []).extend(parts)
     return decision
 
 
@@ -80,8 +79,6 @@ def _abort(
 
     Another driver may write under the same name, and decide at any moment. So only the parts that
     the messages name are deleted then; the next commit of the batch deletes those of failed tasks.
-    A cell that can't be reached keeps its parts until they expire, so that Spark reports the error
-    because of which the write is aborted.
 
     Args:
         messages: the results of the tasks.
@@ -89,23 +86,17 @@ def _abort(
     """
     if not options.is_staged:
         return
-    connection = options.connection
+    server = get_server(options.connection)
     own_parts = _merge_parts(messages)
-    labels = set(own_parts)
-    if options.queue is not None:
-        cells = (None,) if connection.cells is None else range(connection.cells)
-        labels.update(make_label(cell, options.queue) for cell in cells)
-    try:
-        if read_last_batch(get_home(connection, write), write) == (batch, True):
-            return
-        for label in labels:
-            queue = find_placed_queue(connection, label)
-            if is_shared:
-                delete_parts(queue, own_parts.get(label, ()))
-            else:
-                delete_unused_parts(queue, write, batch)
-    except CellFailed as error:
-        log.warning("Staged messages are deleted when they expire: %s", error)
+    names = {*own_parts, *([options.queue] if options.queue is not None else [])}
+    if read_last_batch(server, write) == (batch, True):
+        return
+    for name in names:
+        keys = server.namespace.queue(name)
+        if is_shared:
+            delete_parts(server, keys, own_parts.get(name, ()))
+        else:
+            delete_unused_parts(server, keys, write, batch)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -126,11 +117,9 @@ class BatchWriter(DataSourceArrowWriter):
             InvalidOption: the write is that of a new table.
         """
         _refuse_new_table()
-        options = self._options
-        if options.write_id is not None:
-            home = get_home(options.connection, self._write)
-            if is_written(home, self._write, 0):
-                return TaskCommitMessage(self._write, 0, {}, 0)
+        options, is_named = self._options, self._options.write_id is not None
+        if is_named and is_written(get_server(options.connection), self._write, 0):
+            return TaskCommitMessage(self._write, 0, {}, 0)
         return TaskWriter(options, self._write, 0, is_text=self._is_text).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -141,8 +130,8 @@ class BatchWriter(DataSourceArrowWriter):
         """
         if self._options.is_staged:
             is_named = self._options.write_id is not None
-            home = get_home(self._options.connection, self._write)
-            if is_named and is_written(home, self._write, 0):
+            server = get_server(self._options.connection)
+            if is_named and is_written(server, self._write, 0):
                 log.warning("The write %s was done before: no row is sent now.", self._write)
             publish(self._options, self._write, 0, _merge_parts(messages), is_named=is_named)
 
@@ -170,7 +159,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Spark calls this in the task.
         """
         query, batch = read_query_and_batch()
-        if is_written(get_home(self._options.connection, query), query, batch):
+        if is_written(get_server(self._options.connection), query, batch):
             return TaskCommitMessage(query, batch, {}, 0)
         return TaskWriter(self._options, query, batch, is_text=self._is_text).write(iterator)
 
@@ -190,10 +179,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._options.is_staged:
             publish(self._options, query, batchId, _merge_parts(messages))
         else:
-            home = get_home(self._options.connection, query)
+            server = get_server(self._options.connection)
             lifetime = self._options.staging_retention
-            operation = finish_write(home.namespace, query, batchId, lifetime=lifetime)
-            last = home.run(operation)
+            operation = finish_write(server.namespace, query, batchId, lifetime=lifetime)
+            last = server.rsmq.run(operation)
             if last > batchId:
                 raise make_checkpoint_set_back(query, batchId, last)
 

@@ -27,7 +27,7 @@ from rsmq.wire.limits import (
 SINK_OPTIONS = (
     "queue", "delivery", "delay", "batchSize", "createQueue", "vt", "maxsize", "enforceMaxSize",
     "realtime", "restore", "messageFormat", "messageColumn", "queueColumn", "delayColumn",
-    "keyColumn", "writeId", "stagingRetention",
+    "writeId", "stagingRetention",
 )  # fmt: skip
 
 _WEEK_SECONDS = 7 * 86_400.0
@@ -39,7 +39,7 @@ class SinkOptions:
     The options of a write.
 
     Attributes:
-        connection: the server and the namespace of the queues.
+        connection: the server and the one namespace of the queues.
         queue: the queue; None reads it from each row.
         is_staged: whether the delivery is exactly once, by staging.
         delay_ms: how long messages are hidden, milliseconds; None is the queue's delay.
@@ -54,7 +54,6 @@ class SinkOptions:
         message_column: the column with the body.
         queue_column: the column with the queue of each row.
         delay_column: the column with the delay of each row, seconds.
-        key_column: the column with the key of each row, which decides its cell; None is any cell.
         write_id: the name under which a batch write is done only once; None generates one.
         staging_retention: how long staged messages and decisions are kept, seconds.
     """
@@ -74,7 +73,6 @@ class SinkOptions:
     message_column: str
     queue_column: str | None
     delay_column: str | None
-    key_column: str | None
     write_id: str | None
     staging_retention: float
 
@@ -92,6 +90,13 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     """
     reader = OptionReader(options, (*CONNECTION_OPTIONS, *SINK_OPTIONS))
     connection = read_connection_options(reader)
+    if len(connection.names) > 1:
+        raise InvalidOption(
+            "ns",
+            "names several namespaces, which is for reads and streams: a write has one. Write once "
+            "for each, each time with the rows of that namespace.",
+            value=reader.read_text("ns"),
+        )
     queue = reader.read_text("queue")
     delivery = reader.read_choice("delivery", ("at-least-once", "exactly-once"), "at-least-once")
     is_staged = delivery == "exactly-once"
@@ -111,19 +116,12 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             "puts messages back as they were: it does not go with delay, delayColumn or "
             "messageFormat.",
         )
-    key_column = reader.read_text("keyColumn")
-    if key_column and (connection.cells is None or restore):
-        raise InvalidOption(
-            "keyColumn",
-            "decides the cell of a message: it goes with the option cells, and not with restore, "
-            "which puts a message into the cell of its id.",
-        )
     # A complete row is the message, so its columns "queue" and "delay" are data by default.
     has_body_column = message_format == "column"
     default_delay_column = "delay" if has_body_column and not restore else None
     return SinkOptions(
         connection=connection,
-        queue=None if queue is None else check_queue_name(connection.namespace, "queue", queue),
+        queue=None if queue is None else check_queue_name(connection.namespaces, "queue", queue),
         is_staged=is_staged,
         delay_ms=(
             None if delay is None else round(reader.read_seconds("delay", 0, 0, MAX_SECONDS) * 1000)
@@ -139,7 +137,6 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         message_column=reader.read_text("messageColumn") or "message",
         queue_column=reader.read_text("queueColumn") or ("queue" if has_body_column else None),
         delay_column=reader.read_text("delayColumn") or default_delay_column,
-        key_column=key_column,
         write_id=write_id,
         staging_retention=reader.read_seconds("stagingRetention", _WEEK_SECONDS, 60, MAX_SECONDS),
     )

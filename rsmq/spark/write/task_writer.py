@@ -16,12 +16,11 @@ from rsmq.errors import MessageTooLong, QueueNotFound
 from rsmq.operations.arguments import digits
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
-from rsmq.spark.connections import PlacedQueue, get_home, get_server, get_servers
+from rsmq.spark.connections import get_server
 from rsmq.spark.operations.staged_writes import Decision, stage_messages
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.spark.write.frame_rows import Destination, build_messages, measure_largest
 from rsmq.spark.write.sink_options import SinkOptions
-from rsmq.spark.write.write_decision import delete_if_decided
 
 #: The most bytes of bodies in a call; a single message may be larger.
 _MAX_CALL_BYTES = 4 * 1024 * 1024
@@ -46,7 +45,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
     Attributes:
         batch: the number of the batch; 0 for a batch write.
-        parts: the names of the staged parts, by the label of the queue.
+        parts: the names of the staged parts, by the name of the queue.
         rows: how many rows the task sent or staged.
     """
 
@@ -69,10 +68,7 @@ class TaskWriter:
 
     def __init__(self, options: SinkOptions, write: str, batch: int, *, is_text: bool) -> None:
         self._options = options
-        # Calls of messages for any cell go to the cells in turn.
-        number = options.connection.cells or 1
-        self._cells = itertools.count(secrets.randbelow(number))
-        self._number = number
+        self._server = get_server(options.connection)
         self._is_text = is_text
         self._created: set[str] = set()
         self._parts: Decision = {}
@@ -80,8 +76,7 @@ class TaskWriter:
         # The name of a part contains the Unix time in ms after which the part may be deleted.
         expires_ms = 0
         if options.is_staged:
-            self._home = get_home(options.connection, write)
-            expires_ms = self._home.now_ms() + round(options.staging_retention * 1000)
+            expires_ms = self._server.now_ms() + round(options.staging_retention * 1000)
         self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
         self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
@@ -132,34 +127,29 @@ class TaskWriter:
         if options.create_queue and destination.queue not in self._created:
             create_queue(options, destination.queue)
             self._created.add(destination.queue)
-        cell = destination.cell
-        if cell is None:
-            cell = next(self._cells) % self._number
-        server = get_server(options.connection, cell)
-        queue = PlacedQueue(server, server.namespace.queue(destination.queue))
-        with server.naming_cell():
-            try:
-                self._send(queue, destination, messages)
-            except QueueNotFound as error:
-                error.hint = CREATE_HINT
-                raise
-            except MessageTooLong as error:
-                error.hint = _SIZE_HINT
-                raise
+        try:
+            self._send(destination, messages)
+        except QueueNotFound as error:
+            error.hint = CREATE_HINT
+            raise
+        except MessageTooLong as error:
+            error.hint = _SIZE_HINT
+            raise
 
-    def _send(self, queue: PlacedQueue, destination: Destination, messages: list[Any]) -> None:
+    def _send(self, destination: Destination, messages: list[Any]) -> None:
         """Send or stage messages, as the options say."""
-        options, rsmq, keys = self._options, queue.server.rsmq, queue.keys
+        options, rsmq = self._options, self._server.rsmq
+        keys = self._server.namespace.queue(destination.queue)
         raws = [each.raw for each in messages] if options.restore else messages
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)
         if options.is_staged:
-            parts = self._parts.setdefault(queue.label, [])
+            parts = self._parts.setdefault(keys.name, [])
             part = f"{self._write}:{self._batch}:{self._attempt}:{len(parts)}"
             is_staged = rsmq.run(
                 stage_messages(
-                    queue.server.namespace,
+                    self._server.namespace,
                     keys,
                     part,
                     messages,
@@ -168,8 +158,6 @@ class TaskWriter:
                     lifetime=options.staging_retention,
                 )
             )
-            if is_staged and queue.server is not self._home:
-                is_staged = not delete_if_decided(self._home, queue, self._write, self._batch, part)
             if is_staged:  # else another attempt has won, or an earlier run was interrupted
                 parts.append(part)
         elif options.restore:
@@ -188,7 +176,6 @@ class TaskWriter:
 
 
 def create_queue(options: SinkOptions, queue: str) -> None:
-    """Create a queue with the attributes of the options in each cell where it does not exist."""
-    for server in get_servers(options.connection):
-        with server.naming_cell():
-            server.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
+    """Create a queue with the attributes of the options, if it does not exist."""
+    rsmq = get_server(options.connection).rsmq
+    rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)

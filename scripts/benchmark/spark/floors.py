@@ -28,6 +28,7 @@ from rsmq.spark.read.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.read.schema import DEFAULT_COLUMNS, make_fields
 from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.keys import Namespace
 
 PARTITIONS = 4
 #: The messages of a record batch: as many as a read and a stream from Redis have in one by default.
@@ -185,7 +186,7 @@ def _make_batches(schema: StructType, partition: InputPartition, rows: int) -> I
     size = len(bodies)
     batch = build_record_batch(
         build_arrow_schema(schema),
-        "q",
+        Namespace().queue("q"),
         {
             "id": [_ID_TIME + suffix for suffix in make_id_suffixes(size)],
             "raw": bodies,

@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--parquet")
     parser.add_argument("--queue")
     parser.add_argument("--batch", default="2000")
-    parser.add_argument("--cells")
+    parser.add_argument("--reads")
     args = parser.parse_args()
     os.environ[GROUP] = str(os.getpgrp())
     spark = (
@@ -46,15 +46,11 @@ def main():
     )
     spark.dataSource.register(FatalDataSource)
     connection = {"url": args.url, "ns": args.ns}
-    if args.cells:
-        connection["cells"] = args.cells
     group = {} if HAS_START else {"consumerGroup": "job"}
     frame = (
         spark.readStream.format("fatal")
-        .options(
-            **connection, queue=args.source, maxMessagesPerTrigger=args.batch, visibilityTimeout=20,
-            **group,
-        )
+        .options(**{**connection, "ns": args.reads or args.ns}, queue=args.source)
+        .options(maxMessagesPerTrigger=args.batch, visibilityTimeout=20, **group)
         .load()
     )  # fmt: skip
     if args.parquet:

@@ -7,9 +7,8 @@ import json
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from rsmq import BYTES, Cells
+from rsmq import BYTES, RSMQ
 from rsmq.spark.versions import HAS_FILTERS
-from rsmq.wire.cells import cell_of_key
 
 
 def bodies(raw, ns, queue):
@@ -97,23 +96,29 @@ def test_a_frame_is_written(spark, rsmq, raw, ns, connection, delivery):
     assert raw.keys(f"{ns}:*:x:*") == []
 
 
-def test_cells_are_written_and_read(spark, server, ns):
-    options = {"url": server.url, "ns": ns, "cells": 3, "queue": "q", "createQueue": True}
-    frame = spark.range(3000).selectExpr(
-        "concat('m', id) AS message", "concat('k', id % 10) AS customer"
-    )
-    frame.write.format("rsmq").options(
-        **options, keyColumn="customer", delivery="exactly-once"
-    ).mode("append").save()
+def test_several_namespaces_are_written_and_read(spark, server, ns):
+    frame = spark.range(3000).selectExpr("concat('m', id) AS message")
+    names = [f"{ns}-{number}" for number in range(3)]
+    for number, name in enumerate(names):
+        options = {"url": server.url, "ns": name, "queue": "q", "createQueue": True}
+        rows = frame.where(f"int(substring(message, 2)) % 3 = {number}")
+        rows.write.format("rsmq").options(**options).mode("append").save()
 
-    del options["createQueue"]
-    rows = spark.read.format("rsmq").options(**options).load().select("id", "message").collect()
+    options = {"url": server.url, "ns": ",".join(names), "queue": "q"}
+    read = spark.read.format("rsmq").options(**options).load()
+    assert read.columns[:3] == ["ns", "queue", "id"]
+    rows = read.select("ns", "id", "message").collect()
     assert sorted(row["message"] for row in rows) == sorted(f"m{n}" for n in range(3000))
-    for row in rows:
-        number = int(row["message"][1:])
-        assert int(row["id"].partition("-")[0]) == cell_of_key(f"k{number % 10}", 3)
-    with Cells.from_url(server.url, cells=3, ns=ns) as cells:
-        assert cells.get_message("q", rows[0]["id"]).body == rows[0]["message"]
+    assert all(row["ns"] == names[int(row["message"][1:]) % 3] for row in rows)
+    with RSMQ.from_url(server.url, ns=rows[0]["ns"]) as queues:
+        assert queues.get_message("q", rows[0]["id"]).body == rows[0]["message"]
+    spark.sql(
+        f"CREATE TEMPORARY VIEW several USING rsmq OPTIONS (url '{server.url}', "
+        f"ns '{options['ns']}', queue 'q')"
+    )
+    counted = spark.sql("SELECT ns, count(*) AS n FROM several GROUP BY ns ORDER BY ns").collect()
+    assert [tuple(row) for row in counted] == [(name, 1000) for name in names]
+    spark.catalog.dropTempView("several")
 
 
 def test_rows_become_json_and_queues_are_created(spark, rsmq, connection):

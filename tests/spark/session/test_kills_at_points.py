@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from rsmq import Cells
+from rsmq import RSMQ
 from tests.scale import SOAK, scaled
 from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parquet
 
@@ -56,20 +56,20 @@ def test_queue_to_queue_survives_kills_at_every_point(server, ns, rsmq, raw, tmp
     assert raw.exists(f"{ns}:target:x:staged") == 0
 
 
-@pytest.mark.skipif(not SOAK, reason="tests/spark/test_cells.py kills between cells without a JVM")
-def test_cells_to_cells_survives_a_kill_between_two_cells(server, ns, tmp_path):
-    with Cells.from_url(server.url, cells=3, ns=ns) as cells:
-        bodies = [f"message {n}" for n in range(6000)]
-        for name in ("source", "target"):
-            cells.create_queue(name)
-        for begin in range(0, 6000, 500):
-            cells.send_messages("source", bodies[begin : begin + 500])
-        job = Job(server, ns, tmp_path, "--queue", "target", "--cells", "3")
-        job.die_at("publish", 2)  # one part of it is published
-        assert 2000 < cells.count_messages("target").visible < 4000
+@pytest.mark.skipif(not SOAK, reason="tests/spark/test_namespaces.py kills without a JVM")
+def test_two_namespaces_to_a_queue_survive_kills_at_every_point(server, ns, rsmq, raw, tmp_path):
+    names = [ns, f"{ns}-other"]
+    bodies = fill(rsmq, 6000)
+    rsmq.create_queue("target")
+    with RSMQ.from_url(server.url, ns=names[1]) as other:
+        bodies += fill(other, 6000)
+        job = Job(server, ns, tmp_path, "--queue", "target", "--reads", ", ".join(names))
+        for point, batch in SOURCE_POINTS[:4]:
+            job.die_at(point, batch)
         job.finish()
 
-        arrived = [message.body for message in cells.peek_messages("target", 0, 6000)]
-        assert Counter(arrived) == Counter(bodies)
-        assert cells.get_queue_attributes("target").total_sent == 6000
-        assert cells.get_queue_attributes("source").messages == 0
+        arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
+        assert Counter(body.decode() for body in arrived) == Counter(bodies)
+        for name, client in zip(names, (rsmq, other), strict=True):
+            assert_nothing_left(raw, name, "source")
+            assert client.get_queue_attributes("source").total_received == 6000
