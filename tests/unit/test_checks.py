@@ -114,3 +114,21 @@ def test_lines_are_counted_by_folder_and_lua_apart(tmp_path):
     assert python == {"top.py": 1, "feature/": 4}
     assert lua == {"feature/": 2}
     assert load("size").measure(tmp_path / "top.py")[0] == {"top.py": 1}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "is_found"),
+    [
+        ("a, b, c, d, e, f, g, h", False),
+        ("self, a, b, c, d, e, f, g, h", False),
+        ("a, b, c, d, e, f, g, h, i", True),
+        ("self, a, /, b, *, c, d, e, f, g, h, i", True),
+        ("a, b, c, d, e, f, g, *h, **i", True),
+    ],
+)
+def test_a_function_with_more_than_eight_parameters_is_found(parameters, is_found):
+    source = f"class Lease:\n    async def send({parameters}): ...\n"
+    parameters_check = load("parameters")
+
+    assert parameters_check.with_many(source) == ({"send"} if is_found else set())
+    assert not parameters_check.with_many("# Generated from rsmq/aio.py.\n" + source)

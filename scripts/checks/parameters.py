@@ -1,0 +1,77 @@
+"""
+A check that no function of rsmq has more than eight parameters.
+
+The functions of ``ALLOWED`` still have more. Take out those that no longer need it; add none: pass
+one value, such as a frozen dataclass, instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_MOST = 8
+_GENERATED = "# Generated from "
+
+ALLOWED = frozenset(
+    {
+        "rsmq/aio.py: publish",
+        "rsmq/aio.py: send_message",
+        "rsmq/aio.py: send_messages",
+        "rsmq/cli/commands/bridge.py: bridge",
+        "rsmq/cli/commands/migrate.py: migrate",
+        "rsmq/cli/commands/push.py: push",
+        "rsmq/cli/commands/schedule.py: add",
+        "rsmq/cli/commands/send.py: send",
+        "rsmq/cli/commands/subscribers.py: add",
+        "rsmq/operations/messages.py: send_message",
+        "rsmq/operations/messages.py: send_plain_message",
+        "rsmq/operations/send_options.py: check_options",
+        "rsmq/operations/sending.py: publish",
+        "rsmq/operations/sending.py: send_messages",
+        "rsmq/schedules/asyncio_.py: add",
+        "rsmq/schedules/definition.py: make_definition",
+        "rsmq/spark/operations/batches.py: lease_messages",
+        "rsmq/spark/pipelines/archive.py: archive",
+        "rsmq/spark/pipelines/replay.py: replay",
+        "rsmq/spark/pipelines/transform.py: transform",
+        "rsmq/tasks/task.py: options",
+        "rsmq/web/application.py: create_app",
+        "rsmq/web/bulk/operations.py: change_operation",
+        "rsmq/worker/configuration.py: schedule",
+        "rsmq/worker/loop/worker_loop.py: __init__",
+    }
+)
+
+
+def with_many(source: str) -> set[str]:
+    """Return the names of the functions of a module that have more than eight parameters."""
+    if source.startswith(_GENERATED):
+        return set()
+    return {
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and count(node.args) > _MOST
+    }
+
+
+def count(arguments: ast.arguments) -> int:
+    """Return the number of parameters, without the first one of a method."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    is_method = bool(positional) and positional[0].arg in {"self", "cls"}
+    rest = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    return len(positional) - is_method + len(arguments.kwonlyargs) + len(rest)
+
+
+if __name__ == "__main__":
+    found = {
+        f"{path.relative_to(_ROOT)}: {name}"
+        for path in (_ROOT / "rsmq").rglob("*.py")
+        for name in with_many(path.read_text())
+    }
+    if new := sorted(found - ALLOWED):
+        sys.exit("More than eight parameters; pass one value instead:\n" + "\n".join(new))
+    if superfluous := sorted(ALLOWED - found):
+        sys.exit("Take them out of ALLOWED, they need it no longer:\n" + "\n".join(superfluous))
