@@ -41,7 +41,14 @@ from rsmq.web.fields import Refused, read_object, read_query
 from rsmq.web.idempotency import HEADER
 from rsmq.web.ping import client_for_long_call
 from rsmq.web.problems import describe
-from rsmq.web.requests import MAX_BODY_BYTES, path_of, read_bytes, read_values
+from rsmq.web.requests import (
+    MAX_BODY_BYTES,
+    NAMESPACE,
+    path_of,
+    path_of_namespace,
+    read_bytes,
+    read_values,
+)
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.selection.previews import load_selection
@@ -212,7 +219,8 @@ class Api:
         headers = dict(_HEADERS)
         for name, value in answer.headers.items():
             if name == "Location":
-                value = quote(scope.get("root_path", "").rstrip("/")) + value  # noqa: PLW2901
+                prefix = quote(scope.get("root_path", "").rstrip("/"))
+                value = prefix + path_of_namespace(scope.get(NAMESPACE, "")) + value  # noqa: PLW2901
             headers[name.encode("latin-1")] = value.encode("latin-1")
         has_body = answer.status != _NO_CONTENT
         if has_body and answer.stream is None:

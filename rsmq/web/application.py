@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,19 +26,22 @@ from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.search.json_path import parse_path
 from rsmq.web.access.ended_sessions import EndedSessions
-from rsmq.web.access.gate import AccessGate
+from rsmq.web.access.gate import PRINCIPAL, AccessGate, Asgi
+from rsmq.web.access.principals import Principal
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.users import Users, UsersFile, users_of_key
 from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.client import Client
-from rsmq.web.openapi import make_document
+from rsmq.web.namespaces import NamespacePaths, namespace_switch, namespaces_listing
+from rsmq.web.openapi import make_document, server_of_namespaces
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
+from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
-from rsmq.web.service import healthz, metrics_of, problem_response, readyz_of
+from rsmq.web.service import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.stopping import end_waits
 from rsmq.web.trash_emptier import TrashEmptier
 from rsmq.web.walks import SharedWalks
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PREFIX = "/api/v1"
-_DOCUMENT, _DOCS = _PAGES = ("/openapi.json", "/docs")
+_DOCUMENT, _DOCS, _NAMESPACES = _PAGES = ("/openapi.json", "/docs", "/ns")
 _NOT_FOUND = 404
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
@@ -54,7 +59,7 @@ CLIENT_OPTIONS: dict[str, Any] = {"retry_deadline": 0.5, "socket_connect_timeout
 
 
 def create_app(
-    queues: Client | str,
+    queues: Client | str | Sequence[Client],
     *,
     users: str | os.PathLike[str] | None = None,
     key: str | None = None,
@@ -69,7 +74,8 @@ def create_app(
     """
     Return an ASGI application with the dashboard and the HTTP API, for a server or for a mount.
 
-    The pages are at ``/``. It has ``/api/v1``, the routes of rest-rsmq under ``/rest-rsmq``,
+    The pages are at ``/``, and those of a namespace at ``/ns/NAME/``. It has ``/api/v1``, for a
+    namespace ``/api/v1/ns/NAME``, the routes of rest-rsmq under ``/rest-rsmq``,
     ``/metrics``, ``/healthz`` and ``/readyz``. Only the last two answer callers that are not known,
     and the page on which they log in. ``app.state.rest_rsmq`` is an
     application of rest-rsmq's routes alone, with the same rules, to be served at the root.
@@ -81,7 +87,9 @@ def create_app(
 
     Args:
         queues: an asyncio client, which stays open, and whose ``retry_deadline`` is how long a
-            request waits for a Redis that is away. Or a URL as for ``AsyncRSMQ.from_url``.
+            request waits for a Redis that is away. Or a URL as for ``AsyncRSMQ.from_url``. Or a
+            list of clients, one for each namespace: all paths without a namespace are those of the
+            first one.
         users: the path of a users file, which is read again when it has changed.
         key: one key that may do everything, instead of a users file: at least 16 characters. The
             address ``/?key=KEY`` logs in once in each process.
@@ -110,79 +118,157 @@ def create_app(
     proxies = TrustedProxies(trusted_proxies)
     paths = tuple(map(parse_path, redact))
     is_own = isinstance(queues, str)
-    client: Client = _open(queues)
+    clients = _open(queues)
+    names = [each.namespace.name for each in clients]
     gate = AccessGate(
         callers,
-        EndedSessions(client, read_only=read_only),
+        EndedSessions(clients[0], read_only=read_only),
         allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
         trusted_proxies=proxies,
         user_header=user_header,
         link_key=key,
     )
-    rest_rsmq = gate.guard(RestRsmq(client, read_only=read_only))
+
+    def has_rights(name: str, principal: Principal) -> bool:
+        return principal.has_namespace(name, is_first=name == names[0])
+
+    def namespaces_of(principal: Principal) -> tuple[str, ...]:
+        return tuple(name for name in names if has_rights(name, principal))
+
+    from rsmq import __version__  # noqa: PLC0415 - a circle at the import
+
+    def make_part(client: Client, its_gate: AccessGate) -> _Part:
+        operations = Api(client, TABLE, read_only=read_only, redact=paths)
+        return _Part(
+            its_gate.guard(operations),
+            its_gate,
+            Site(
+                its_gate, operations, SharedWalks(client), namespace=client.namespace.name,
+                namespaces_of=namespaces_of, version=__version__, read_only=read_only,
+            ),
+            _documents(its_gate, namespaces_of, __version__),
+        )  # fmt: skip
+
+    parts = {
+        name: make_part(client, gate.limited_to(partial(has_rights, name)))
+        for name, client in zip(names, clients, strict=True)
+    }
+    first = parts[names[0]]
+    # It answers like a namespace in which the caller has no rights.
+    nowhere = make_part(clients[0], gate.limited_to(lambda _: False))
+    rest_rsmq = first.gate.guard(RestRsmq(clients[0], read_only=read_only))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            if is_own:
-                stack.push_async_callback(client.close)
-            if record and not read_only:
-                await stack.enter_async_context(HistoryRecorder(client))
-            if not read_only:
-                await stack.enter_async_context(OperationRunner(client))
-                await stack.enter_async_context(TrashEmptier(client))
+            for client in clients:
+                if is_own:
+                    stack.push_async_callback(client.close)
+                if record and not read_only:
+                    await stack.enter_async_context(HistoryRecorder(client))
+                if not read_only:
+                    await stack.enter_async_context(OperationRunner(client))
+                    await stack.enter_async_context(TrashEmptier(client))
             yield
 
-    from rsmq import __version__  # noqa: PLC0415 - a circle at the import
-
-    document = make_document(TABLE, __version__, PREFIX)
-
-    async def openapi(request: Request) -> Response:
-        return JSONResponse({**document, "servers": [{"url": _prefix_of(request)}]})
-
-    async def docs(request: Request) -> Response:
-        page = make_page(TABLE, __version__, _prefix_of(request))
-        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
-
-    operations = Api(client, TABLE, read_only=read_only, redact=paths)
-    api = gate.guard(operations)
-    site = Site(
-        gate, operations, SharedWalks(client), namespace=client.namespace.name,
-        version=__version__, read_only=read_only,
+    listing = gate.guard(request_response(namespaces_listing(PREFIX, namespaces_of, names[0])))
+    switch = request_response(namespace_switch(gate, namespaces_of, names[0]))
+    api_of_namespaces = NamespacePaths(
+        PREFIX, parts,
+        nowhere=nowhere, listing=listing,
     )  # fmt: skip
+    sites = {name: each.site for name, each in parts.items()}
     app = _Application(
         routes=[
-            Route(PREFIX + _DOCUMENT, gate.guard(request_response(openapi))),
-            Route(PREFIX + _DOCS, gate.guard(request_response(docs))),
+            Route(PREFIX + _NAMESPACES, listing),
+            _mount(PREFIX + _NAMESPACES, api_of_namespaces),
+            Route(_NAMESPACES, namespace_switch(gate, namespaces_of, names[0])),
+            _mount(_NAMESPACES, NamespacePaths("", sites, nowhere=nowhere.site, listing=switch)),
             # Also without a slash at the end, which Starlette would redirect before the gate.
-            Route(PREFIX, api),
-            _mount(PREFIX, api),
+            Route(PREFIX, first),
+            _mount(PREFIX, first),
             Route("/rest-rsmq", rest_rsmq),
             _mount("/rest-rsmq", rest_rsmq),
             Route("/healthz", healthz),
-            Route("/readyz", readyz_of(client)),
-            Route("/metrics", gate.guard(request_response(metrics_of(client)))),
+            Route("/readyz", readyz_of(clients)),
+            Route("/metrics", gate.guard(request_response(metrics_of(clients, namespaces_of)))),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _answer_problem},
-    )
+    )  # fmt: skip
     app.router.redirect_slashes = False  # its redirects would repeat any Host
-    app.router.default = site  # what is nobody else's: a path of another part is not hidden by it
-    app.api = api
+    # What is nobody else's: a path of another part is not hidden by it.
+    app.router.default = first.site
+    app.api, app.api_of_namespaces = first.api, api_of_namespaces
     app.state.rest_rsmq = rest_rsmq
-    app.state.end_waits = partial(end_waits, client)
+    app.state.end_waits = lambda: _end_all_waits(clients)
     return app
+
+
+async def _end_all_waits(clients: Sequence[Client]) -> None:
+    await asyncio.gather(*map(end_waits, clients))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """
+    What serves one namespace; called with a request below the path of its API.
+
+    Attributes:
+        gate: admits callers with rights in the namespace.
+        documents: the OpenAPI document, and the page with the API, by their paths.
+    """
+
+    api: Asgi
+    gate: AccessGate
+    site: Site
+    documents: Mapping[str, Asgi]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request below the path of the API."""
+        await self.documents.get(path_of(scope), self.api)(scope, receive, send)
+
+
+def _documents(gate: AccessGate, namespaces_of: NamespacesOf, version: str) -> Mapping[str, Asgi]:
+    document = make_document(TABLE, version, PREFIX)
+
+    async def openapi(request: Request) -> Response:
+        prefix, names = _address_of(request), namespaces_of(request.scope[PRINCIPAL])
+        servers: list[dict[str, Any]] = [{"url": prefix}]
+        if len(names) > 1 and NAMESPACE not in request.scope:
+            servers.append(server_of_namespaces(prefix, names))
+        return JSONResponse({**document, "servers": servers})
+
+    async def docs(request: Request) -> Response:
+        page = make_page(TABLE, version, _address_of(request))
+        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY, **_NO_SNIFF})
+
+    return {
+        _DOCUMENT: gate.guard(request_response(openapi)),
+        _DOCS: gate.guard(request_response(docs)),
+    }
+
+
+def _address_of(request: Request) -> str:
+    """Return the path of the API of a request that is below it."""
+    scope = request.scope
+    return quote(scope["root_path"].rstrip("/")) + path_of_namespace(scope.get(NAMESPACE, ""))
 
 
 class _Application(Starlette):
     """An application that finds its API without Starlette's search, which takes longer."""
 
     api: Any = None
+    api_of_namespaces: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and not self.user_middleware:
             prefix = scope.get("root_path", "") + PREFIX
             path: str = scope["path"]
+            if path.startswith(f"{prefix}/ns/"):
+                scope["root_path"] = f"{prefix}/ns"
+                await self.api_of_namespaces(scope, receive, send)
+                return
             if path.startswith(f"{prefix}/") and path.removeprefix(prefix) not in _PAGES:
                 scope["root_path"] = prefix
                 await self.api(scope, receive, send)
@@ -214,12 +300,18 @@ def _mount(path: str, app: Any) -> Mount:
     return mount
 
 
-def _open(queues: Client | str) -> Client:
-    if isinstance(queues, AsyncRSMQ):
-        return queues
+def _open(queues: Client | str | Sequence[Client]) -> list[Client]:
     if isinstance(queues, str):
-        return AsyncRSMQ.from_url(queues, **CLIENT_OPTIONS)
-    raise InvalidFormat("queues", value=show_type(queues), hint="It is an AsyncRSMQ or a URL.")
+        return [AsyncRSMQ.from_url(queues, **CLIENT_OPTIONS)]
+    clients = [queues] if isinstance(queues, AsyncRSMQ) else queues
+    if isinstance(clients, Sequence) and all(isinstance(each, AsyncRSMQ) for each in clients):
+        names = {each.namespace.name for each in clients}
+        if clients and len(names) == len(clients):
+            return list(clients)
+        raise InvalidFormat("queues", hint="Pass a client of each namespace, one or more.")
+    raise InvalidFormat(
+        "queues", value=show_type(queues), hint="It is an AsyncRSMQ, a list of them, or a URL."
+    )
 
 
 _MIN_KEY = 16

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 from rsmq.web.fields import Field, Shape
 from rsmq.web.table import RawBody, Route
@@ -39,6 +40,19 @@ def make_document(table: Iterable[Route], version: str, prefix: str) -> dict[str
             "schemas": {"Problem": _PROBLEM_SCHEMA},
         },
     }
+
+
+def server_of_namespaces(prefix: str, names: Iterable[str]) -> dict[str, Any]:
+    """
+    Return the entry of the servers for the paths that name a namespace.
+
+    Args:
+        prefix: the path of the API.
+        names: the namespaces in which the caller has rights, at least one.
+    """
+    encoded = [quote(name, safe="") for name in names]
+    variable = {"enum": encoded, "default": encoded[0], "description": "A namespace, encoded."}
+    return {"url": f"{prefix}/ns/{{ns}}", "variables": {"ns": variable}}
 
 
 _PROBLEM_SCHEMA = {

@@ -20,9 +20,16 @@ from rsmq.web.table import RawBody, Route
 #: The longest body: 16 MiB of messages in base64, and the JSON around them.
 MAX_BODY_BYTES = 24 * 1024 * 1024
 _MAX_QUERY_FIELDS = 100
+#: Where the name of the namespace is in the scope of a request whose path has named it.
+NAMESPACE = "rsmq.namespace"
 _OPTION = "rsmq-"
 #: A webhook may push to a queue of another server: its headers are not options of the send.
 _OF_WEBHOOKS = {"rsmq-queue", "rsmq-receive-count"}
+
+
+def path_of_namespace(name: str) -> str:
+    """Return the part of a path that names a namespace; empty for the first one's own paths."""
+    return name and f"/ns/{quote(name, safe='')}"
 
 
 def path_of(scope: Mapping[str, Any]) -> str:

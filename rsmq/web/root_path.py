@@ -11,7 +11,7 @@ from rsmq.web.pages.views import PAGES
 
 #: The first parts of the server's own paths.
 _OWN = {
-    "actions", "api", "healthz", "login", "logout", "messages", "metrics", "queues", "readyz",
+    "actions", "api", "healthz", "login", "logout", "messages", "metrics", "ns", "queues", "readyz",
     "rest-rsmq", "session", "static", *(each.path.split("/")[1] for each in PAGES),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ What a server tells about itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -13,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from rsmq.errors import RSMQError
+from rsmq.model import QueueAttributes
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.access.principals import Principal
 from rsmq.web.client import Client
 from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Refused
@@ -35,6 +37,8 @@ _FIGURES = {
     "received_total": ("total_received", "counter", "Receives"),
 }
 
+#: Returns the names of the namespaces in which a caller has rights.
+NamespacesOf = Callable[[Principal], tuple[str, ...]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -50,13 +54,13 @@ async def healthz(_: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-def readyz_of(queues: Client) -> Endpoint:
-    """Return an endpoint that answers 200 if each server of the queues answers within a second."""
+def readyz_of(clients: Sequence[Client]) -> Endpoint:
+    """Return an endpoint that answers 200 if Redis answers each client within a second."""
 
     async def readyz(_: Request) -> Response:
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await ping(queues)
+                await asyncio.gather(*map(ping, clients))
         except (RedisError, RSMQError, OSError):
             return PlainTextResponse("Redis is away\n", 503, {"Retry-After": "1"})
         return PlainTextResponse("ok\n")
@@ -64,8 +68,12 @@ def readyz_of(queues: Client) -> Endpoint:
     return readyz
 
 
-def metrics_of(queues: Client) -> Endpoint:
-    """Return an endpoint with the figures of the queues that the caller may see."""
+def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoint:
+    """
+    Return an endpoint with the figures of the queues that the caller may see.
+
+    Of several namespaces, each figure has the label ``ns``.
+    """
 
     async def metrics(request: Request) -> Response:
         scope: AsgiScope = request.scope
@@ -73,31 +81,46 @@ def metrics_of(queues: Client) -> Endpoint:
             scope[PRINCIPAL].check(Scope.METRICS, None, read_only=False)
         except Refused as error:
             return problem_response(describe(error, may_repeat=True))
-        read: dict[str, Any] = {}
-        is_up = True
-        try:
-            async with asyncio.timeout(_METRICS_SECONDS):
-                listed = await list_names(queues)
-                names = [name for name in listed if _may_see(scope, name)]
-                read = await read_attributes(queues, names)
-        except (RedisError, RSMQError, OSError):
-            is_up = False
+        shown = namespaces_of(scope[PRINCIPAL])
+        read = await asyncio.gather(
+            *(_read(scope, each) for each in clients if each.namespace.name in shown)
+        )
+        labels = [
+            f'ns="{_escape(each.namespace.name)}"' if len(clients) > 1 else "" for each, _ in read
+        ]
         lines = ["# HELP rsmq_up Whether Redis has answered", "# TYPE rsmq_up gauge"]
-        lines.append(f"rsmq_up {int(is_up)}")
+        for label, (_, found) in zip(labels, read, strict=True):
+            lines.append(f"rsmq_up{label and f'{{{label}}}'} {int(found is not None)}")
         for figure, (attribute, kind, text) in _FIGURES.items():
             series = f"rsmq_queue_{figure}"
             lines += [f"# HELP {series} {text}", f"# TYPE {series} {kind}"]
-            lines += [
-                f'{series}{{queue="{_escape(name)}"}} {float(getattr(each, attribute)):g}'
-                if attribute == "paused"
-                else f'{series}{{queue="{_escape(name)}"}} {getattr(each, attribute)}'
-                for name, each in read.items()
-            ]
+            for label, (_, found) in zip(labels, read, strict=True):
+                lines += [
+                    f'{series}{{{label and f"{label},"}queue="{_escape(name)}"}} '
+                    f"{_show(getattr(each, attribute))}"
+                    for name, each in (found or {}).items()
+                ]
         return Response(
             "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
     return metrics
+
+
+async def _read(
+    scope: AsgiScope, queues: Client
+) -> tuple[Client, dict[str, QueueAttributes] | None]:
+    """Return a client, and the attributes of the queues that the caller may see; None is away."""
+    try:
+        async with asyncio.timeout(_METRICS_SECONDS):
+            names = [name for name in await list_names(queues) if _may_see(scope, name)]
+            return queues, await read_attributes(queues, names)
+    except (RedisError, RSMQError, OSError):
+        return queues, None
+
+
+def _show(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, bool) else str(value)
 
 
 def _may_see(scope: AsgiScope, name: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import hashlib
 import hmac
 import secrets
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.ended_sessions import EndedSessions
-from rsmq.web.access.principals import EVERYONE, Principal, unauthorized
+from rsmq.web.access.principals import EVERYONE, Principal, namespace_not_found, unauthorized
 from rsmq.web.access.proxies import TrustedProxies
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.sessions import Session, find_session, session_of_token, session_of_user
@@ -82,6 +83,19 @@ class AccessGate:
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, None] = {}
         self._checks = asyncio.Semaphore(_MAX_CHECKS)
+        self._has_rights: Callable[[Principal], bool] = lambda _: True
+
+    def limited_to(self, has_rights: Callable[[Principal], bool]) -> AccessGate:
+        """
+        Return a gate for a part of the server, which shares what this one remembers.
+
+        Args:
+            has_rights: returns whether a caller has rights there. For others the part does not
+                exist.
+        """
+        gate = copy.copy(self)
+        gate._has_rights = has_rights  # noqa: SLF001 - of this class
+        return gate
 
     @property
     def has_link(self) -> bool:
@@ -109,8 +123,17 @@ class AccessGate:
             is_secure: whether the browser uses TLS.
 
         Raises:
-            Refused: Host or the origin is another site, or the caller is not known.
+            Refused: Host or the origin is another site, the caller is not known, or it has no
+                rights in this part of the server.
         """
+        principal = await self._find_caller(headers, peer, is_secure=is_secure)
+        if not self._has_rights(principal):
+            raise namespace_not_found()
+        return principal
+
+    async def _find_caller(
+        self, headers: Mapping[str, str], peer: Any, *, is_secure: bool
+    ) -> Principal:
         self.check_host(headers)
         _check_origin(headers, is_secure=is_secure)
         if self._read_users is None:

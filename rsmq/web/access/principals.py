@@ -37,12 +37,26 @@ class Principal:
         patterns: with the queues whose names match one of these patterns of the shell.
         redact: the paths of values in bodies that it does not see, beside those of the server; None
             sees all.
+        namespaces: in the namespaces whose names match one of these patterns of the shell; None is
+            the first one of the server only.
     """
 
     name: str
     scopes: frozenset[Scope]
     patterns: tuple[str, ...] = ("*",)
     redact: tuple[JsonPath, ...] | None = ()
+    namespaces: tuple[str, ...] | None = None
+
+    def has_namespace(self, namespace: str, *, is_first: bool) -> bool:
+        """
+        Return whether the caller has rights in a namespace.
+
+        Args:
+            is_first: whether it is the first one of the server.
+        """
+        if self.namespaces is None:
+            return is_first
+        return any(fnmatchcase(namespace, each) for each in self.namespaces)
 
     def redaction(self, of_server: tuple[JsonPath, ...]) -> Redaction:
         """Return what of bodies it does not see, with the paths of the server."""
@@ -86,6 +100,20 @@ def unauthorized(text: str) -> Refused:
     )
 
 
+#: The code of ``namespace_not_found``.
+NAMESPACE_NOT_FOUND = "namespaceNotFound"
+
+
+def namespace_not_found() -> Refused:
+    """Return the error of a namespace that is not there, or in which the caller has no rights."""
+    return Refused(
+        NAMESPACE_NOT_FOUND,
+        "There is no such namespace for this caller",
+        status=404,
+        hint="GET /api/v1/ns lists its namespaces.",
+    )
+
+
 _PLACES = {None: "", ALL_QUEUES: " for all queues"}
 
 
@@ -97,7 +125,7 @@ def read_only_error() -> Refused:
 #: The caller of a server with a single key.
 NAME_OF_KEY = "the key"
 #: The caller of a server without authentication, and of one with a single key.
-EVERYONE = Principal(UNKNOWN_CALLER, frozenset(Scope))
+EVERYONE = Principal(UNKNOWN_CALLER, frozenset(Scope), namespaces=("*",))
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:

@@ -5,6 +5,7 @@ The users file: users with passwords, and tokens of programs.
     password = "scrypt$..."
     role = "operator"                  # viewer, operator or admin
     queues = ["orders*"]               # all by default
+    namespaces = ["shop", "billing"]   # the first one of the server by default
     redact = ["customer.email"]        # values in bodies that it does not see; false sees all
 
     [tokens.shop]
@@ -99,7 +100,9 @@ def _is_being_written(stamp: tuple[int, ...]) -> bool:
 
 def users_of_key(key: str) -> Users:
     """Return one caller, who may do everything with this key as a token."""
-    return Users(tokens={hash_token(key): Principal(NAME_OF_KEY, ROLES["admin"])})
+    return Users(
+        tokens={hash_token(key): Principal(NAME_OF_KEY, ROLES["admin"], namespaces=("*",))}
+    )
 
 
 def read_users(path: Path) -> Users:
@@ -128,11 +131,12 @@ def _invalid(path: Path, reason: str) -> InvalidFormat:
 
 
 _FORM = (
-    "A user has password and role, a token sha256 and role or scopes; queues is a list of patterns."
+    "A user has password and role, a token sha256 and role or scopes; queues and namespaces are "
+    "lists of patterns."
 )
 _SHA256_DIGITS = 64
 #: The names in an entry beside its secret.
-_RIGHTS = ("role", "scopes", "queues", "redact")
+_RIGHTS = ("role", "scopes", "queues", "namespaces", "redact")
 
 
 def _make_users(content: Mapping[str, Any]) -> Users:
@@ -167,10 +171,18 @@ def _make_principal(name: str, entry: Mapping[str, Any]) -> Principal:
     if "role" in entry and entry["role"] not in ROLES:
         raise ValueError(f"{name} has the role {entry['role']!r}: it is {', '.join(ROLES)}")
     scopes = ROLES[entry["role"]] if "role" in entry else scopes_of(entry["scopes"])
-    patterns = entry.get("queues", ["*"])
-    if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
-        raise TypeError(f"queues of {name} is not a list of texts")
-    return Principal(name, scopes, tuple(patterns), _read_redact(name, entry.get("redact", [])))
+    redact = _read_redact(name, entry.get("redact", []))
+    queues = _read_patterns(name, "queues", entry.get("queues", ["*"]))
+    if "namespaces" not in entry:
+        return Principal(name, scopes, queues, redact)
+    namespaces = _read_patterns(name, "namespaces", entry["namespaces"])
+    return Principal(name, scopes, queues, redact, namespaces)
+
+
+def _read_patterns(name: str, field: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"{field} of {name} is not a list of texts")
+    return tuple(value)
 
 
 def _read_redact(name: str, value: object) -> tuple[JsonPath, ...] | None:

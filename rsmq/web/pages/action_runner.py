@@ -218,6 +218,8 @@ class Actions:
         asked = replace(asked, fields={**asked.fields, **sent})
         action, fields = asked.action, asked.fields
         words = action.command(fields) if action.command else []
+        if words and asked.links.namespace:
+            words = [*words, "--ns", asked.links.namespace]
         inputs = (*effect.inputs, *action.inputs)
         typed = {TYPED, *(each.name for each in inputs)}
         hidden = [
@@ -255,7 +257,7 @@ class Actions:
         content |= action.fixed
         pairs = "&".join(f"{k}={quote(v, safe='', errors='surrogateescape')}" for k, v in query)
         words = ["curl", "-u", ":KEY", "-X", action.method]
-        words.append(f"{asked.call.origin}/api/v1{path}{'?' if pairs else ''}{pairs}")
+        words.append(f"{asked.call.api_url}{path}{'?' if pairs else ''}{pairs}")
         if content:
             words += ["--json", json.dumps(content)]
         return show_name(shlex.join(words))

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from rsmq.web.requests import path_of_namespace
+
 
 def _part(name: str) -> str:
     return quote(name, safe="", errors="surrogateescape")
@@ -20,9 +22,26 @@ class Links:
 
     Attributes:
         prefix: of all its paths, percent-encoded, without a slash at its end.
+        namespace: whose pages they are, if its name is in their paths; empty for those of the
+            first namespace.
     """
 
     prefix: str
+    namespace: str = ""
+
+    @property
+    def pages(self) -> str:
+        """The prefix of the pages of the namespace."""
+        return self.prefix + path_of_namespace(self.namespace)
+
+    @property
+    def api_prefix(self) -> str:
+        """The prefix of the API of the namespace."""
+        return f"{self.prefix}/api/v1{path_of_namespace(self.namespace)}"
+
+    def server(self, path: str = "", **query: object) -> str:
+        """Return an address that does not belong to a namespace, as ``url`` does for one."""
+        return f"{self.prefix}/{path.lstrip('/')}{with_query(query)}"
 
     def url(self, path: str = "", **query: object) -> str:
         """
@@ -32,7 +51,7 @@ class Links:
             path: percent-encoded, with or without a slash at its begin.
             query: the fields of its query; one that is None or empty is left out.
         """
-        return f"{self.prefix}/{path.lstrip('/')}{with_query(query)}"
+        return f"{self.pages}/{path.lstrip('/')}{with_query(query)}"
 
     def queue(self, queue: str, *parts: str, **query: object) -> str:
         """Return the address of a queue's page, or of one below it: its parts are names."""
@@ -46,7 +65,7 @@ class Links:
     def api(self, *parts: str, action: str = "", **query: object) -> str:
         """Return the address of an entry of the API: the parts are names."""
         path = "/".join(map(_part, parts))
-        return self.url(f"api/v1/{path}{action and ':'}{action}", **query)
+        return f"{self.api_prefix}/{path}{action and ':'}{action}{with_query(query)}"
 
     def worker(self, name: str) -> str:
         """Return the address of a worker's page."""

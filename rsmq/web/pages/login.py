@@ -101,13 +101,13 @@ class LoginPages:
             request.headers, is_secure=request.is_secure,
             everywhere="everywhere" in read_pairs(body.decode("latin-1")),
         )  # fmt: skip
-        response = RedirectResponse(request.links.url(LOGIN), 303)
-        response.delete_cookie(session_cookie(request), path=request.links.url())
+        response = RedirectResponse(request.links.server(LOGIN), 303)
+        response.delete_cookie(session_cookie(request), path=request.links.server())
         return response
 
 
 def _set_session(response: Response, request: PageRequest, value: str) -> None:
     response.set_cookie(
-        session_cookie(request), value, max_age=SESSION_SECONDS, path=request.links.url(),
+        session_cookie(request), value, max_age=SESSION_SECONDS, path=request.links.server(),
         secure=request.is_secure, httponly=True, samesite="strict",
     )  # fmt: skip

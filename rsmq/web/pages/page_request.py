@@ -13,6 +13,7 @@ from rsmq.web.access.gate import Receive
 from rsmq.web.access.sessions import cookie_name
 from rsmq.web.fields import Refused
 from rsmq.web.pages.links import Links
+from rsmq.web.requests import path_of_namespace
 
 #: Fields of a form: the ids of messages that were chosen, and some more.
 _MAX_FIELDS = 20_000
@@ -34,15 +35,19 @@ class PageRequest:
     receive: Receive
 
     @property
-    def origin(self) -> str:
-        """The address of the site, as the caller knows it."""
+    def api_url(self) -> str:
+        """The address of the API of the namespace, as the caller knows it."""
         scheme = "https" if self.is_secure else "http"
-        return f"{scheme}://{self.headers.get('host', 'localhost')}{self.links.prefix}"
+        return f"{scheme}://{self.headers.get('host', 'localhost')}{self.links.api_prefix}"
 
     @property
     def address(self) -> str:
-        """The path and the query, below the prefix."""
-        return self.path + (f"?{self.headers[QUERY]}" if self.headers[QUERY] else "")
+        """The path and the query, below the prefix of the server."""
+        return (
+            path_of_namespace(self.links.namespace)
+            + self.path
+            + (f"?{self.headers[QUERY]}" if self.headers[QUERY] else "")
+        )
 
 
 def read_fields(text: str) -> dict[str, list[str]]:

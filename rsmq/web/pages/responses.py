@@ -23,7 +23,14 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class SiteView:
-    """What every template knows of the site and of its caller."""
+    """
+    What every template knows of the site and of its caller.
+
+    Attributes:
+        namespace: whose pages they are; empty if the caller may not know it.
+        namespaces: those in which the caller has rights.
+        page: the path of the page in the menu to which the shown one belongs; empty for others.
+    """
 
     links: Links
     namespace: str
@@ -33,10 +40,12 @@ class SiteView:
     has_session: bool
     menu: tuple[tuple[str, str, bool], ...]
     call: PageCall | None
+    namespaces: tuple[str, ...]
+    page: str
 
     def file(self, name: str) -> str:
         """Return the address of a file of the pages."""
-        return self.links.url(f"static/{name}", v=version_of(name))
+        return self.links.server(f"static/{name}", v=version_of(name))
 
     def may(self, scope: str, queue: str | None = None) -> bool:
         """Return whether the caller has a scope, by its name."""

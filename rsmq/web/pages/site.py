@@ -5,7 +5,7 @@ The pages as an ASGI application: sessions, views, files, and errors that people
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from rsmq.errors import RSMQError
 from rsmq.web.access.gate import AccessGate, Asgi, Receive, Send, send_problem
 from rsmq.web.access.gate import Scope as AsgiScope
+from rsmq.web.access.principals import NAMESPACE_NOT_FOUND, Principal
 from rsmq.web.api import Api, ApiCaller
 from rsmq.web.delivery import ClientLeft
 from rsmq.web.fields import Refused
@@ -42,7 +43,7 @@ from rsmq.web.pages.responses import SiteView, make_page, protect, send_file
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views import PAGES
 from rsmq.web.problems import HttpProblem, describe
-from rsmq.web.requests import headers_of, path_of, read_bytes
+from rsmq.web.requests import NAMESPACE, headers_of, path_of, read_bytes
 from rsmq.web.router import PathRouter
 from rsmq.web.walks import SharedWalks
 
@@ -62,6 +63,7 @@ class Site:
         walks: SharedWalks,
         *,
         namespace: str,
+        namespaces_of: Callable[[Principal], tuple[str, ...]],
         version: str,
         read_only: bool,
     ) -> None:
@@ -69,6 +71,7 @@ class Site:
         self._api = api
         self._walks = walks
         self._namespace = namespace
+        self._namespaces_of = namespaces_of
         self._version = version
         self._read_only = read_only
         self._reads = SharedReads(api)
@@ -86,6 +89,7 @@ class Site:
 
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         prefix = quote(scope.get("root_path", "").rstrip("/"), safe="/:")
+        links = Links(prefix, scope.get(NAMESPACE, ""))
         request: PageRequest | None = None
         try:
             headers, peer = headers_of(scope), scope.get("client")
@@ -94,7 +98,7 @@ class Site:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             request = PageRequest(
                 method, path_of(scope) or "/", read_pairs(query),
-                {**headers, QUERY: query}, peer, Links(prefix),
+                {**headers, QUERY: query}, peer, links,
                 self._gate.is_secure(scope.get("scheme", "http"), headers, peer), receive,
             )  # fmt: skip
             response = await self._respond(request)
@@ -105,14 +109,15 @@ class Site:
             if not reads_pages(dict(scope["headers"])):
                 await send_problem(send, problem)
                 return
-            response = self._show_problem(problem, Links(prefix), None, None, request)
+            response = self._show_problem(problem, links, None, None, request)
         protect(response.headers)
         if scope["method"] == "HEAD":
             response.body = b""
         await response(scope, receive, send)
 
     async def _respond(self, request: PageRequest) -> Response:
-        if request.path.startswith(_STATIC):
+        is_of_server = not request.links.namespace
+        if is_of_server and request.path.startswith(_STATIC):
             check_method(request, "GET")
             return send_file(request.path.removeprefix(_STATIC))
         if is_foreign_link(request):
@@ -120,13 +125,19 @@ class Site:
             here = request.links.prefix + own_path(request.address)
             return make_page("arriving.html", {"here": here})
         self._gate.check_host(request.headers)
+        if is_of_server and (found := await self._begin_or_end_session(request)) is not None:
+            return found
+        return await self._admit(request)
+
+    async def _begin_or_end_session(self, request: PageRequest) -> Response | None:
+        """Answer a request that begins or ends a session; None for others."""
         if request.path == LOGIN:
             return await self._login.log_in(request)
         if request.path == LOGOUT:
             return await self._login.log_out(request)
         if request.method == "GET" and "key" in request.query:
             return await self._login.use_link(request)
-        return await self._admit(request)
+        return None
 
     async def _admit(self, request: PageRequest) -> Response:
         try:
@@ -135,10 +146,14 @@ class Site:
             )
         except Refused as error:
             is_person = request.method == "GET" and reads_pages(request.headers)
+            if is_person and error.code == NAMESPACE_NOT_FOUND and request.address == "/":
+                return RedirectResponse(
+                    request.links.server("ns"), 303
+                )  # to one that is the caller's
             if error.status != _UNAUTHORIZED or not is_person:
                 raise
-            back = None if request.path == "/" else request.address
-            return RedirectResponse(request.links.url(LOGIN, next=back), 303)
+            back = None if request.address == "/" else request.address
+            return RedirectResponse(request.links.server(LOGIN, next=back), 303)
         address = self._gate.address_of(request.headers, request.peer)
         return await self._show(request, ApiCaller(principal, address, self._walks))
 
@@ -158,7 +173,7 @@ class Site:
             return (await self._api.call(caller, method, path, names, content=content)).content
 
         call = PageCall(
-            {}, request.query, caller, reads, reads.read_lasting, request.origin, run,
+            {}, request.query, caller, reads, reads.read_lasting, request.api_url, run,
             partial(caller.principal.check, read_only=self._read_only), self._api.count_selected,
         )  # fmt: skip
         page: PageEntry | None = None
@@ -242,12 +257,15 @@ class Site:
             if each.menu and (call is None or call.may(each.scope, None))
         )
         name = call.caller.principal.name if call else ""
+        # On the page of a problem, whether the namespace of the path exists is not told.
+        namespace = self._namespace if call or not links.namespace else ""
         has_session = request is not None and session_cookie(request) in request.headers.get(
             "cookie", ""
         )
         return SiteView(
-            links, self._namespace, self._version, name, self._read_only, has_session,
+            links, namespace, self._version, name, self._read_only, has_session,
             menu if call else (), call,
+            self._namespaces_of(call.caller.principal) if call else (), current or "",
         )  # fmt: skip
 
     def _show_problem(

@@ -65,7 +65,7 @@ class PageCall:
         read_lasting: the same, but an answer may be a minute old, unless an action was run since:
             for reads of all queues that say what changes seldom.
         run: calls an entry of the API for what an action will do, such as a preview.
-        origin: the address of the site, as the caller knows it, without a slash at its end.
+        api_url: the address of the API, as the caller knows it, without a slash at its end.
         check: raises Refused unless the caller has a scope for a queue; None asks for any queue.
         count_selected: returns the number of messages of a stored selection, by its token.
     """
@@ -75,7 +75,7 @@ class PageCall:
     caller: ApiCaller
     read: Read
     read_lasting: Read
-    origin: str
+    api_url: str
     run: Run
     check: Callable[[Scope, str | None], None]
     count_selected: Callable[[str], Awaitable[int]]
