@@ -555,69 +555,7 @@ _MESSAGES = {
     ),
 }
 
-#: Faults of a set of cells.
-_CELLS = {
-    "cell-unreachable": Fault(
-        "error",
-        "the cell can't be reached: {detail}",
-        "its server, or the network",
-        "Sends go to other cells, except those with a key of this one. Its messages wait.",
-        "By hand: start its server; rsmq cells names it.",
-    ),
-    "other-set": Fault(
-        "error",
-        "the cell belongs to another set: it is {detail}",
-        "another namespace, another number of cells or another order of servers in one program",
-        "Every call of that program in this cell fails. Its queues were not examined.",
-        "By hand: pass the --ns, the --cells and the servers, in their order, of the other "
-        "programs.",
-    ),
-    "no-cell-record": Fault(
-        "note",
-        "cells without the record of their set: {number}",
-        "a cell that was not used yet; a server that lost its data",
-        "A program with another number of cells is not noticed there.",
-        "Stores the record, as the next client of the set does.",
-        safe=True,
-    ),
-    "missing-in-cells": Fault(
-        "error",
-        "the queue is missing, and {detail} has it",
-        "a call that created it while the cell could not be reached; a server that lost its data",
-        "Sends to this cell and receives from it fail.",
-        "Creates it with the attributes of the first cell that has it. To remove it instead: rsmq "
-        "delete-queue {queue}.",
-        safe=True,
-    ),
-    "different-attributes": Fault(
-        "warning",
-        "attributes differ: {detail}",
-        "a call that set them while a cell could not be reached; a client of one cell",
-        "Messages are hidden for different times, or refused by some cells, depending on the cell.",
-        "Sets them to those of the first cell that has the queue.",
-        safe=True,
-    ),
-    "different-policy": Fault(
-        "warning",
-        "dead-letter policies differ: {detail}",
-        "a call that set the policy while a cell could not be reached; a client of one cell",
-        "A message is given up after another number of receives, or never, depending on the cell.",
-        "Sets the policy to that of the first cell that has the queue.",
-        safe=True,
-    ),
-    "paused-in-some-cells": Fault(
-        "warning",
-        "the queue is paused in some cells only: {number}",
-        "a pause or a resume while a cell could not be reached; a client of one cell",
-        "Workers receive from the other cells only.",
-        "By hand: rsmq pause {queue}, or rsmq resume {queue}.",
-    ),
-}
-
-FAULTS: dict[str, Fault] = {**_SERVER, **_QUEUES, **_ATTRIBUTES, **_MESSAGES, **_CELLS}
-
-#: The codes of the faults of a server. Cells on one server share them.
-SERVER_FAULTS = frozenset(_SERVER)
+FAULTS: dict[str, Fault] = {**_SERVER, **_QUEUES, **_ATTRIBUTES, **_MESSAGES}
 
 #: The code of each repair that is not safe, by the repair's name for the parameter ``also``.
 OPT_IN_REPAIRS: dict[str, str] = {way: code for code, fault in FAULTS.items() for way in fault.ways}

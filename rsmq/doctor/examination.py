@@ -1,19 +1,17 @@
 """
-``examine``: the server, the namespace and every queue of each cell, and what differs between cells.
+``examine``: the server, the namespace and every queue.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
-from rsmq.doctor.catalogue import SERVER_FAULTS
-from rsmq.doctor.cell_faults import UNREACHABLE, find_differences, find_record_faults
 from rsmq.doctor.finding import Finding, Report, make_finding
 from rsmq.doctor.message_faults import (
     FaultCount,
@@ -44,7 +42,6 @@ from rsmq.doctor.server_faults import (
     make_unexamined,
 )
 from rsmq.errors import QueueNotFound
-from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.operations.plain import parse_fields, plain_command
 from rsmq.operations.queues import list_queues_in_steps
 from rsmq.schedules.operations import read_schedules
@@ -52,8 +49,6 @@ from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
 from rsmq.wire.workers import read_worker
-
-T = TypeVar("T")
 
 #: Seconds until a second check of faults that may be a call in progress of another client.
 RECHECK_SECONDS = 0.25
@@ -72,22 +67,17 @@ def examine(
     """
     Find faults of the server, of the namespace and of its queues. Nothing is changed.
 
-    Of a set of cells, find those of each cell, and differences between the cells. ``Finding.cells``
-    has the cells of a finding. Faults of servers that several cells report are one finding. The
-    queues of a cell that belongs to another set are not examined.
-
     Other programs may use the queues at the same time. A fault that may be a call in progress of
     another client is reported only if a second check, a quarter of a second later, finds it again.
 
     Cost, in round trips: one for each 1,000 keys of the database and two for schedules (only
     without ``queues``), and for each queue one, one for each 100 ids, and one for each 100 fields
     of its hash (for fewer fields if bodies are large), one if it has rates, and one for each 100
-    messages that are held back, or at most two if no worker sweeps its groups. The cells of a set
-    are examined one after another; each queue costs one more in a cell that lacks it or has faults.
-    Other clients wait for one step at most.
+    messages that are held back, or at most two if no worker sweeps its groups. Other clients wait
+    for one step at most.
 
     Args:
-        rsmq: a client of the namespace, with or without strict_names, or of a set of cells.
+        rsmq: a client of the namespace, with or without strict_names.
         queues: names of queues; None is all queues, listed or not.
         progress: called with a queue's name and the number of its ids, before its messages are
             examined.
@@ -97,9 +87,8 @@ def examine(
     Raises:
         MissingParameter: a name is empty.
         InvalidFormat: a queue can't have this name.
-        QueueNotFound: nothing of a named queue exists in any cell, not even its name in the list of
-            queues.
-        RedisError, OSError: no cell can be reached.
+        QueueNotFound: nothing of a named queue exists, not even its name in the list of queues.
+        RedisError, OSError: Redis can't be reached.
         ResponseError: redis-py's, if this user may not run scripts.
     """
     return _Examination(rsmq, progress, tries_commands=tries_commands).run(
@@ -117,195 +106,70 @@ class _Examination:
         *,
         tries_commands: bool,
     ) -> None:
-        place = rsmq.engine.place
-        self._ns: str = place["ns"]
-        # None: a plain client, whose only cell has no number and no record.
-        self._set_size: int | None = place.get("cells")
-        # The cells that can be reached and belong to the set.
-        self._cells = {
-            number: _CellExamination(client, progress, tries_commands=tries_commands)
-            for number, client in enumerate(rsmq.cells)
-        }
-        self._failures: dict[int, Exception] = {}
-
-    def run(self, queues: list[str] | None) -> Report:
-        """Return the report on these queues; None is all queues."""
-        findings = self._find_record_faults()
-        for each in findings:
-            if each.code == "other-set":
-                del self._cells[each.cells[0]]
-        self._in_each_cell(lambda cell: cell.find_names(queues))
-        names = self._names
-        for name in queues or ():
-            if names is not None and name not in names:
-                raise QueueNotFound(name, self._ns)
-        self._in_each_cell(_CellExamination.examine_queues)
-        unreachable = [
-            make_finding("cell-unreachable", self._ns, cells=(number,), detail=str(error))
-            for number, error in sorted(self._failures.items())
-        ]
-        existing = sorted(self._names or ())
-        findings = [*unreachable, *findings, *self._merge_findings()]
-        findings += self._compare_cells(existing)
-        message_count = sum(cell.message_count for cell in self._cells.values())
-        return Report(self._ns, tuple(findings), len(existing), message_count, self._set_size)
-
-    @property
-    def _names(self) -> set[str] | None:
-        """The names of the queues that exist in a cell; None if no cell was examined."""
-        names = [cell.names for cell in self._cells.values() if cell.names is not None]
-        return set().union(*names) if names else None
-
-    def _in_each_cell(self, call: Callable[[_CellExamination], T]) -> dict[int, T]:
-        """Make a call in each cell, and leave out those that can't be reached from now on."""
-        results: dict[int, T] = {}
-        for number, cell in list(self._cells.items()):
-            try:
-                results[number] = call(cell)
-            except UNREACHABLE as error:
-                self._failures[number] = error
-                del self._cells[number]
-        if len(self._failures) == (self._set_size or 1):
-            raise self._failures[0]
-        return results
-
-    def _find_record_faults(self) -> list[Finding]:
-        if self._set_size is None:
-            return []
-        records = self._in_each_cell(_CellExamination.read_record)
-        return find_record_faults(self._ns, records, self._set_size)
-
-    def _merge_findings(self) -> list[Finding]:
-        """Return the findings of all cells; faults of servers with the same text become one."""
-        if self._set_size is None:
-            return self._cells[0].findings
-        of_servers: dict[tuple[str, str], Finding] = {}
-        of_cells: list[Finding] = []
-        for number, cell in self._cells.items():
-            for finding in cell.findings:
-                if finding.code not in SERVER_FAULTS:
-                    of_cells.append(replace(finding, cells=(number,)))
-                    continue
-                key = finding.code, finding.text
-                found = of_servers.get(key, finding)
-                of_servers[key] = replace(found, cells=(*found.cells, number))
-        return [*of_servers.values(), *of_cells]
-
-    def _compare_cells(self, names: list[str]) -> list[Finding]:
-        """
-        Return the differences between the cells in queues with these names.
-
-        A call of another client may be in progress: a second check, a quarter of a second later,
-        must find a difference again.
-        """
-        if len(self._cells) == 1:
-            return []
-        first = self._find_differences(names)
-        if not first:
-            return []
-        time.sleep(RECHECK_SECONDS)
-        for cell in self._cells.values():
-            cell.forget_facts()
-        found = {(each.code, each.queue) for each in first}
-        again = self._find_differences(sorted({str(each.queue) for each in first}))
-        return [each for each in again if (each.code, each.queue) in found]
-
-    def _find_differences(self, names: list[str]) -> list[Finding]:
-        findings: list[Finding] = []
-        for name in names:
-            facts = {number: cell.read_facts(name) for number, cell in self._cells.items()}
-            known = {number: each for number, each in facts.items() if each is not None}
-            findings += find_differences(self._ns, name, known)
-        return findings
-
-
-class _CellExamination:
-    """
-    The examination of one cell.
-
-    Attributes:
-        names: the names of its queues, or of the named queues that it has; None before
-            ``find_names``, and if its queues can't be examined.
-        findings: the faults that were found so far.
-        message_count: the number of ids in its queues.
-    """
-
-    def __init__(
-        self,
-        client: RSMQ[Any],
-        progress: Callable[[str, int], None] | None,
-        *,
-        tries_commands: bool,
-    ) -> None:
-        self.names: list[str] | None = None
-        self.findings: list[Finding] = []
-        self.message_count = 0
-        self._rsmq = client
+        self._rsmq = rsmq
         self._progress = progress
         self._tries_commands = tries_commands
         # Other clients may have created queues whose names this library would refuse to create.
-        self._namespace = Namespace(client.namespace.name, strict_names=False)
+        self._namespace = Namespace(rsmq.namespace.name, strict_names=False)
         self._ns = self._namespace.name
-        self._index: IndexFacts
+        self._findings: list[Finding] = []
+        self._message_count = 0
         self._cached_facts: dict[str, QueueFacts | None] = {}
 
-    def read_record(self) -> CellRecord | None:
-        """Return the record that this cell has of its set; None if it has none."""
-        return self._rsmq.run(claim_cell(self._namespace, "", 0, 0))
-
-    def find_names(self, queues: list[str] | None) -> None:
-        """Find the queues, and the faults of the server and of the namespace."""
+    def run(self, queues: list[str] | None) -> Report:
+        """Return the report on these queues; None is all queues."""
         for name in queues or ():
             self._namespace.queue(name)
-        self._index = index = self._rsmq.run(examine_index(self._namespace.queues))
-        self.findings += find_server_faults(self._rsmq, index)
-        if any(finding.code == "no-hash-tag" for finding in self.findings):
-            return
-        if queues is not None:
-            self.names = [name for name in dict.fromkeys(queues) if self._exists(name)]
-            return
-        self.findings += self._find_index_faults(index)
-        self.findings += self._find_worker_faults()
-        self.findings += self._find_schedule_faults()
-        self.names, aside = self._find_all_names(index)
-        self.findings += [make_finding("aside", self._ns, detail=source) for source in aside]
-        if index.kind == "set":
-            self.findings += self._find_unusable_names()
+        index = self._rsmq.run(examine_index(self._namespace.queues))
+        self._findings += find_server_faults(self._rsmq, index)
+        names: list[str] = []
+        if not any(finding.code == "no-hash-tag" for finding in self._findings):
+            names = self._find_names(queues, index)
+            self._examine_queues(names, index)
+        return Report(self._ns, tuple(self._findings), len(names), self._message_count)
 
-    def examine_queues(self) -> None:
+    def _find_names(self, queues: list[str] | None, index: IndexFacts) -> list[str]:
+        """Return the names of the queues, and find the faults of the namespace."""
+        if queues is not None:
+            for name in queues:
+                if not self._exists(name):
+                    raise QueueNotFound(name, self._ns)
+            return list(dict.fromkeys(queues))
+        self._findings += self._find_index_faults(index)
+        self._findings += self._find_worker_faults()
+        self._findings += self._find_schedule_faults()
+        names, aside = self._find_all_names(index)
+        self._findings += [make_finding("aside", self._ns, detail=source) for source in aside]
+        if index.kind == "set":
+            self._findings += self._find_unusable_names()
+        return names
+
+    def _examine_queues(self, names: list[str], index: IndexFacts) -> None:
         """Find the faults of the queues, and the rights that are missing."""
-        if not self.names:
+        if not names:
             return
-        results = [
-            result for name in self.names if (result := self._examine_queue(name)) is not None
-        ]
+        results = [result for name in names if (result := self._examine_queue(name)) is not None]
         unconfirmed = [
             result for result in results if result.queue_findings or result.rechecked_codes
         ]
         if unconfirmed:
             time.sleep(RECHECK_SECONDS)
-            self.forget_facts()
+            self._cached_facts.clear()
             for result in unconfirmed:
                 self._recheck(result)
         for result in results:
-            self.findings += result.make_findings(self._ns)
+            self._findings += result.make_findings(self._ns)
         if self._tries_commands:
-            self.findings += find_missing_rights(
-                self._rsmq, self._namespace, self.names[0], self._index
-            )
+            self._findings += find_missing_rights(self._rsmq, self._namespace, names[0], index)
         else:
             subject = "which commands this user may send: they were not tried"
-            self.findings.append(make_unexamined(self._ns, subject))
+            self._findings.append(make_unexamined(self._ns, subject))
 
-    def read_facts(self, name: str) -> QueueFacts | None:
+    def _read_facts(self, name: str) -> QueueFacts | None:
         """Return the keys and attributes of a queue; None if a queue can't have this name."""
         if name not in self._cached_facts:
             self._cached_facts[name] = read_queue_facts(self._rsmq, self._namespace, name)
         return self._cached_facts[name]
-
-    def forget_facts(self) -> None:
-        """Read the facts of queues again when they are needed."""
-        self._cached_facts.clear()
 
     def _find_worker_faults(self) -> list[Finding]:
         """Return the faults of the registry; none if this user may not read it."""
@@ -353,7 +217,7 @@ class _CellExamination:
         """Return a finding for each listed name that a queue can't have."""
         findings = []
         for name in sorted(self._list_queues()):
-            if name != RESERVED_NAME and self.read_facts(name) is None:
+            if name != RESERVED_NAME and self._read_facts(name) is None:
                 is_empty = not name and not self._has_nameless_queue()
                 code = "empty-name" if is_empty else "unusable-name"
                 findings.append(make_finding(code, self._ns, detail=name))
@@ -369,7 +233,7 @@ class _CellExamination:
 
     def _exists(self, name: str) -> bool:
         """Return whether anything of a queue exists, other than a key of another program."""
-        facts = self.read_facts(name)
+        facts = self._read_facts(name)
         return facts is not None and (
             facts.is_listed
             or facts.hash_kind != "none"
@@ -418,10 +282,10 @@ class _CellExamination:
         return self._rsmq.run(examine_index(key)).kind
 
     def _examine_queue(self, name: str) -> _QueueResult | None:
-        facts = self.read_facts(name)
+        facts = self._read_facts(name)
         if facts is None:
             return None
-        queue_findings = find_queue_faults(self._ns, facts, self.read_facts)
+        queue_findings = find_queue_faults(self._ns, facts, self._read_facts)
         result = _QueueResult(facts, queue_findings, {})
         # A hash without attributes is one finding, which counts all of its fields.
         is_queue = all(finding.code != "messages-without-queue" for finding in queue_findings)
@@ -429,7 +293,7 @@ class _CellExamination:
             if self._progress:
                 self._progress(name, facts.id_count)
             number, result.tallies = tally_message_faults(self._rsmq, facts)
-            self.message_count += number
+            self._message_count += number
             self._examine_groups(result)
         return result
 
@@ -447,7 +311,7 @@ class _CellExamination:
             result.tallies["far-turn"] = find_far_turns(self._rsmq, result.facts)
         except ResponseError:  # this user may not read them
             subject = f"the groups of queue {result.facts.keys.name}"
-            self.findings.append(make_unexamined(self._ns, subject))
+            self._findings.append(make_unexamined(self._ns, subject))
 
     def _recheck(self, result: _QueueResult) -> None:
         """Check again, and keep the faults that still exist."""
@@ -455,10 +319,10 @@ class _CellExamination:
             tallies = tally_field_faults(self._rsmq, result.facts.keys)
             for code in result.rechecked_codes:
                 result.tallies[code].keep_confirmed(tallies.get(code))
-        facts = self.read_facts(result.facts.keys.name)
+        facts = self._read_facts(result.facts.keys.name)
         codes = {finding.code for finding in result.queue_findings}
         if facts is not None and codes:
-            findings = find_queue_faults(self._ns, facts, self.read_facts)
+            findings = find_queue_faults(self._ns, facts, self._read_facts)
             result.queue_findings = [finding for finding in findings if finding.code in codes]
 
 

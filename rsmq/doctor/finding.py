@@ -38,7 +38,6 @@ class Finding:
         remedy: what the repair changes, or what a person must decide, with the commands for it.
         safe: whether ``repair`` repairs it without an entry in its parameter ``also``.
         ways: the names, for the parameter ``also``, of repairs that are not safe.
-        cells: the numbers of the cells, in an examination of a set; else empty.
     """
 
     code: str
@@ -52,7 +51,6 @@ class Finding:
     remedy: str
     safe: bool
     ways: tuple[str, ...]
-    cells: tuple[int, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attributes as a dict for JSON: tuples become lists."""
@@ -72,7 +70,6 @@ def make_finding(
     detail: str = "",
     examples: Sequence[str | bytes] = (),
     severity: Severity | None = None,
-    cells: tuple[int, ...] = (),
 ) -> Finding:
     """
     Return a finding, with its texts from the catalogue.
@@ -85,7 +82,6 @@ def make_finding(
         detail: the value of ``{detail}`` in the texts.
         examples: affected ids, fields or keys; the first five are kept.
         severity: replaces the severity in the catalogue.
-        cells: the numbers of the cells, in an examination of a set.
     """
     fault = FAULTS[code]
     names = {"queue": _quote_name(queue), "ns": ns}
@@ -102,7 +98,6 @@ def make_finding(
         fault.remedy.format(**values),
         fault.safe,
         fault.ways,
-        cells,
     )
 
 
@@ -119,20 +114,18 @@ class Report:
     The result of an examination.
 
     Attributes:
-        ns: the namespace, or the name of the set of cells.
+        ns: the namespace.
         findings: those of the server, then those of the namespace, then those of each queue, and
             at the end missing rights.
         queues: the number of examined queues.
         messages: the number of ids in them; approximate if other programs use the queues at the
             same time.
-        cells: the number of cells of a set; None for a namespace.
     """
 
     ns: str
     findings: tuple[Finding, ...]
     queues: int
     messages: int
-    cells: int | None = None
 
     @property
     def faults(self) -> tuple[Finding, ...]:

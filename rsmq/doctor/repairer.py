@@ -17,7 +17,6 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq._sync.client import RSMQ
 from rsmq.doctor.attribute_faults import find_attribute_faults
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
-from rsmq.doctor.cell_repairs import SET_REPAIRS, repair_difference
 from rsmq.doctor.finding import Finding
 from rsmq.doctor.message_faults import (
     GRACE_MS,
@@ -73,7 +72,7 @@ T = TypeVar("T")
 
 #: The order of repairs. A queue is repaired before its messages, and removed from the list after
 #: them. Milliseconds are divided before bad attributes: a vt in ms may also be too large a number
-#: of seconds, and would be lowered to the limit. Cells are compared when each is in order.
+#: of seconds, and would be lowered to the limit.
 _REPAIR_ORDER = (
     "empty-name", "expiring", "half-queue", "messages-without-queue", "unlisted-queue",
     "milliseconds", "bad-attribute", "large-maxsize", "bad-total", "negative-total", "strange-time",
@@ -82,7 +81,7 @@ _REPAIR_ORDER = (
     "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
     "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id",
     "wrong-group-key", "lost-group-record", "lost-group", "waiting-group", "far-turn",
-    "left-over-extension", "listed-without-queue", *SET_REPAIRS,
+    "left-over-extension", "listed-without-queue",
 )  # fmt: skip
 
 #: The repairs of records of groups and of rates.
@@ -135,12 +134,8 @@ def repair(
     than ten seconds, or if two checks, ten seconds apart, find them: this takes ten seconds for
     each such queue.
 
-    Of a set of cells, each cell is repaired first. Then a queue that cells lack is created there
-    with the attributes of the first cell that has it, and is paused if it is paused there.
-    Attributes and policies that differ are set to those of the first cell that has the queue.
-
     Args:
-        rsmq: a client of the namespace, or of the set of cells.
+        rsmq: a client of the namespace.
         findings: the faults. Those that no repair is available for are skipped.
         also: the names of repairs that are not safe, from ``Finding.ways``.
         progress: called after each step of repairs of messages, with the finding and the number of
@@ -156,29 +151,8 @@ def repair(
     chosen = [finding for finding in findings if finding.safe or set(finding.ways) & set(also)]
     chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER]
     chosen.sort(key=lambda finding: _REPAIR_ORDER.index(finding.code))
-    clients = rsmq.cells
-    repairs: list[Repair] = []
-    for cell, client in enumerate(clients):
-        repairer = _Repairer(client, also, progress)
-        repairs += [
-            repairer.repair(finding)
-            for finding in chosen
-            if finding.code not in SET_REPAIRS and (len(clients) == 1 or finding.cells == (cell,))
-        ]
-    if len(clients) > 1:
-        differences = [finding for finding in chosen if finding.code in SET_REPAIRS]
-        repairs += [_repair_difference(clients, finding) for finding in differences]
-    return repairs
-
-
-def _repair_difference(clients: Sequence[RSMQ[Any]], finding: Finding) -> Repair:
-    done = 0
-    try:
-        for number in repair_difference(clients, finding):
-            done += number
-    except RedisError as error:
-        return Repair(finding, done, error)
-    return Repair(finding, done)
+    repairer = _Repairer(rsmq, also, progress)
+    return [repairer.repair(finding) for finding in chosen]
 
 
 def _check_repair_names(also: Collection[str]) -> None:

@@ -5,7 +5,6 @@ The numbers of hidden messages by state, of long queues by a sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,17 +58,6 @@ def parse_hidden(reply: list[int]) -> HiddenCounts:
     deviation = max(_QUANTILE * math.sqrt(p * (1 - p) / looked_at) for p in shares)
     margin = math.ceil(hidden * max(deviation, _RULE_OF_THREE / looked_at))
     return HiddenCounts(in_flight, retrying, delayed, margin, held_back)
-
-
-def add_hidden(of_cells: Sequence[HiddenCounts]) -> HiddenCounts:
-    """Return the sums of the counts of cells; their samples are independent."""
-    return HiddenCounts(
-        sum(each.in_flight for each in of_cells),
-        sum(each.retrying for each in of_cells),
-        sum(each.delayed for each in of_cells),
-        math.ceil(math.hypot(*(each.margin for each in of_cells))),
-        sum(each.held_back for each in of_cells),
-    )
 
 
 def sample_hidden(keys: QueueKeys) -> Operation[HiddenCounts]:
