@@ -17,7 +17,7 @@ import time
 from rsmq import RSMQ, AsyncRSMQ, Confirm, NotReplicated
 from scripts.benchmark.figures import percentile
 from scripts.benchmark.scale_calls import NS, compare_tasks, compare_threads
-from scripts.benchmark.scale_cells import compare_cells, keep_ledger
+from scripts.benchmark.scale_partitions import compare_partitions
 from tests.clusters import Cluster
 
 
@@ -104,24 +104,18 @@ def main() -> int:
     """Measure, and print the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[1])
     parser.add_argument("--quick", action="store_true", help="few rounds: only to see that it runs")
-    parser.add_argument(
-        "--ledger",
-        type=int,
-        metavar="MESSAGES",
-        help="only this: send, receive and delete so many messages over six masters",
-    )
+    parser.add_argument("--partitions", action="store_true", help="only partitions")
     arguments = parser.parse_args()
     rounds = 2 if arguments.quick else 20
     binary = shutil.which("redis-server")
     if binary is None:
         sys.exit("redis-server is missing: scripts/requirements redis-server")
-    if arguments.ledger:
-        keep_ledger(binary, arguments.ledger)
+    compare_partitions(binary, 4 * rounds)
+    if arguments.partitions:
         return 0
     cluster = Cluster(binary)
     cluster.start()
     try:
-        compare_cells(cluster, rounds)
         one_url = f"redis://127.0.0.1:{cluster.node_of(NS).port}/0"
         with RSMQ.from_url(cluster.url, ns=NS) as rsmq:
             rsmq.create_queue("q")

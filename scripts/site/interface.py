@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-CLIENTS = ("RSMQ", "AsyncRSMQ", "Cells", "AsyncCells")
+CLIENTS = ("RSMQ", "AsyncRSMQ", "Partitions", "AsyncPartitions")
 #: The pages: the modules of each, and the names that are described; without names, the public ones.
 PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **{name: (("rsmq",), (name,)) for name in CLIENTS},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import redis
 import redis.asyncio
@@ -108,6 +110,15 @@ def test_a_message_is_in_the_partition_of_its_key_only(partitions, raw):
         message = partitions.client_for(key).receive_message("q")
         assert (message.id, message.body) == (id, f"of {key}")
         assert partitions.client_for(key).delete_message(message)
+
+
+@pytest.mark.parametrize("backend", ["cluster"])
+def test_partitions_are_spread_evenly_over_the_nodes_of_a_cluster(env, request):
+    cluster = request.getfixturevalue("cluster")
+    for count in (3, 6, 12, 96):
+        names = names_of_partitions("spread", count)
+        found = Counter(cluster.node_of(name) for name in names)
+        assert [*found.values()] == [count // 3] * 3
 
 
 @BACKENDS

@@ -33,7 +33,7 @@ TOPICS = (
     "jobs", "fastapi", "django", "transactions", "worker-life", "priorities", "handlers",
     "middleware", "processes", "application-servers", "webhooks", "subscribers", "schedules",
     "http-api", "http-operations", "http-examples", "dashboard", "http-server", "why", "history",
-    "undo", "guarantees", "waiting", "servers", "cells",
+    "undo", "guarantees", "waiting", "servers", "partitions",
     "durability", "chaos", "security", "headers", "tracing", "types", "spark", "spark-sql",
     "spark-recipes", "command-line", "doctor", "migration", "from-celery", "from-rq",
     "from-task-systems", "from-rsmq-worker", "from-rest-rsmq", "benchmarks", "reference", "limits",

@@ -69,6 +69,14 @@ NOT_RUN = {
         "tracing.md",
         '{"headers":{"traceparent":"00-9c2f...-6b1e...-01"},"body":{"number":1}}',
     ): "is a stored body",
+    (
+        "partitions.md",
+        "function partitionOf(key, count) {",
+    ): "is for Node; compat/test_partitions.py runs it",
+    (
+        "partitions.md",
+        "function partition_of(string $key, int $count): int {",
+    ): "is for PHP; compat/test_partitions.py runs it",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("versions.md", "scripts/release --dry-run"): "takes minutes; scripts/soak release runs it",
@@ -88,7 +96,7 @@ NOT_RUN = {
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 
-LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "yaml", "nginx", "ini"}
+LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "php", "yaml", "nginx", "ini"}
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
 #: tests/spark/session/test_documents.py and test_recipes.py play them.

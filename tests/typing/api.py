@@ -9,10 +9,12 @@ from typing import Any, assert_type
 from rsmq import (
     JSON,
     RSMQ,
+    AsyncPartitions,
     AsyncRSMQ,
     Confirm,
     Message,
     MessageCounts,
+    Partitions,
     QueueAttributes,
     StoredMessage,
 )
@@ -102,6 +104,26 @@ async def asynchronous(rsmq: AsyncRSMQ) -> None:
         pass
     async with AsyncRSMQ.from_url("memory://") as opened:
         assert_type(opened, AsyncRSMQ[str])
+
+
+def partitions(shop: Partitions) -> None:
+    """Check the results of partitions."""
+    assert_type(shop.create_queue("q", vt=1, exist_ok=True), bool)
+    assert_type(shop.send_message("q", "a", key="k", delay=1), str)
+    assert_type(shop.send_messages("q", ["a", "b"], key="k"), list[str])
+    assert_type(shop.client_for("k"), RSMQ[Any])
+    assert_type(shop.clients[0].pop_message("q"), Message[Any] | None)
+    assert_type(shop.namespaces, tuple[str, ...])
+    shop.send_message("q", "a")  # type: ignore[call-arg]
+
+
+async def partitions_of_asyncio(shop: AsyncPartitions) -> None:
+    """Check the results of partitions of asyncio."""
+    assert_type(await shop.create_queue("q"), bool)
+    assert_type(await shop.send_message("q", "a", key="k"), str)
+    assert_type(shop.client_for("k"), AsyncRSMQ[Any])
+    async with AsyncPartitions.from_url("memory://", ns="shop", count=3) as opened:
+        assert_type(opened, AsyncPartitions)
 
 
 def workers(rsmq: RSMQ) -> None:
