@@ -38,7 +38,7 @@ def prepare_send(
     """
     encoded_once = _EncodedOnce(queues.codec if codec is None else check_codec(codec))
     namespace = queues.namespace
-    send_message(namespace, qname, body, codec=encoded_once, realtime=False, **_complete(options))
+    send_message(namespace, qname, body, options, codec=encoded_once, realtime=False)
 
     def send() -> Any:
         return queues.send_message(
@@ -62,9 +62,11 @@ def prepare_call(signature: Signature[Any], *, is_async: bool = False) -> Callab
         InvalidFormat, InvalidValue: an argument is RESULT, or an option is invalid.
     """
     signature.check_has_arguments()
-    options = _complete(signature.send_options)
     namespace = Namespace("rsmq", strict_names=False)
-    send_message(namespace, signature.queue, signature.body, codec=JSON, realtime=False, **options)
+    send_message(
+        namespace, signature.queue, signature.body, signature.send_options,
+        codec=JSON, realtime=False,
+    )  # fmt: skip
     headers, sender = current_headers(), signature.sender
     mode = sender.immediate if sender.is_immediate else nullcontext
 
@@ -77,10 +79,6 @@ def prepare_call(signature: Signature[Any], *, is_async: bool = False) -> Callab
             return await signature.asend()
 
     return asend if is_async else send
-
-
-def _complete(options: dict[str, Any]) -> dict[str, Any]:
-    return {"delay": None, **options}
 
 
 class _EncodedOnce:

@@ -61,7 +61,7 @@ Connection errors (refused, timed out, not permitted) are redis-py's own classes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from rsmq.printable import format_count
@@ -195,12 +195,46 @@ class InvalidValue(RSMQError):
 
 
 class InvalidCombination(InvalidFormat, InvalidValue):
-    """Arguments of a call that exclude each other, or one that lacks another."""
+    """
+    Arguments of a call that exclude each other, or one that lacks another.
 
-    def __init__(self, item: str, *, value: object, hint: str) -> None:
+    Attributes:
+        argument: the name of the argument that lacks or excludes others.
+        reason: why, in one sentence that names no argument.
+        needs: of each of these groups of arguments, it needs one.
+        excludes: the arguments that it can't be combined with.
+    """
+
+    def __init__(
+        self,
+        item: str,
+        *,
+        value: object,
+        reason: str,
+        needs: tuple[tuple[str, ...], ...] = (),
+        excludes: tuple[str, ...] = (),
+    ) -> None:
+        self.argument = item
+        self.reason = reason
+        self.needs = needs
+        self.excludes = excludes
         # Neither constructor of the base classes calls the other.
         text = f"Invalid {item} format"
+        hint = f"{reason} {self.rule('It')}"
         RSMQError.__init__(self, text, value=value, hint=hint, summary=f"{text}: {show(value)}")
+
+    def rule(self, subject: str, name_of: Callable[[str], str] = str) -> str:
+        """
+        Return the rule as a sentence, with the names of arguments as a face has them.
+
+        Args:
+            subject: the argument, or a word for it.
+            name_of: returns the name of an argument.
+        """
+        needs = " and ".join(" or ".join(map(name_of, one_of)) for one_of in self.needs)
+        if needs:
+            return f"{subject} needs {needs}."
+        return f"{subject} can't be combined with {' or '.join(map(name_of, self.excludes))}."
 
 
 def _or_none(value: object) -> object:

@@ -15,6 +15,8 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
+import generate_vocabulary
+
 _PACKAGE = Path(__file__).resolve().parents[1] / "rsmq"
 _RUFF = str(Path(sys.executable).with_name("ruff"))
 
@@ -318,12 +320,17 @@ def find_strays() -> list[Path]:
     return sorted({*(_PACKAGE / "_sync").glob("**/*.py")} - expected)
 
 
+def write(target: Path, generated: str) -> None:
+    """Write a generated module; with ``--check`` only compare it."""
+    if sys.argv[1:] != ["--check"]:
+        target.write_text(generated)
+    elif not target.exists() or generated != target.read_text():
+        sys.exit(f"{target} is not up to date: scripts/generate-sync")
+
+
 if __name__ == "__main__":
     if strays := find_strays():
         sys.exit(f"Nothing generates {strays[0]}: delete it.")
+    write(generate_vocabulary.TARGET, generate_vocabulary.generate())
     for module in MODULES:
-        generated = module.generate()
-        if sys.argv[1:] != ["--check"]:
-            module.target.write_text(generated)
-        elif not module.target.exists() or generated != module.target.read_text():
-            sys.exit(f"{module.target} is not up to date: scripts/generate-sync")
+        write(module.target, module.generate())

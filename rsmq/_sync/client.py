@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
@@ -40,10 +40,12 @@ from rsmq.transport.threads.caller import (
 )
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.type_variables import B_co, D, E
+from rsmq.vocabulary.send_arguments import BatchArguments, PublishArguments, SendArguments
+from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
+from rsmq.vocabulary.signatures import takes_options_of
 from rsmq.waiting.threads import Watcher, Watchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
-    DEFAULT_DEDUP_WINDOW,
     DEFAULT_DELAY,
     DEFAULT_KEEP,
     DEFAULT_MAXSIZE,
@@ -871,29 +873,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self.run(queues.purge_queue(self._namespace, qname))
 
+    @takes_options_of(SEND)
     def send_message(
         self,
         qname: str,
         body: Any,
         *,
-        delay: float | timedelta | None = None,
-        deliver_at: datetime | None = None,
-        front: bool = False,
-        dedup_id: str | None = None,
-        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
-        unique_key: str | None = None,
-        replace: bool = False,
-        max_wait: float | timedelta | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
-        track: bool = False,
-        group: str | None = None,
-        limit_key: str | None = None,
-        max_running: int | None = None,
-        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **options: Unpack[SendArguments],
     ) -> str:
         """
         Add a message to a queue.
@@ -906,59 +895,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Args:
             qname: the queue's name.
             body: a value that the codec can encode; a str with TEXT. It may be empty.
-            delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
-                None uses the queue's delay.
-            deliver_at: when it becomes visible, instead of a delay: an aware datetime, at most
-                9,999,999 seconds ahead by the server's clock, rounded up to the millisecond. A time
-                in the past means at once.
-            front: if True, the message is visible at once, before all messages in the queue,
-                whatever the queue's delay; it can't be combined with deliver_at, or with a delay
-                greater than 0.
-            dedup_id: a deduplication id of 1 to 128 characters. If a message was sent to this queue
-                with the same id within the window, nothing is added, and the id of that message is
-                returned, even if the message was deleted in the meantime. Purging the queue, or
-                deleting and creating it again, forgets all deduplication ids.
-            dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
-                than retry_deadline, so that the last retry falls within the window.
-            unique_key: a text of 1 to 128 characters. While a message with this key is in the
-                queue, in flight or not, nothing is added, and the id of that message is returned.
-                The key is free once that message is deleted, popped or dead-lettered, by any
-                client. With a dedup_id too, the dedup_id is looked up first.
-            replace: if True, and the message with the unique_key was never received, it gets this
-                body, and with a delay, deliver_at or front also this time; it keeps its id. If it
-                was received, this message is added, and gets the key. It needs unique_key.
-            max_wait: seconds after the first send of a message within which it becomes visible,
-                however often it is replaced with a delay; at least the delay, and at most
-                9,999,999. None puts it off by the delay each time. It needs replace and delay.
-            expires: seconds after this send at which the message expires, more than its delay and
-                at most 9,999,999, fractions to the millisecond; None is never. Then it is not
-                delivered any more, but removed or dead-lettered, see ``set_queue_attributes``; a
-                handler that has it by then keeps it. It counts for a message that is added or
-                replaced. Node and PHP consumers ignore it.
-            max_retries: how often the message is tried again after its first attempt, 0 to
-                1,000,000, instead of the number of its worker's listener or of the queue's
-                dead-letter policy; 0 is a single attempt. It has no effect where there is neither
-                a dead-letter queue nor ``drop``. It counts for a message that is added or replaced.
-                Node and PHP consumers ignore it.
-            track: if True, a new or replaced message gets a record of what becomes of it, which
-                ``job`` reads.
-                The listener that handles it needs ``track=True`` too. Clients in other languages
-                handle it without the record.
-            group: a text of 1 to 128 characters. The messages of a group are handled one at a
-                time, in the order of their sends: the next one becomes visible when this one was
-                deleted or dead-lettered. Consumers in other languages obey too. It can't be
-                combined with front. A message that is replaced keeps its group.
-            limit_key: a text of 1 to 128 characters that names what the messages share, such as a
-                tenant or an API. It needs max_running, rate or both, and can't be combined with
-                group or front. Consumers in other languages obey too.
-            max_running: how many messages of the limit_key may be in flight, delayed or waiting for
-                a retry at a time, 1 to 1,000; the others are held back, and become visible in the
-                order of their sends. All senders of a key pass the same number: those that were
-                sent with another one are counted apart.
-            rate: how many messages of the limit_key or of the group become visible in a time, as
-                "10/s", "100/m", "1000/h" or "5000/d": evenly spaced, so with "100/m" each one at
-                least 0.6 s after the one before. The number is 1 to 1,000,000. It counts sends,
-                and no retries.
+            options: see below.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: seconds for this call, 0.001 to 86,400, with all its attempts, pauses and
@@ -989,83 +926,29 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
-        if (
-            dedup_id is None
-            and unique_key is None
-            and not replace
-            and max_wait is None
-            and expires is None
-            and max_retries is None
-            and track is False
-            and group is None
-            and limit_key is None
-            and max_running is None
-            and rate is None
-        ):  # nearly always: passing the options on takes as long as the rest
-            return self.run(
-                messages.send_plain_message(
-                    self._namespace,
-                    qname,
-                    body,
-                    delay,
-                    deliver_at,
-                    front,
-                    self._codec_for(codec),
-                    self._realtime,
-                    self._confirm_for(confirm),
-                    self._limit_for(timeout),
-                )
-            )
         return self.run(
             messages.send_message(
                 self._namespace,
                 qname,
                 body,
-                delay=delay,
-                deliver_at=deliver_at,
-                front=front,
-                dedup_id=dedup_id,
-                dedup_window=dedup_window,
-                unique_key=unique_key,
-                replace=replace,
-                max_wait=max_wait,
-                expires=expires,
-                max_retries=max_retries,
-                track=track,
-                group=group,
-                limit_key=limit_key,
-                max_running=max_running,
-                rate=rate,
-                codec=self._codec_for(codec),
-                realtime=self._realtime,
-                confirmation=self._confirm_for(confirm),
-                limit=self._limit_for(timeout),
+                options,
+                self._codec if codec is None else check_codec(codec),
+                self._realtime,
+                self._confirm_for(confirm),
+                None if timeout is None else start_time_limit(timeout),
             )
         )
 
+    @takes_options_of(BATCH)
     def send_messages(
         self,
         qname: str,
         bodies: Iterable[Any],
         *,
-        delay: float | timedelta | None = None,
-        deliver_at: datetime | None = None,
-        front: bool = False,
-        dedup_ids: Iterable[str | None] | None = None,
-        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
-        unique_keys: Iterable[str | None] | None = None,
-        replace: bool = False,
-        max_wait: float | timedelta | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
-        track: bool = False,
-        groups: Iterable[str | None] | None = None,
-        limit_keys: Iterable[str | None] | None = None,
-        max_running: int | None = None,
-        rate: str | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **options: Unpack[BatchArguments],
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none.
@@ -1079,23 +962,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Args:
             qname: the queue's name.
             bodies: values that the codec can encode, at most 10,000 and 16 MiB in total.
-            delay: the delay of every message, as for send_message.
-            deliver_at: when every message becomes visible, as for send_message.
-            front: if True, they are visible at once, in this order, before all messages in the
-                queue.
-            dedup_ids: for each body a deduplication id as for send_message, or None.
-            dedup_window: as for send_message.
-            unique_keys: for each body a unique_key as for send_message, or None. A key that the
-                batch has twice counts as sent before at the second place.
-            replace: as for send_message.
-            max_wait: as for send_message.
-            expires: as for send_message.
-            max_retries: as for send_message.
-            track: as for send_message.
-            groups: for each body a group as for send_message, or None.
-            limit_keys: for each body a limit_key as for send_message, or None.
-            max_running: of each limit_key, as for send_message.
-            rate: of each limit_key or group, as for send_message.
+            options: see below.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -1126,21 +993,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 self._namespace,
                 qname,
                 bodies,
-                delay=delay,
-                deliver_at=deliver_at,
-                front=front,
-                dedup_ids=dedup_ids,
-                dedup_window=dedup_window,
-                unique_keys=unique_keys,
-                replace=replace,
-                max_wait=max_wait,
-                expires=expires,
-                max_retries=max_retries,
-                track=track,
-                groups=groups,
-                limit_keys=limit_keys,
-                max_running=max_running,
-                rate=rate,
+                options,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm),
@@ -1148,18 +1001,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             )
         )
 
+    @takes_options_of(PUBLISH)
     def publish(
         self,
         qnames: Iterable[str],
         body: Any,
         *,
-        delay: float | timedelta | None = None,
-        deliver_at: datetime | None = None,
-        expires: float | timedelta | None = None,
-        max_retries: int | None = None,
         codec: Codec | None = None,
         confirm: Confirm | None = None,
         timeout: float | timedelta | None = None,
+        **options: Unpack[PublishArguments],
     ) -> dict[str, str]:
         """
         Add a message to each of several queues: to all of them, or to none.
@@ -1170,10 +1021,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         Args:
             qnames: the names of the queues; a name that is repeated counts once.
             body: a value that the codec can encode; a str with TEXT. It may be empty.
-            delay: seconds until it is visible, as for send_message; None uses each queue's delay.
-            deliver_at: when it becomes visible, as for send_message.
-            expires: as for send_message.
-            max_retries: as for send_message.
+            options: see below.
             codec: the codec of this call; None uses the client's.
             confirm: as for the constructor; None uses the client's.
             timeout: as for send_message.
@@ -1201,10 +1049,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 self._namespace,
                 qnames,
                 body,
-                delay=delay,
-                deliver_at=deliver_at,
-                expires=expires,
-                max_retries=max_retries,
+                options,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
                 confirmation=self._confirm_for(confirm),

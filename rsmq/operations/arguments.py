@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from rsmq.codecs import CannotEncode, Codec
 from rsmq.errors import (
-    InvalidCombination,
     InvalidFormat,
     InvalidValue,
     MessageNotString,
@@ -40,37 +39,17 @@ def digits(number: int) -> bytes:
     return b"%d" % number
 
 
-def encode_delay(delay: Seconds | None, deliver_at: datetime | None, *, front: bool) -> bytes:
+#: The delay of messages that are sent to the front, in the format of ``send_message.lua``.
+FRONT = b"front"
+
+
+def encode_time(deliver_at: object) -> bytes:
     """
-    Return the delay of a new message, in the format of ``send_message.lua``.
+    Return a time of delivery in the format of ``send_message.lua``.
 
     Raises:
-        InvalidValue: delay is out of range.
-        InvalidFormat: deliver_at is not an aware datetime.
-        InvalidCombination: more than one of delay, deliver_at and front is set; a delay of 0 may be
-            combined with front.
+        InvalidFormat: it is not an aware datetime.
     """
-    if deliver_at is not None:
-        if delay is not None or front:
-            other = "front=True" if delay is None else "delay"
-            raise InvalidCombination(
-                "deliver_at", value=deliver_at, hint=f"Use either deliver_at or {other}."
-            )
-        return _encode_time(deliver_at)
-    encoded = b"" if delay is None else digits(to_milliseconds("delay", delay))
-    if not front:
-        return encoded
-    if encoded.strip(b"0"):
-        raise InvalidCombination(
-            "delay",
-            value=delay,
-            hint="front=True sends before all messages that wait now, and a delay sends later. Use "
-            "one of them.",
-        )
-    return b"front"
-
-
-def _encode_time(deliver_at: object) -> bytes:
     if not isinstance(deliver_at, datetime):
         raise InvalidFormat(
             "deliver_at",

@@ -4,8 +4,7 @@ Operations on single messages: send, receive, pop, delete, change visibility, ge
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -16,7 +15,6 @@ from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import (
     digits,
     encode_body,
-    encode_delay,
     encode_vt,
     resolve_message,
 )
@@ -25,14 +23,13 @@ from rsmq.operations.confirmation import Confirm
 from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
-from rsmq.operations.send_options import check_options
+from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.operations.sending import send_with_options
 from rsmq.operations.time_limit import TimeLimit
 from rsmq.wire import limits
 from rsmq.wire.ids import check_id, make_id_suffix
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
-    DEFAULT_DEDUP_WINDOW,
     Seconds,
     large_body_size,
     to_milliseconds,
@@ -43,84 +40,42 @@ T = TypeVar("T")
 
 # Looking up a member of an Enum takes as long as checking a name.
 _ALWAYS, _NEVER = RetryClass.ALWAYS, RetryClass.NEVER
+#: What ``check_send`` returns for a send without options.
+_NOT_DELAYED: tuple[bytes, SendOptions | None] = (b"", None)
 
 
-def send_message(
+def send_message(  # noqa: PLR0917 - as the next comment
     namespace: Namespace,
     qname: str,
     body: object,
-    *,
-    delay: Seconds | None,
+    options: Mapping[str, Any],
     codec: Codec,
-    realtime: bool,
-    deliver_at: datetime | None = None,
-    front: bool = False,
-    dedup_id: str | None = None,
-    dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
-    unique_key: str | None = None,
-    replace: bool = False,
-    max_wait: Seconds | None = None,
-    expires: Seconds | None = None,
-    max_retries: int | None = None,
-    track: bool = False,
-    group: str | None = None,
-    limit_key: str | None = None,
-    max_running: int | None = None,
-    rate: str | None = None,
+    realtime: bool = False,  # noqa: FBT001, FBT002 - by position: a name takes time in each call
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[str]:
-    """Add a message to a queue; the result is its id. One without options takes longer here."""
-    keys = namespace.queue(qname)
-    encoded_delay = encode_delay(delay, deliver_at, front=front)
-    options = check_options(
-        1,
-        dedup_ids=None if dedup_id is None else [dedup_id],
-        dedup_window=dedup_window,
-        unique_keys=None if unique_key is None else [unique_key],
-        replace=replace,
-        max_wait=max_wait,
-        delay=delay,
-        expires=expires,
-        max_retries=max_retries,
-        track=track,
-        groups=None if group is None else [group],
-        limit_keys=None if limit_key is None else [limit_key],
-        max_running=max_running,
-        rate=rate,
-        front=front,
-    )
-    if options is None:
-        return send_plain_message(
-            namespace, qname, body, delay, deliver_at, front, codec, realtime, confirmation, limit
-        )
-    raw, size = encode_body(body, codec)
-    return send_with_options(
-        keys, (raw, digits(size)), encoded_delay, keys.channel if realtime else b"", options,
-        confirmation=confirmation, limit=limit,
-    )  # fmt: skip
+    """
+    Add a message to a queue; the result is its id.
 
+    Args:
+        options: the arguments of ``send_message`` that are in ``SEND_OPTIONS``.
 
-def send_plain_message(  # noqa: PLR0917 - of each call: names would take as long again
-    namespace: Namespace,
-    qname: str,
-    body: object,
-    delay: Seconds | None,
-    deliver_at: datetime | None,
-    front: bool,  # noqa: FBT001
-    codec: Codec,
-    realtime: bool,  # noqa: FBT001
-    confirmation: Confirm | None = None,
-    limit: TimeLimit | None = None,
-) -> Operation[str]:
-    """Add a message without options to a queue; the result is its id."""
+    Raises:
+        The errors of ``check_send``, of the name and of the body.
+    """
     keys = namespace.queue(qname)
-    encoded_delay = encode_delay(delay, deliver_at, front=front)
+    delay, checked = _NOT_DELAYED if not options else check_send(options)
     raw, size = encode_body(body, codec)
+    channel = keys.channel if realtime else b""
+    if checked is not None:
+        return send_with_options(
+            keys, (raw, digits(size)), delay, channel, checked,
+            confirmation=confirmation, limit=limit,
+        )  # fmt: skip
     operation = Operation(
         load("send_message"),
         (keys.hash, keys.zset),
-        (raw, digits(size), encoded_delay, make_id_suffix(), keys.channel if realtime else b""),
+        (raw, digits(size), delay, make_id_suffix(), channel),
         decode_name,
         _NEVER,
         (keys.name,),

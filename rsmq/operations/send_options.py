@@ -4,16 +4,32 @@ The options of a send that need ``send_with_options.lua``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rsmq.errors import InvalidCombination, InvalidFormat, InvalidValue, show
-from rsmq.operations.arguments import check_batch, digits, encode_dedup_window
+from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.operations.arguments import (
+    FRONT,
+    check_batch,
+    digits,
+    encode_dedup_window,
+    encode_time,
+)
+from rsmq.vocabulary.sends import (
+    BATCH,
+    SEND,
+    SEND_OPTIONS,
+    SendCall,
+    SendOption,
+    check_combinations,
+    read_options,
+)
 from rsmq.wire.groups import check_group, holds_back, make_limit_group, parse_rate
 from rsmq.wire.ids import mark_group
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
     MAX_RECEIVES,
     MAX_SECONDS,
     Seconds,
@@ -108,133 +124,99 @@ class SendOptions:
 
 #: The options of messages that have groups and no other option.
 GROUPS_ONLY = SendOptions(None, b"", None, False, b"", b"", b"", False, None)
+#: The options that need no other script; without a dedup_id its window says nothing.
+_OF_ALL_SCRIPTS = frozenset({"delay", "deliver_at", "front", "dedup_window"})
+_OF_MESSAGE = tuple(each for each in SEND_OPTIONS if each.of_message)
 
 
-def check_options(
-    number: int,
-    *,
-    dedup_ids: Iterable[str | None] | None,
-    dedup_window: Seconds,
-    unique_keys: Iterable[str | None] | None,
-    replace: bool,
-    max_wait: Seconds | None,
-    delay: Seconds | None,
-    expires: Seconds | None,
-    max_retries: int | None,
-    track: bool,
-    groups: Iterable[str | None] | None = None,
-    limit_keys: Iterable[str | None] | None = None,
-    max_running: int | None = None,
-    rate: str | None = None,
-    front: bool = False,
-) -> SendOptions | None:
+def check_send(
+    options: Mapping[str, Any], call: SendCall = SEND, number: int = 1
+) -> tuple[bytes, SendOptions | None]:
     """
-    Return the options of so many messages; None if there are none, for the faster scripts.
+    Check the options of a send.
+
+    Args:
+        options: the arguments of the call.
+        call: the call.
+        number: how many messages it sends.
+
+    Returns:
+        When the messages become visible, in the format of ``send_message.lua``; and the other
+        options, None if there are none, for the faster scripts.
 
     Raises:
-        InvalidFormat: a dedup_id, unique_key, group or limit_key is not a str of 1 to 128
-            characters, or a group or limit_key contains a zero byte; there are more or fewer than
-            messages; or rate is no rate.
+        TypeError: there is no such option.
+        InvalidFormat: a flag is no bool; a dedup_id, unique_key, group or limit_key is not a str of
+            1 to 128 characters, or a group or limit_key contains a zero byte; there are more or
+            fewer than messages; rate is no rate; or deliver_at is not an aware datetime.
         InvalidCombination: an option lacks one that it needs, or can't be combined with another.
-        InvalidValue: dedup_window, max_wait, expires, max_retries or max_running is out of range,
-            or max_wait is less than delay, or expires is not greater.
+        InvalidValue: a number is out of range, or max_wait is less than delay, or expires is not
+            greater.
     """
-    if not isinstance(replace, bool):
-        raise InvalidFormat("replace", value=show(replace), hint="Pass True or False.")
-    if replace and unique_keys is None:
-        raise InvalidCombination(
-            "replace",
-            value=replace,
-            hint="It replaces the message with the same unique_key: pass one.",
-        )
-    encoded_wait = b"" if max_wait is None else _encode_max_wait(max_wait, delay, replace=replace)
-    encoded_expires, retries = encode_limits(expires, max_retries, delay)
-    if not isinstance(track, bool):
-        raise InvalidFormat("track", value=show(track), hint="Pass True or False.")
-    interval = b"" if rate is None else digits(parse_rate(rate))
-    checked_groups = _check_groups(
-        groups, limit_keys, number, max_running=max_running, has_rate=rate is not None
-    )
-    if rate is not None and checked_groups is None:
-        raise InvalidCombination(
-            "rate",
-            value=rate,
-            hint="It is the rate of the messages with the same limit_key or group: pass one.",
-        )
-    if front and checked_groups is not None:
-        raise InvalidCombination(
-            "front",
-            value=front,
-            hint="The messages of a group or limit_key keep the order of their sends. Omit front.",
-        )
-    if (
-        dedup_ids is None
-        and unique_keys is None
-        and not (encoded_expires or retries or track or checked_groups)
-    ):
-        return None
-    return SendOptions(
-        _check_labels("dedup_id", dedup_ids, number),
-        b"" if dedup_ids is None else encode_dedup_window(dedup_window),
-        _check_labels("unique_key", unique_keys, number),
-        replace,
-        encoded_wait,
-        encoded_expires,
-        retries,
-        track,
-        checked_groups,
-        interval,
+    if len(options) == 1 and (delay := options.get("delay")) is not None:  # by far the most
+        return digits(to_milliseconds("delay", delay)), None
+    passed = read_options(options, call)
+    for option in _OF_MESSAGE:
+        if option.name in passed:
+            value = passed[option.name]
+            passed[option.name] = (
+                _as_list(option, value, number) if option.is_list_in(call) else [value]
+            )
+    delay, front = passed.get("delay"), passed.get("front", False)
+    encoded_delay = b"" if delay is None else digits(to_milliseconds("delay", delay))
+    if front and encoded_delay == b"0":
+        del passed["delay"]  # as without it
+    check_combinations(passed)
+    if (deliver_at := passed.get("deliver_at")) is not None:
+        encoded_delay = encode_time(deliver_at)
+    elif front:
+        encoded_delay = FRONT
+    if passed.keys() <= _OF_ALL_SCRIPTS:
+        return encoded_delay, None
+    get = passed.get
+    has_rate, window = "rate" in passed, get("dedup_window", DEFAULT_DEDUP_WINDOW)
+    return encoded_delay, SendOptions(
+        _check_labels("dedup_id", get("dedup_id")),
+        encode_dedup_window(window) if "dedup_id" in passed else b"",
+        _check_labels("unique_key", get("unique_key")),
+        get("replace", False),
+        _encode_max_wait(get("max_wait"), delay),
+        *encode_limits(get("expires"), get("max_retries"), delay),
+        get("track", False),
+        _make_groups(get("group"), get("limit_key"), get("max_running")),
+        digits(parse_rate(passed["rate"])) if has_rate else b"",
     )
 
 
-def _check_groups(
-    groups: Iterable[str | None] | None,
-    limit_keys: Iterable[str | None] | None,
-    number: int,
-    *,
-    max_running: int | None,
-    has_rate: bool,
+def _as_list(option: SendOption, values: Iterable[Any], number: int) -> list[Any]:
+    item = option.name_in(BATCH)
+    found = check_batch(item, values)
+    if len(found) != number:
+        raise InvalidFormat(
+            item,
+            value=len(found),
+            hint=f"Pass one {option.name}, or None, for each of the {number} bodies.",
+        )
+    return found
+
+
+def _make_groups(
+    groups: list[Any] | None, limit_keys: list[Any] | None, max_running: int | None
 ) -> list[bytes] | None:
     """Return the group of each message, as it is stored; None if no message can have one."""
-    named = None if groups is None else _check_each("group", groups, number, check_group)
-    if limit_keys is None:
-        if max_running is not None:
-            raise InvalidCombination(
-                "max_running",
-                value=max_running,
-                hint="It is the limit of the messages with the same limit_key: pass one.",
-            )
-        return named
-    keys = check_batch("limit_keys", limit_keys)
     most = 0
     if max_running is not None:
         most = check_whole_number("max_running", max_running, 1, MAX_RUNNING)
-    elif not has_rate and any(key is not None for key in keys):
-        raise InvalidCombination(
-            "limit_key",
-            value=next(key for key in keys if key is not None),
-            hint="Pass the limit of the key too: max_running, rate or both.",
-        )
-    limited = _check_each("limit_key", keys, number, lambda key: make_limit_group(key, most))
-    if named is None:
-        return limited
-    both = next((key for key, group in zip(keys, named, strict=True) if group and key), None)
-    if both is not None:
-        raise InvalidCombination(
-            "limit_key",
-            value=both,
-            hint="The messages of a group run one at a time already. Omit group or limit_key.",
-        )
+    named = _check_each(groups, check_group)
+    limited = _check_each(limit_keys, lambda key: make_limit_group(key, most))
+    if named is None or limited is None:
+        return limited if named is None else named
     return [group or limit for group, limit in zip(named, limited, strict=True)]
 
 
-def _encode_max_wait(max_wait: Any, delay: Seconds | None, *, replace: bool) -> bytes:
-    if not replace or delay is None:
-        raise InvalidCombination(
-            "max_wait",
-            value=max_wait,
-            hint="It limits how long replace=True can put off a message by its delay: pass both.",
-        )
+def _encode_max_wait(max_wait: Any, delay: Any) -> bytes:
+    if max_wait is None:
+        return b""
     ms, least = to_milliseconds("max_wait", max_wait), to_milliseconds("delay", delay)
     if ms < least:
         raise InvalidValue(
@@ -280,23 +262,12 @@ def _encode_max_retries(max_retries: Any) -> bytes:
     return digits(check_whole_number("max_retries", max_retries, 0, MAX_RECEIVES))
 
 
-def _check_labels(
-    item: str, labels: Iterable[str | None] | None, number: int
-) -> list[bytes] | None:
+def _check_labels(item: str, labels: list[Any] | None) -> list[bytes] | None:
+    return _check_each(labels, lambda label: check_label(item, label))
+
+
+def _check_each(labels: list[Any] | None, check: Callable[[Any], bytes]) -> list[bytes] | None:
+    """Return what ``check`` returns for the label of each message; empty for None."""
     if labels is None:
         return None
-    return _check_each(item, labels, number, lambda label: check_label(item, label))
-
-
-def _check_each(
-    item: str, labels: Iterable[str | None], number: int, check: Callable[[str], bytes]
-) -> list[bytes]:
-    """Return what ``check`` returns for the label of each message; empty for None."""
-    checked = [b"" if label is None else check(label) for label in check_batch(f"{item}s", labels)]
-    if len(checked) != number:
-        raise InvalidFormat(
-            f"{item}s",
-            value=len(checked),
-            hint=f"Pass one {item}, or None, for each of the {number} bodies.",
-        )
-    return checked
+    return [b"" if label is None else check(label) for label in labels]

@@ -4,9 +4,8 @@ Operations that send many messages in one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain
 from typing import Any, Protocol
 
@@ -17,18 +16,17 @@ from rsmq.operations.arguments import (
     check_batch,
     digits,
     encode_body,
-    encode_delay,
     resolve_queues,
 )
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.operation import Operation, RetryClass, Steps
-from rsmq.operations.send_options import GROUPS_ONLY, SendOptions, check_options, encode_limits
+from rsmq.operations.send_options import GROUPS_ONLY, SendOptions, check_send
 from rsmq.operations.time_limit import TimeLimit
+from rsmq.vocabulary.sends import BATCH, PUBLISH
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (
     MAX_BATCH_BYTES,
-    Seconds,
     check_body_size,
     large_body_size,
 )
@@ -58,48 +56,23 @@ def send_messages(
     namespace: Namespace,
     qname: str,
     bodies: Iterable[object],
+    options: Mapping[str, Any],
     *,
-    delay: Seconds | None,
-    deliver_at: datetime | None,
-    front: bool,
-    dedup_ids: Iterable[str | None] | None,
-    dedup_window: Seconds,
     codec: Codec,
     realtime: bool,
-    unique_keys: Iterable[str | None] | None = None,
-    replace: bool = False,
-    max_wait: Seconds | None = None,
-    expires: Seconds | None = None,
-    max_retries: int | None = None,
-    track: bool = False,
-    groups: Iterable[str | None] | None = None,
-    limit_keys: Iterable[str | None] | None = None,
-    max_running: int | None = None,
-    rate: str | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Steps[list[str]]:
-    """Add messages to a queue, in order; the result is their ids."""
+    """
+    Add messages to a queue, in order; the result is their ids.
+
+    Args:
+        options: the arguments of ``send_messages`` that are in ``SEND_OPTIONS``.
+    """
     keys = namespace.queue(qname)
-    encoded_delay = encode_delay(delay, deliver_at, front=front)
-    encoded = [encode_body(body, codec) for body in check_batch("bodies", bodies)]
-    options = check_options(
-        len(encoded),
-        dedup_ids=dedup_ids,
-        dedup_window=dedup_window,
-        unique_keys=unique_keys,
-        replace=replace,
-        max_wait=max_wait,
-        delay=delay,
-        expires=expires,
-        max_retries=max_retries,
-        track=track,
-        groups=groups,
-        limit_keys=limit_keys,
-        max_running=max_running,
-        rate=rate,
-        front=front,
-    )
+    found = check_batch("bodies", bodies)
+    delay, checked = check_send(options, BATCH, len(found))
+    encoded = [encode_body(body, codec) for body in found]
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > MAX_BATCH_BYTES:
@@ -113,40 +86,41 @@ def send_messages(
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
-    if options is None:
+    if checked is None:
         return send_raws(
             keys,
             raws,
             largest=largest,
-            delay=encoded_delay,
+            delay=delay,
             channel=channel,
             confirmation=confirmation,
             limit=limit,
         )
-    suffixes = options.mark(make_id_suffixes(len(raws)))
-    largest_size = digits(largest)
-    batch = _Batch(keys, raws, suffixes, largest_size, encoded_delay, channel, confirmation, limit)
-    return _single_step(batch.with_options(keys, options))
+    suffixes = checked.mark(make_id_suffixes(len(raws)))
+    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation, limit)
+    return _single_step(batch.with_options(keys, checked))
 
 
 def publish(
     namespace: Namespace,
     qnames: Iterable[str],
     body: object,
+    options: Mapping[str, Any],
     *,
-    delay: Seconds | None,
-    deliver_at: datetime | None,
     codec: Codec,
     realtime: bool,
-    expires: Seconds | None = None,
-    max_retries: int | None = None,
     confirmation: Confirm | None = None,
     limit: TimeLimit | None = None,
 ) -> Operation[dict[str, str]]:
-    """Add a message to each of several queues, or to none; the result is the ids by queue."""
+    """
+    Add a message to each of several queues, or to none; the result is the ids by queue.
+
+    Args:
+        options: the arguments of ``publish`` that are in ``SEND_OPTIONS``.
+    """
     queues = resolve_queues(namespace, qnames)
-    encoded_delay = encode_delay(delay, deliver_at, front=False)
-    limits = encode_limits(expires, max_retries, delay)
+    delay, checked = check_send(options, PUBLISH)
+    limits = (b"", b"") if checked is None else (checked.expires, checked.max_retries)
     raw, size = encode_body(body, codec)
     messages = (
         part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
@@ -154,7 +128,7 @@ def publish(
     return Operation(
         load("publish"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (raw, digits(size), encoded_delay, *limits, *messages),
+        (raw, digits(size), delay, *limits, *messages),
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         RetryClass.NEVER,
         tuple(keys.name for keys in queues),

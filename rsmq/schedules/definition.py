@@ -14,12 +14,11 @@ from typing import Any, Literal, cast, get_args
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.operations.arguments import encode_body
-from rsmq.operations.send_options import SendOptions, check_options
+from rsmq.operations.send_options import SendOptions, check_send
 from rsmq.schedules.missed import Missed
 from rsmq.schedules.ticks import check_cron, find_zone, to_time, upcoming_ticks
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
-    DEFAULT_DEDUP_WINDOW,
     MAX_SECONDS,
     Seconds,
     check_whole_number,
@@ -275,20 +274,8 @@ def _make_options(
     unique_key: str | None, expires: Seconds | None, max_retries: int | None
 ) -> SendOptions | None:
     """Check the options of a message as a send does; None without any."""
-    if unique_key is None and expires is None and max_retries is None:
-        return None
-    return check_options(
-        1,
-        dedup_ids=None,
-        dedup_window=DEFAULT_DEDUP_WINDOW,
-        unique_keys=None if unique_key is None else [unique_key],
-        replace=False,
-        max_wait=None,
-        delay=None,
-        expires=expires,
-        max_retries=max_retries,
-        track=False,
-    )
+    options = {"unique_key": unique_key, "expires": expires, "max_retries": max_retries}
+    return check_send(options)[1]
 
 
 def _check_every(every: Seconds) -> float:

@@ -17,7 +17,7 @@ from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.messages import send_plain_message, set_counted_size
+from rsmq.operations.messages import send_message, set_counted_size
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.sending import send_with_options
 from rsmq.schedules.definition import (
@@ -437,8 +437,8 @@ def run_schedule(namespace: Namespace, name: str) -> Steps[str]:
             limit=None,
         )
     else:
-        operation = send_plain_message(
-            namespace, definition.queue, body, None, None, False, BYTES, definition.realtime
+        operation = send_message(
+            namespace, definition.queue, body, {}, codec=BYTES, realtime=definition.realtime
         )
         set_counted_size(operation, size)
     message_id: str = yield operation

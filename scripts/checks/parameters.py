@@ -17,20 +17,11 @@ _GENERATED = "# Generated from "
 
 ALLOWED = frozenset(
     {
-        "rsmq/aio.py: publish",
-        "rsmq/aio.py: send_message",
-        "rsmq/aio.py: send_messages",
         "rsmq/cli/commands/bridge.py: bridge",
         "rsmq/cli/commands/migrate.py: migrate",
         "rsmq/cli/commands/push.py: push",
         "rsmq/cli/commands/schedule.py: add",
-        "rsmq/cli/commands/send.py: send",
         "rsmq/cli/commands/subscribers.py: add",
-        "rsmq/operations/messages.py: send_message",
-        "rsmq/operations/messages.py: send_plain_message",
-        "rsmq/operations/send_options.py: check_options",
-        "rsmq/operations/sending.py: publish",
-        "rsmq/operations/sending.py: send_messages",
         "rsmq/schedules/asyncio_.py: add",
         "rsmq/schedules/definition.py: make_definition",
         "rsmq/spark/operations/batches.py: lease_messages",

@@ -93,7 +93,7 @@ def test_delay_and_front_are_applied(cli, raw, ns, rsmq, q):
     assert bodies(raw, ns) == [b"first", b"second", b"now", b"later"]
     assert rsmq.count_messages(q).delayed == 1
     assert (
-        "--front sends before all messages that wait now"
+        "--delay can't be combined with --front. A message before all that wait is not delayed."
         in cli("send", q, "x", "--front", "--delay", 1).stderr
     )
 

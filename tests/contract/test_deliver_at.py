@@ -91,8 +91,8 @@ def test_more_than_the_limit_ahead_is_refused_by_the_clock_of_the_server(env, se
         ({"deliver_at": "2030-01-01T00:00:00Z"}, "Pass an aware datetime"),
         ({"deliver_at": date(2030, 1, 1)}, "Pass an aware datetime"),
         ({"deliver_at": timedelta(seconds=5)}, "For seconds from now, use delay"),
-        ({"deliver_at": at(0), "delay": 5}, "Use either deliver_at or delay"),
-        ({"deliver_at": at(0), "delay": 0}, "Use either deliver_at or delay"),
+        ({"deliver_at": at(0), "delay": 5}, "can't be combined with delay"),
+        ({"deliver_at": at(0), "delay": 0}, "can't be combined with delay"),
     ],
 )
 def test_other_values_and_a_delay_are_refused(env, send, options, remedy):

@@ -1,8 +1,8 @@
 """
 The options of a send with each other: a pair does what both do, or is refused and changes nothing.
 
-``OPTIONS`` has the arguments of each option, ``REFUSED`` the pairs that are refused. A new option
-of a send belongs here.
+``OPTIONS`` has the arguments of each option, with those that it needs. The pairs that are refused
+follow from the table of options.
 """
 
 from __future__ import annotations
@@ -12,33 +12,37 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rsmq import AsyncCells, Cells, InvalidCombination, InvalidFormat, InvalidValue
-from rsmq.wire.cells import name_of_cell
-from tests.blocking import Blocking
+from rsmq import InvalidCombination, InvalidFormat, InvalidValue
+from rsmq.vocabulary.sends import BATCH, SEND_OPTIONS
+from rsmq.wire.ids import NODE_ID_LENGTH
 
 AT = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
 
 OPTIONS = {
     "plain": {},
-    "dedup_id": {"dedup_id": "d"},
-    "unique_key": {"unique_key": "k"},
-    "replace": {"unique_key": "k", "replace": True},
-    "max_wait": {"unique_key": "k", "replace": True, "delay": 5, "max_wait": 5},
     "delay": {"delay": 5},
     "deliver_at": {"deliver_at": AT},
     "front": {"front": True},
+    "dedup_id": {"dedup_id": "d"},
+    "dedup_window": {"dedup_id": "d", "dedup_window": 10},
+    "unique_key": {"unique_key": "k"},
+    "replace": {"unique_key": "k", "replace": True},
+    "max_wait": {"unique_key": "k", "replace": True, "delay": 5, "max_wait": 5},
     "expires": {"expires": 9_000_000},
     "max_retries": {"max_retries": 2},
+    "track": {"track": True},
+    "group": {"group": "g"},
+    "limit_key": {"limit_key": "l", "max_running": 2},
+    "max_running": {"limit_key": "l", "max_running": 2},
+    "rate": {"limit_key": "l", "rate": "1000000/s"},
 }
+TABLE = {each.name: each for each in SEND_OPTIONS}
 
-#: The pairs that are refused, and the argument that the error names.
-REFUSED = {
-    ("max_wait", "deliver_at"): "deliver_at",
-    ("max_wait", "front"): "delay",
-    ("delay", "deliver_at"): "deliver_at",
-    ("delay", "front"): "delay",
-    ("deliver_at", "front"): "deliver_at",
-}
+
+def find_refused(options):
+    """Return the argument that an error names, of options that can't be combined; else None."""
+    return next((a for a, b in itertools.permutations(options, 2) if b in TABLE[a].excludes), None)
+
 
 #: Arguments that lack others, and the one that the error names.
 INCOMPLETE = [
@@ -50,6 +54,22 @@ INCOMPLETE = [
     ({"max_wait": 5, "replace": True, "unique_key": "k"}, "max_wait"),
     ({"max_wait": 5, "replace": True, "unique_key": "k", "deliver_at": AT}, "max_wait"),
     ({"max_wait": 5, "replace": True, "unique_key": "k", "front": True}, "max_wait"),
+    ({"limit_key": "l"}, "limit_key"),
+    ({"limit_key": "l", "group": "g"}, "limit_key"),
+    ({"max_running": 1}, "max_running"),
+    ({"max_running": 1, "group": "g"}, "max_running"),
+    ({"rate": "1/s"}, "rate"),
+]
+
+#: Arguments that exclude each other in a batch only if one message has both.
+EXCLUDED = [
+    ({"delay": 5, "front": True}, "delay"),
+    ({"delay": 5, "deliver_at": AT}, "deliver_at"),
+    ({"delay": 0, "deliver_at": AT}, "deliver_at"),
+    ({"front": True, "deliver_at": AT}, "deliver_at"),
+    ({"front": True, "group": "g"}, "front"),
+    ({"front": True, "limit_key": "l", "rate": "1/s"}, "front"),
+    ({"group": "g", "limit_key": "l", "rate": "1/s"}, "limit_key"),
 ]
 
 PAIRS = list(itertools.combinations(OPTIONS, 2))
@@ -57,36 +77,17 @@ PAIRS = list(itertools.combinations(OPTIONS, 2))
 pytestmark = pytest.mark.parametrize("backend", ["redis"])
 
 
-class Plain:
-    """A queue of a plain client."""
+class Place:
+    """A queue, and its raw keys."""
 
     def __init__(self, env):
-        self.client, self.ns = env.rsmq, [env.ns]
-
-    def local(self, id):
-        return id
+        self.client, self.ns, self.raw = env.rsmq, env.ns, env.raw
+        self.client.create_queue("q")
 
 
-class InCells(Plain):
-    """A queue of a set of cells."""
-
-    def __init__(self, env):
-        self.ns = [name_of_cell(env.ns, index) for index in range(3)]
-        kind = Cells if env._runner is None else AsyncCells
-        client = kind.from_url(env.url, ns=env.ns, cells=3)
-        self.client = client if env._runner is None else Blocking(env._runner, client)
-        env._closing.append(self.client.close)
-
-    def local(self, id):
-        return id.partition("-")[2]
-
-
-@pytest.fixture(params=[Plain, InCells])
-def place(env, request):
-    made = request.param(env)
-    made.client.create_queue("q")
-    made.raw = env.raw
-    return made
+@pytest.fixture
+def place(env):
+    return Place(env)
 
 
 def send(place, body, options):
@@ -95,18 +96,22 @@ def send(place, body, options):
 
 def send_batch(place, body, options):
     """Send the message in a batch of one."""
-    lists = {f"{name}s": [options[name]] for name in ("dedup_id", "unique_key") if name in options}
-    rest = {name: value for name, value in options.items() if f"{name}s" not in lists}
-    (id,) = place.client.send_messages("q", [body], **rest, **lists)
+    arguments = {
+        TABLE[name].name_in(BATCH): [value] if TABLE[name].of_message else value
+        for name, value in options.items()
+    }
+    (id,) = place.client.send_messages("q", [body], **arguments)
     return id
 
 
 def messages(place, queue="q"):
-    """Return the score and the body of each message by id, of all cells."""
+    """Return the score, None of one that is held back, and the body of each message by id."""
+    key = f"{place.ns}:{queue}"
+    scores = dict(place.raw.zrange(key, 0, -1, withscores=True))
     return {
-        id.decode(): (score, place.raw.hget(f"{ns}:{queue}:Q", id).decode())
-        for ns in place.ns
-        for id, score in place.raw.zrange(f"{ns}:{queue}", 0, -1, withscores=True)
+        id.decode(): (scores.get(id), body.decode())
+        for id, body in place.raw.hgetall(f"{key}:Q").items()
+        if len(id) == NODE_ID_LENGTH
     }
 
 
@@ -127,38 +132,59 @@ def check_time(id, score, options):
 
 
 def check_limits(place, id, options, queue="q"):
-    limits = [place.raw.hgetall(f"{ns}:{queue}:x:limits") for ns in place.ns]
-    flags = [place.raw.hget(f"{ns}:{queue}:Q", "x:limited") for ns in place.ns]
+    limits = place.raw.hgetall(f"{place.ns}:{queue}:x:limits")
+    flag = place.raw.hget(f"{place.ns}:{queue}:Q", "x:limited")
     ends = b"%d" % (sent_ms(id) + 9_000_000_000) if "expires" in options else b""
     retries = b"2" if "max_retries" in options else b""
     if ends or retries:
-        assert {id.encode(): retries + b":" + ends} in limits
-        assert flags.count(b"1") == 1
+        assert limits == {id.encode(): retries + b":" + ends}
+        assert flag == b"1"
     else:
-        assert not any(limits)
-        assert not any(flags)
+        assert not limits
+        assert not flag
+
+
+def check_facts(place, id, options):
+    """Check the group, the limit key and the record of a message that was sent once."""
+    raw, key = place.raw, f"{place.ns}:q"
+    group = raw.hget(f"{key}:x:group_of", id)
+    if "group" in options:
+        assert group.endswith(b":g")
+    elif "max_running" in options:
+        assert group.endswith(b":\x012:l")
+    else:  # a rate alone holds nothing back
+        assert group is None
+    assert raw.exists(f"{key}:x:job:{id}") == ("track" in options)
+
+
+def test_every_option_has_a_pair_with_every_other_one(env):
+    assert OPTIONS.keys() - {"plain"} == TABLE.keys()
+    for name, options in OPTIONS.items():
+        needs = TABLE[name].needs if name in TABLE else ()
+        assert all(options.keys() & one_of for one_of in needs), name
 
 
 @pytest.mark.parametrize("call", [send, send_batch])
 @pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
 def test_two_options_do_what_both_do_or_are_refused(place, call, pair):
     options = {**OPTIONS[pair[0]], **OPTIONS[pair[1]]}
-    if pair in REFUSED:
+    if refused := find_refused(options):
         with pytest.raises(InvalidCombination) as caught:
             call(place, "1", options)
         assert isinstance(caught.value, InvalidValue)
         assert isinstance(caught.value, InvalidFormat)
-        assert caught.value.text == f"Invalid {REFUSED[pair]} format"
+        assert caught.value.text == f"Invalid {refused} format"
         assert messages(place) == {}
         return
 
-    first = place.local(call(place, "1", options))
+    first = call(place, "1", options)
     ((id, (score, body)),) = messages(place).items()
     assert (id, body) == (first, "1")
     check_time(id, score, options)
     check_limits(place, id, options)
+    check_facts(place, id, options)
 
-    second = place.local(call(place, "2", options))
+    second = call(place, "2", options)
     stored = messages(place)
     if "dedup_id" in options:
         assert second == first
@@ -174,6 +200,30 @@ def test_two_options_do_what_both_do_or_are_refused(place, call, pair):
 
 
 @pytest.mark.parametrize("call", [send, send_batch])
+@pytest.mark.parametrize(("options", "item"), EXCLUDED)
+def test_options_that_exclude_each_other_are_named_by_the_error(place, call, options, item):
+    with pytest.raises(InvalidCombination) as caught:
+        call(place, "1", options)
+    error = caught.value
+    (excluded,) = error.excludes
+    assert (error.argument, error.needs) == (item, ())
+    assert excluded in options
+    assert f"It can't be combined with {excluded}." in error.hint
+    assert messages(place) == {}
+
+
+def test_each_message_of_a_batch_may_have_a_group_or_a_limit_key(place):
+    ids = place.client.send_messages(
+        "q", ["1", "2"], groups=["g", None], limit_keys=[None, "l"], max_running=1
+    )
+    with pytest.raises(InvalidCombination, match="limit_key"):
+        place.client.send_messages(
+            "q", ["1", "2"], groups=["g", "h"], limit_keys=[None, "l"], max_running=1
+        )
+    assert messages(place).keys() == set(ids)
+
+
+@pytest.mark.parametrize("call", [send, send_batch])
 @pytest.mark.parametrize(("options", "item"), INCOMPLETE)
 def test_an_option_that_lacks_another_one_is_refused(place, call, options, item):
     kind = InvalidCombination if isinstance(options.get("replace", True), bool) else InvalidFormat
@@ -184,22 +234,22 @@ def test_an_option_that_lacks_another_one_is_refused(place, call, options, item)
     assert messages(place) == {}
 
 
-@pytest.mark.parametrize("option", ["dedup_id", "unique_key", "replace", "max_wait", "front"])
-def test_publish_has_none_of_the_options_that_look_for_an_earlier_message(place, option):
-    with pytest.raises(TypeError):
+@pytest.mark.parametrize("option", [each.name for each in SEND_OPTIONS if not each.in_publish])
+def test_publish_has_none_of_the_other_options(place, option):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
         place.client.publish(["q"], "1", **OPTIONS[option])
     assert messages(place) == {}
 
 
 #: The options of ``publish``.
-PUBLISHED = ("plain", "delay", "deliver_at", "expires", "max_retries")
+PUBLISHED = ("plain", *(each.name for each in SEND_OPTIONS if each.in_publish))
 
 
 @pytest.mark.parametrize("pair", list(itertools.combinations(PUBLISHED, 2)), ids=" and ".join)
 def test_publish_does_what_two_options_do_in_each_queue(place, pair):
     options = {**OPTIONS[pair[0]], **OPTIONS[pair[1]]}
     place.client.create_queue("other")
-    if pair in REFUSED:
+    if find_refused(options):
         with pytest.raises(InvalidCombination):
             place.client.publish(["q", "other"], "1", **options)
         assert messages(place) == messages(place, "other") == {}
@@ -208,7 +258,7 @@ def test_publish_does_what_two_options_do_in_each_queue(place, pair):
     ids = place.client.publish(["q", "other"], "1", **options)
     for queue, id in ids.items():
         ((stored, (score, body)),) = messages(place, queue).items()
-        assert (stored, body) == (place.local(id), "1")
+        assert (stored, body) == (id, "1")
         check_time(stored, score, options)
         check_limits(place, stored, options, queue)
 

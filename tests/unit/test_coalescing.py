@@ -58,10 +58,8 @@ def batches():
     loop.close()
 
 
-def send(body="m", qname="q", **options):
-    return messages.send_message(
-        NS, qname, body, codec=TEXT, **{"delay": None, "realtime": False, **options}
-    )
+def send(body="m", qname="q", *, realtime=False, **options):
+    return messages.send_message(NS, qname, body, options, codec=TEXT, realtime=realtime)
 
 
 def receive(qname="q", vt=None):

@@ -39,8 +39,16 @@ TEXTS = [
         "vt must be between 0 and 9, not None. Pass a number",
     ),
     (
-        errors.InvalidCombination("replace", value=True, hint="Pass a unique_key."),
-        "Invalid replace format: True. Pass a unique_key",
+        errors.InvalidCombination(
+            "max_wait", value=5, reason="It has a reason.", needs=(("replace", "front"), ("delay",))
+        ),
+        "Invalid max_wait format: 5. It has a reason. It needs replace or front and delay",
+    ),
+    (
+        errors.InvalidCombination(
+            "front", value=True, reason="It has a reason.", excludes=("group", "delay")
+        ),
+        "Invalid front format: True. It has a reason. It can't be combined with group or delay",
     ),
     (
         errors.MessageNotString(value="body", summary="TEXT can't encode int", hint="Pass a str."),

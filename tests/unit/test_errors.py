@@ -15,7 +15,7 @@ EXAMPLES = [
     (errors.InvalidFormat("id", hint="h"), "invalidFormat", "Invalid id format"),
     (errors.InvalidValue("vt", 0, 9999999), "invalidValue", "vt must be between 0 and 9999999"),
     (
-        errors.InvalidCombination("replace", value=True, hint="h"),
+        errors.InvalidCombination("replace", value=True, reason="r", needs=(("key",),)),
         "invalidFormat",
         "Invalid replace format",
     ),

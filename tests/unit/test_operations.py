@@ -63,11 +63,11 @@ def create(qname="q", **attributes):
 
 
 def send(qname="q", body="m", delay=None, codec=TEXT):
-    return send_message(NS, qname, body, delay=delay, codec=codec, realtime=False)
+    return send_message(NS, qname, body, {"delay": delay}, codec=codec, realtime=False)
 
 
 def send_named(name):
-    return send_message(NS, "q", "m", delay=None, codec=TEXT, realtime=False, dedup_id=name)
+    return send_message(NS, "q", "m", {"dedup_id": name}, codec=TEXT, realtime=False)
 
 
 def setting(qname="q", **attributes):
@@ -195,10 +195,7 @@ def test_deleting_a_missing_queue_is_queue_not_found():
 @pytest.mark.parametrize("bodies", [["m"], ["m" * 10_000] * 2])
 def test_all_steps_of_a_batch_share_its_time_limit(bodies):
     limit = TimeLimit(2.0, 1000.0)
-    steps = send_messages(
-        NS, "q", bodies, delay=None, deliver_at=None, front=False, dedup_ids=None,
-        dedup_window=300, codec=TEXT, realtime=False, limit=limit,
-    )  # fmt: skip
+    steps = send_messages(NS, "q", bodies, {}, codec=TEXT, realtime=False, limit=limit)
     step = next(steps)
     assert step.limit is limit
     if len(bodies) > 1:

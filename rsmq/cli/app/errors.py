@@ -13,6 +13,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import (
     ExecutorEnded,
     ExecutorStalled,
+    InvalidCombination,
     QueueExists,
     QueueNotFound,
     RSMQError,
@@ -23,6 +24,7 @@ from rsmq.errors import (
 )
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import redact
+from rsmq.vocabulary.sends import SEND_OPTIONS
 
 
 class Failed(Exception):
@@ -71,14 +73,17 @@ class ErrorReport:
         return escape_unprintable(line)
 
 
+def option_of(argument: str) -> str:
+    """Return the option of the program for an argument of a send."""
+    return f"--{argument.replace('_', '-')}"
+
+
 #: Parameters of the methods of RSMQ, and the options of the command line for them.
 _OPTION_OF_PARAMETER = {
     "max_messages": "-n", "count": "-n", "destination": "--to",
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
-    "unique_key": "--unique-key", "replace": "--replace", "max_wait": "--max-wait",
-    "keep": "--keep", "expired": "--expired", "expires": "--expires",
-    "max_retries": "--max-retries", "group": "--group", "front": "--front",
-    "limit_key": "--limit-key", "max_running": "--max-running", "rate": "--rate",
+    "keep": "--keep", "expired": "--expired",
+    **{each.name: option_of(each.name) for each in SEND_OPTIONS},
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
@@ -88,17 +93,6 @@ _PARAMETERS = re.compile(
 #: Terms in the hints of the library, and those of the command line that replace them.
 _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
-    "front=True": "--front",
-    "Omit front": "Omit --front",
-    "of a group or limit_key keep": "of --group or --limit-key keep",
-    "Omit group or limit_key": "Omit --group or --limit-key",
-    "with the same limit_key: pass one": "with the same key: pass --limit-key",
-    "with the same limit_key or group: pass one": "with the same key: pass --limit-key or --group",
-    "Pass the limit of the key too: max_running, rate or both": "Pass the limit of the key too: "
-    "--max-running, --rate or both",
-    "message with the same unique_key: pass one": "message with the same key: pass --unique-key",
-    "replace=True can put off a message by its delay: pass both": "--replace can put off a message "
-    "by its delay: pass --replace and --delay",
     "set_queue_attributes(qname, vt=...) repairs": "rsmq attributes QUEUE --vt N repairs",
     "set_queue_attributes(qname, delay=...) repairs": "rsmq attributes QUEUE --delay N repairs",
     "with set_queue_attributes (-1 is unlimited)": "with rsmq attributes --maxsize (-1 is "
@@ -153,6 +147,9 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if type(error) in _EXITS:
         own_hint = translate_hint(error.hint or "") or None
         return ErrorReport(_EXITS[type(error)], error.code, error.summary, own_hint)
+    if isinstance(error, InvalidCombination):
+        rule = error.rule(option_of(error.argument), option_of)
+        return ErrorReport(Exit.USAGE, error.code, rule, error.reason)
     text, hint = (
         _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
     )

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +20,11 @@ from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
+from rsmq.cli.app.send_options import as_batch, drop_unset, find_unique, send_options
 from rsmq.cli.commands.input_batches import InputBatch, read_batches
 from rsmq.errors import MessageTooLong
 from rsmq.printable import format_count
+from rsmq.vocabulary.sends import PUBLISH, SEND
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
 
@@ -32,24 +33,10 @@ def _file_option(help: str) -> Decorator:
     return click.option("--file", "-f", "path", metavar="FILE", type=kind, help=help)
 
 
-def _delay_option() -> Decorator:
+def _timeout_option() -> Decorator:
     return click.option(
-        "--delay", type=DURATION, metavar="DURATION",
-        help="How long the messages are hidden, 0 to 9,999,999; the queue's delay by default.",
-    )  # fmt: skip
-
-
-def _expires_option() -> Decorator:
-    return click.option(
-        "--expires", type=DURATION, metavar="DURATION",
-        help="How long after the send the messages expire; longer than the delay.",
-    )  # fmt: skip
-
-
-def _max_retries_option() -> Decorator:
-    return click.option(
-        "--max-retries", type=int, metavar="N",
-        help="How often they are tried again, instead of the number of the worker or the policy.",
+        "--timeout", type=DURATION, metavar="DURATION",
+        help="How long the call may take with all its attempts, 0.001 to 86,400.",
     )  # fmt: skip
 
 
@@ -67,51 +54,12 @@ def _max_retries_option() -> Decorator:
     "--null", "-0", "null", is_flag=True, help="A NUL byte ends a message, instead of a line end."
 )
 @click.option("--whole", is_flag=True, help="Send the whole file as one message.")
-@_delay_option()
-@click.option(
-    "--front",
-    is_flag=True,
-    help="Send them to the front: they precede all messages that are visible now.",
-)
-@click.option(
-    "--dedup-id", metavar="NAME",
-    help="For one message: a second message with this name within five minutes is not added.",
-)  # fmt: skip
-@click.option(
-    "--unique-key", metavar="TEXT",
-    help="For one message: it is not added while one with this key is in the queue.",
-)  # fmt: skip
-@click.option(
-    "--group", metavar="TEXT",
-    help="The messages of a group are handled one at a time, in the order of their sends.",
-)  # fmt: skip
-@click.option(
-    "--limit-key", metavar="TEXT",
-    help="With --max-running, --rate or both: what the messages share, such as a tenant.",
-)  # fmt: skip
-@click.option(
-    "--max-running", type=int, metavar="N",
-    help="With --limit-key: how many messages with this key may run at a time, 1 to 1,000.",
-)  # fmt: skip
-@click.option(
-    "--rate", metavar="RATE",
-    help="With --limit-key or --group: how many messages become visible in a time, as in 100/m.",
-)  # fmt: skip
-@click.option(
-    "--replace", is_flag=True,
-    help="With --unique-key: replace that message, unless it was received.",
-)  # fmt: skip
-@click.option(
-    "--max-wait", type=DURATION, metavar="DURATION",
-    help="With --replace and --delay: the longest time that sends put off a message.",
-)  # fmt: skip
-@_expires_option()
-@_max_retries_option()
+@send_options(SEND)
+@_timeout_option()
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
-    *, null: bool, whole: bool, dedup_id: str | None, unique_key: str | None, replace: bool,
-    max_wait: float | None, group: str | None, limit_key: str | None, **send_options: Any,
+    *, null: bool, whole: bool, timeout: float | None, **values: Any,
 ) -> None:  # fmt: skip
     """
     Send messages: arguments, lines of a file, or the standard input.
@@ -128,51 +76,23 @@ def send(
         raise click.UsageError("Give bodies, or a file with --file; not both.")
     if not bodies and path is None:
         raise click.UsageError("Give bodies, or --file FILE; - is the standard input.")
-    for_one: dict[str, Any] = {
-        "dedup_id": dedup_id, "unique_key": unique_key, "replace": replace or None,
-        "max_wait": max_wait,
-    }  # fmt: skip
-    for_one = {name: value for name, value in for_one.items() if value is not None}
-    if for_one and len(bodies) != 1 and not whole:
-        option = next(iter(for_one)).replace("_", "-")
-        raise click.UsageError(f"--{option} is that of one message: give one BODY, or --whole.")
+    options = drop_unset(values)
+    if (option := find_unique(options)) and len(bodies) != 1 and not whole:
+        raise click.UsageError(f"{option} is that of one message: give one BODY, or --whole.")
     with call.open() as rsmq:
+
+        def send_batch(raws: list[bytes]) -> list[str]:
+            return rsmq.send_messages(queue, raws, timeout=timeout, **as_batch(options, len(raws)))
+
         if path is not None and not whole:
-            _send_file(
-                call,
-                partial(_send_batch, rsmq, queue, group=group, limit_key=limit_key, **send_options),
-                path,
-                null,
-                send_options["front"],
-            )
+            _send_file(call, send_batch, path, null, "front" in options)
             return
         raws = [_read_file(path)] if path is not None else [os.fsencode(body) for body in bodies]
         if len(raws) == 1:
-            ids = [
-                rsmq.send_message(
-                    queue, raws[0], group=group, limit_key=limit_key, **for_one, **send_options
-                )
-            ]
+            ids = [rsmq.send_message(queue, raws[0], timeout=timeout, **options)]
         else:
-            ids = _send_batch(rsmq, queue, raws, group=group, limit_key=limit_key, **send_options)
+            ids = send_batch(raws)
     call.out.result(ids, ids)
-
-
-def _send_batch(
-    rsmq: Any,
-    queue: str,
-    raws: list[bytes],
-    *,
-    group: str | None,
-    limit_key: str | None,
-    **options: Any,
-) -> list[str]:
-    groups = None if group is None else [group] * len(raws)
-    limit_keys = None if limit_key is None else [limit_key] * len(raws)
-    ids: list[str] = rsmq.send_messages(
-        queue, raws, groups=groups, limit_keys=limit_keys, **options
-    )
-    return ids
 
 
 def _send_file(
@@ -283,13 +203,12 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @queues_argument()
 @click.option("--body", metavar="BODY", help="The body of the message.")
 @_file_option("Send the whole file as the message; - is the standard input.")
-@_delay_option()
-@_expires_option()
-@_max_retries_option()
+@send_options(PUBLISH)
+@_timeout_option()
 @click.pass_obj
 def publish(
     call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,
-    **send_options: Any,
+    *, timeout: float | None, **values: Any,
 ) -> None:  # fmt: skip
     """
     Send a message to several queues, all or none.
@@ -304,5 +223,7 @@ def publish(
     else:
         raise click.UsageError("Give --body or --file, one of them.")
     with call.open() as rsmq:
-        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, **send_options)
+        ids = rsmq.publish(
+            expand_patterns(rsmq, queues), raw, timeout=timeout, **drop_unset(values)
+        )
     call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

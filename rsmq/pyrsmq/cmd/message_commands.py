@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidFormat
-from rsmq.operations.messages import send_plain_message, set_counted_size
+from rsmq.operations.messages import send_message, set_counted_size
 from rsmq.pyrsmq.cmd.base_command import QueueCommand
 from rsmq.pyrsmq.cmd.exceptions import InvalidParameterValue, NoMessageInQueue
 from rsmq.pyrsmq.cmd.utils import encode_message
@@ -51,9 +51,10 @@ class SendMessageCommand(QueueCommand):
                 message = self._rsmq.client.get_encoder().encode(encode_message(message))
             except (TypeError, ValueError) as error:
                 raise InvalidParameterValue("message", message, f"{error}.") from error
-        delay, realtime = self._values.get("delay"), bool(self._rsmq.options["realtime"])
-        operation = send_plain_message(
-            self.namespace, self._qname, message, delay, None, False, BYTES, realtime
+        options = {"delay": self._values.get("delay")}
+        realtime = bool(self._rsmq.options["realtime"])
+        operation = send_message(
+            self.namespace, self._qname, message, options, codec=BYTES, realtime=realtime
         )
         set_counted_size(operation, 0)
         return self._rsmq.core.run(operation)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rsmq.errors import MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
+from rsmq.vocabulary.sends import PUBLISH, SEND
 from rsmq.web.bodies import BODIES
 from rsmq.web.bulk.operations import OperationKind
 from rsmq.web.fields import (
@@ -18,7 +19,6 @@ from rsmq.web.fields import (
     ItemRefused,
     Refused,
     Shape,
-    between,
     read_body,
     read_object,
 )
@@ -28,81 +28,16 @@ from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, i
 from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction
+from rsmq.web.send_fields import list_fields
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
-from rsmq.wire.limits import MAX_LABEL, check_label
-from rsmq.wire.throttle import MAX_RUNNING
+from rsmq.wire.limits import check_label
 
-_TIMES = (
-    Field(
-        "delay",
-        Shape.NUMBER,
-        "Seconds until it is visible; the queue's delay by default.",
-        rule=SECONDS,
-    ),
-    Field("deliver_at", Shape.TIME, "When it becomes visible, instead of a delay."),
-)
-_LIMITS = (
-    Field(
-        "expires", Shape.NUMBER, "Seconds after which it is not delivered any more.", rule=SECONDS
-    ),
-    Field(
-        "max_retries",
-        Shape.WHOLE,
-        "Retries of workers before it is a dead letter.",
-        rule=between(0, 1_000_000),
-    ),
-)
-_SEND_OPTIONS = (
-    *_TIMES,
-    Field("front", Shape.FLAG, "Before all messages in the queue."),
-    Field(
-        "dedup_window",
-        Shape.NUMBER,
-        "Seconds for which a dedup_id is remembered.",
-        rule=between(1, 9_999_999),
-    ),
-    Field("replace", Shape.FLAG, "Replace the message with the unique_key."),
-    Field(
-        "max_wait",
-        Shape.NUMBER,
-        "Seconds within which a replaced message becomes visible.",
-        rule=SECONDS,
-    ),
-    *_LIMITS,
-    Field("track", Shape.FLAG, "Whether it has a record as a job."),
-    Field(
-        "max_running",
-        Shape.WHOLE,
-        "How many messages of the limit_key may run at a time.",
-        rule=between(1, MAX_RUNNING),
-    ),
-    Field(
-        "rate",
-        Shape.TEXT,
-        'How many messages of the limit_key or group become visible in a time, as in "100/m".',
-    ),
-)
-_LABEL = {"minLength": 1, "maxLength": MAX_LABEL}
-_KEYS = (
-    Field("dedup_id", Shape.TEXT, "A deduplication id, 1 to 128 characters.", rule=_LABEL),
-    Field("unique_key", Shape.TEXT, "Only one message with this key is in the queue.", rule=_LABEL),
-    Field(
-        "group",
-        Shape.TEXT,
-        "The messages of a group are handled one at a time, in order; 1 to 128 characters.",
-        rule=_LABEL,
-    ),
-    Field(
-        "limit_key",
-        Shape.TEXT,
-        "The key whose max_running or rate counts for the message, 1 to 128 characters.",
-        rule=_LABEL,
-    ),
-)
+_SEND_OPTIONS = list_fields(SEND, of_message=False)
+_KEYS = list_fields(SEND, of_message=True)
+_PUBLISH_OPTIONS = list_fields(PUBLISH)
 #: The options of a send, which a raw send has in its query.
 OPTIONS = (*_SEND_OPTIONS, *_KEYS)
 _MESSAGE = (*BODY_FIELDS, *_KEYS)
-_PUBLISH_OPTIONS = tuple(each.name for each in (*_TIMES, *_LIMITS))
 _ID = Field("id", Shape.TEXT, "The id of the message.")
 _IDS = (Field("ids", Shape.TEXTS, "The ids of the messages that were changed."),)
 _VT = Field("vt", Shape.NUMBER, "Seconds from now, 0 to 9,999,999.", required=True, rule=SECONDS)
@@ -140,34 +75,24 @@ async def _send_batch(call: ApiCall) -> ApiAnswer:
     queue, key = call.names[QUEUE], call.headers.get(HEADER)
     options = dict(call.values)
     read, bodies = _read_batch(options.pop("messages"))
-    dedup_ids = [each.get("dedup_id") for each in read]
-    unique_keys = [each.get("unique_key") for each in read]
-    groups = [each.get("group") for each in read]
-    limit_keys = [each.get("limit_key") for each in read]
+    lists = {option.name: [each.get(option.name) for each in read] for option in _KEYS}
     claim, window = None, options.get("dedup_window", WINDOW_SECONDS)
     if key is not None:
-        if any(each is not None for each in dedup_ids):
+        if any(each is not None for each in lists["dedup_id"]):
             raise Refused("invalidFormat", "Pass one of Idempotency-Key and dedup_id")
-        facts = {**call.values, "messages": unique_keys}
-        if _or_none(groups):
-            facts["groups"] = groups
-        if _or_none(limit_keys):
-            facts["limit_keys"] = limit_keys
-        dedup_ids = [*batch_dedup_ids(key, len(bodies))]
+        facts = {**call.values, "messages": lists["unique_key"]}
+        facts |= {
+            f"{name}s": values
+            for name, values in lists.items()
+            if name not in {"dedup_id", "unique_key"} and _or_none(values)
+        }
+        dedup_ids = lists["dedup_id"] = [*batch_dedup_ids(key, len(bodies))]
         parts = [*map(_raw, bodies), _digestible(facts)]
         first = dedup_ids[0] if dedup_ids else None
         claim = KeyClaim(call.queues, queue, key, first or key, parts)
         options["dedup_window"] = window
-    sending = call.queues.send_messages(
-        queue,
-        bodies,
-        **options,
-        dedup_ids=_or_none(dedup_ids),
-        unique_keys=_or_none(unique_keys),
-        groups=_or_none(groups),
-        limit_keys=_or_none(limit_keys),
-        codec=BODIES,
-    )
+    options |= {f"{name}s": _or_none(values) for name, values in lists.items()}
+    sending = call.queues.send_messages(queue, bodies, **options, codec=BODIES)
     try:
         ids = await (sending if claim is None else claim.send(window, sending))
     except MessageTooLong as error:
@@ -191,9 +116,9 @@ def _read_batch(contents: list[Any]) -> tuple[list[dict[str, Any]], list[str | b
             values = read_object(content, _MESSAGE)
             body = read_body(values)
             encode_body(body, BODIES)
-            for name in ("dedup_id", "unique_key", "group", "limit_key"):
-                if name in values:
-                    check_label(name, values[name])
+            for option in _KEYS:
+                if option.name in values:
+                    check_label(option.name, values[option.name])
         except (Refused, RSMQError) as error:
             raise ItemRefused(index, error) from None
         read.append(values)
@@ -209,7 +134,9 @@ async def _publish(call: ApiCall) -> ApiAnswer:
     names = call.values["queues"]
     for name in names:
         call.allow(Scope.SEND, name)
-    options = {name: call.values[name] for name in _PUBLISH_OPTIONS if name in call.values}
+    options = {
+        each.name: call.values[each.name] for each in _PUBLISH_OPTIONS if each.name in call.values
+    }
     ids = await call.queues.publish(names, read_body(call.values), **options, codec=BODIES)
     return ApiAnswer({"ids": ids}, 201)
 
@@ -294,7 +221,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/publish", Scope.SEND, "Send a message to several queues, all or none.",
-        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_TIMES, *_LIMITS),
+        _publish, ("publish",), body=(_QUEUES, *BODY_FIELDS, *_PUBLISH_OPTIONS),
         answers={201: "sent"},
         result=(Field("ids", Shape.OBJECT, "The id in each queue."),),
     ),

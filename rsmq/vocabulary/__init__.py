@@ -1,0 +1,3 @@
+"""
+What a person may pass, see or store, declared once. The faces of the library follow from it.
+"""
