@@ -17,7 +17,8 @@ from tests.unit.test_partitions import OF_TWELVE
 #: Keys whose hashes begin with a high and with a low bit, and such of several alphabets.
 KEYS = [*OF_TWELVE, *(f"{letter}-{number}" for letter in "aé注😀" for number in range(50))]
 _PRINT = {
-    "js": "{code}\nprocess.stdout.write(JSON.stringify({keys}.map(key => partitionOf(key, {count}))));",
+    "js": "{code}\nconst found = {keys}.map(key => partitionOf(key, {count}));\n"
+    "process.stdout.write(JSON.stringify(found));",
     "php": "{code}\necho json_encode(array_map(fn($key) => partition_of($key, {count}), {keys}));",
 }
 _PROGRAM = {"js": ["node", "-e"], "php": ["php", "-r"]}
