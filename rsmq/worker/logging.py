@@ -211,20 +211,23 @@ class TextLines(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(
+        self, worker_name: Callable[[], str | None] = lambda: None, ns: str | None = None
+    ) -> None:
         """Make one; see ``JSONLines``."""
         super().__init__("%(asctime)s %(levelname)s %(place)s %(name)s: %(message)s")
         self._worker_name = worker_name
+        self._ns = ns
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
-        name = self._worker_name()
-        record.place = f"[{record.process}]" if name is None else f"[{name} {record.process}]"
+        parts = (self._worker_name(), self._ns, str(record.process))
+        record.place = f"[{' '.join(each for each in parts if each is not None)}]"
         record.message = record.message.replace("\r", "\\r").replace("\n", "\\n")
         return super().formatMessage(record)
 
 
 def log_to_standard_error(
-    level: str, worker_name: Callable[[], str | None], *, as_json: bool
+    level: str, worker_name: Callable[[], str | None], *, as_json: bool, ns: str | None = None
 ) -> None:
     """
     Set up the logging of a program.
@@ -233,13 +236,14 @@ def log_to_standard_error(
         level: the lowest level, as in "info".
         worker_name: see ``JSONLines``.
         as_json: whether a line is a JSON object.
+        ns: the namespace that each line shows; None shows none.
     """
     handler = logging.StreamHandler()
     handler.addFilter(MessageFilter())
     if as_json:
-        handler.setFormatter(JSONLines(worker_name))
+        handler.setFormatter(JSONLines(worker_name, ns))
     else:
-        handler.setFormatter(TextLines(worker_name))
+        handler.setFormatter(TextLines(worker_name, ns))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
@@ -247,21 +251,25 @@ class JSONLines(logging.Formatter):
     """
     One JSON object for each line.
 
-    It has time (UTC), level, logger, message, pid; worker, queue, message_id, attempt and
+    It has time (UTC), level, logger, message, pid; worker, ns, queue, message_id, attempt and
     request_id if they are known; traceback and stack. ``text`` is the earlier name of ``message``,
     for this version only. Fields of ``extra=`` follow, under their names; after ``extra_`` if
     the line has such a name already. A value that JSON can't have is its text.
     """
 
-    def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(
+        self, worker_name: Callable[[], str | None] = lambda: None, ns: str | None = None
+    ) -> None:
         """
         Make one.
 
         Args:
             worker_name: returns the name of the worker of this process; None if there is none yet.
+            ns: the namespace of that worker, for a program of several; None shows none.
         """
         super().__init__()
         self._worker_name = worker_name
+        self._ns = ns
 
     def format(self, record: logging.LogRecord) -> str:
         timestamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -276,6 +284,8 @@ class JSONLines(logging.Formatter):
         worker = self._worker_name()
         if worker is not None:
             line["worker"] = worker
+        if self._ns is not None:
+            line["ns"] = self._ns
         for name in ("queue", "message_id", "attempt"):
             if getattr(record, name, ""):
                 line[name] = getattr(record, name)

@@ -36,6 +36,7 @@ def _memory_size(text: str) -> int:
     "worker",
     "rsmq worker myapp:worker --concurrency 20",
     "rsmq worker myapp:worker --processes 4 --name shop",
+    "rsmq worker myapp:worker --ns '{shop.0}' --ns '{shop.1}'",
     "rsmq worker check shop",
     "rsmq worker --list",
 )
@@ -44,12 +45,12 @@ def _memory_size(text: str) -> int:
 @click.option(
     "--name", metavar="NAME",
     help="The name of this worker. The next worker with this name takes over its messages. By "
-    "default a new one at each start; with --processes the host and MODULE-NAME.",
+    "default a new one at each start; with --processes or several --ns the host and MODULE-NAME.",
 )  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1, _MAX_PROCESSES), metavar="N",
     help="Run N processes, named NAME-0 to NAME-(N-1), and start them again when they die; SIGHUP "
-    "restarts one after the other.",
+    "restarts one after the other. With several --ns, each has one or more of them.",
 )  # fmt: skip
 @click.option(
     "--max-jobs-per-child", type=click.IntRange(1), metavar="N",
@@ -65,8 +66,12 @@ def _memory_size(text: str) -> int:
 )  # fmt: skip
 @click.option("--supervised", type=int, hidden=True)
 @click.option("--sends-metrics", is_flag=True, hidden=True)
+@click.option("--shows-ns", is_flag=True, hidden=True)
 @click.option(
-    "--concurrency", type=int, metavar="N", help="The most handlers that run at the same time."
+    "--concurrency",
+    type=int,
+    metavar="N",
+    help="The most handlers that run at the same time, in each process.",
 )
 @click.option(
     "--grace", type=DURATION, metavar="DURATION",
@@ -119,7 +124,8 @@ def worker(call: Call, /, **options: Any) -> int:
     MODULE:NAME is a worker, or the Tasks, in a module that is in the working folder or installed,
     as in myapp:worker. SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at
     once. Its queues are where the worker's own client looks for them, unless --url, RSMQ_URL or a
-    profile names another server. Another namespace needs a URL.
+    profile names another server. Another namespace needs a URL. With several --ns, each namespace
+    has a process of its own; --processes spreads N processes over them.
 
     check in place of MODULE:NAME ends with exit code 0 if the worker NAME, or all processes of
     NAME, are alive, else with 1. Without NAME, a worker of this host must be alive. --list, --pause
@@ -130,7 +136,13 @@ def worker(call: Call, /, **options: Any) -> int:
         raise click.UsageError("Missing argument 'MODULE:NAME'.")
     if args.checked is not None and args.app != _CHECK:
         raise click.UsageError(f"Got unexpected extra argument ({args.checked})")
-    args.has_supervisor = args.processes is not None or args.reload
+    number = len(call.namespaces)
+    args.has_supervisor = args.processes is not None or args.reload or number > 1
+    if args.processes is not None and args.processes < number:
+        raise click.UsageError(
+            f"--processes {args.processes} is fewer than the {number} namespaces, each of which "
+            "needs a process of its own. Without --processes each has one."
+        )
     if not (args.has_supervisor or args.supervised is not None):
         for option in ("max_jobs_per_child", "max_memory_per_child"):
             if options[option] is not None:

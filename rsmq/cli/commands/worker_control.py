@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_age, format_table, format_text
+from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import list_workers, read_workers
@@ -58,32 +58,43 @@ def show_workers(call: Call) -> None:
 
 def check_workers(call: Call, name: str | None) -> int:
     """
-    Write whether workers are alive; for probes.
+    Write whether workers are alive, in each of the namespaces; for probes.
 
     Args:
         name: a worker's name, or that of a supervisor: then all its processes must be alive. None
             is all workers of this host, of which one must be.
 
     Returns:
-        The exit code: DONE, or NOT_ALL.
+        The exit code: DONE, or NOT_ALL if a namespace does not have such workers.
     """
-    with call.open() as rsmq:
-        workers = list_workers(rsmq)
+    is_ok, results, lines = True, list[Any](), list[str]()
+    where = f"named {name}" if name is not None else "of this host"
+    with call.open_each() as clients:
+        for rsmq in clients:
+            found = _find_workers(list_workers(rsmq), name)
+            is_alive = [each.alive for each in found]
+            is_ok &= any(is_alive) if name is None else bool(found) and all(is_alive)
+            has_one = len(clients) == 1
+            ns = rsmq.namespace.name
+            results += found if has_one else ({"ns": ns, **to_json_value(each)} for each in found)
+            of_ns = [_describe(each) for each in found]
+            if not found:
+                of_ns = [f"there is no worker {where}"]
+            lines += of_ns if has_one else (f"{format_text(ns)}: {line}" for line in of_ns)
+    call.out.result(results, lines)
+    return Exit.DONE if is_ok else Exit.NOT_ALL
+
+
+def _find_workers(workers: Sequence[WorkerInfo], name: str | None) -> list[WorkerInfo]:
     if name is None:
         host = socket.gethostname()
-        found = [each for each in workers if each.host == host]
-        is_ok = any(each.alive for each in found)
-    else:
-        found = [each for each in workers if each.name == name or _is_process_of(each.name, name)]
-        is_ok = bool(found) and all(each.alive for each in found)
-    where = f"named {name}" if name is not None else "of this host"
-    lines = [
-        f"{each.name}: {'alive' if each.alive else 'dead'}, host {format_text(each.host)}, "
-        f"process {each.pid}"
-        for each in found
-    ]
-    call.out.result(found, lines or [f"there is no worker {where}"])
-    return Exit.DONE if is_ok else Exit.NOT_ALL
+        return [each for each in workers if each.host == host]
+    return [each for each in workers if each.name == name or _is_process_of(each.name, name)]
+
+
+def _describe(worker: WorkerInfo) -> str:
+    state = "alive" if worker.alive else "dead"
+    return f"{worker.name}: {state}, host {format_text(worker.host)}, process {worker.pid}"
 
 
 def _is_process_of(worker: str, name: str) -> bool:

@@ -45,6 +45,7 @@ def run_worker(call: Call, args: SimpleNamespace) -> int:
         args.log_level,
         lambda: running[0].name if running else name,
         as_json=_logs_json(call, args),
+        ns=call.namespace if args.shows_ns else None,
     )
     if args.pause:
         pause_queues(call, [args.pause])
@@ -85,26 +86,43 @@ def _import_worker(name: str) -> Worker:
 
 def _supervise(call: Call, args: SimpleNamespace) -> int:
     """Run worker processes; return the exit code."""
-    environment = dict(os.environ)
-    if call.configured_url is not None:
-        environment["RSMQ_URL"] = call.configured_url
-    if call.configured_namespaces:
-        environment["RSMQ_NS"] = call.namespace
+    processes = _make_processes(call, args)
     metrics = None
     if args.metrics_port is not None:
         from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
 
         metrics = ProcessMetrics()
         _serve_metrics(args)
-    name = args.name or default_name(args.app)
-    processes = [
-        Process(each, _make_command(args, each), environment, args.grace)
-        for each in (f"{name}-{number}" for number in range(args.processes or 1))
-    ]
     supervisor = Supervisor(processes, metrics=metrics, is_burst=args.burst, reload=args.reload)
     if args.health_port is not None:
         serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
     return supervisor.run()
+
+
+def _make_processes(call: Call, args: SimpleNamespace) -> list[Process]:
+    """
+    Return the processes of a supervisor: each has one namespace, and each namespace one or more.
+
+    Names are numbered within a namespace. So another namespace, given later, changes no name, and
+    each worker takes over the messages of its own predecessor.
+    """
+    namespaces = call.configured_namespaces
+    environment = dict(os.environ)
+    if call.configured_url is not None:
+        environment["RSMQ_URL"] = call.configured_url
+    name, count = args.name or default_name(args.app), max(len(namespaces), 1)
+    made = []
+    for index in range(args.processes or count):
+        own_name = label = f"{name}-{index // count}"
+        command, own_environment = _make_command(args, own_name), environment
+        if namespaces:
+            ns = namespaces[index % count]
+            own_environment = {**environment, "RSMQ_NS": ns}
+            if count > 1:
+                label = f"{own_name} of {ns}"
+                command.append("--shows-ns")
+        made.append(Process(label, command, own_environment, args.grace))
+    return made
 
 
 def _make_command(args: SimpleNamespace, name: str) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
@@ -22,8 +22,9 @@ from rsmq.worker.state.in_flight import InFlight
 from rsmq.worker.state.loop_state import QueueState
 from rsmq.worker.state.message_state import READY
 
-if TYPE_CHECKING:
-    from rsmq.worker.state.calls import Job, Lease
+#: The calls and messages of a lane. ``calls.py``, which imports this module, has their types.
+Job: TypeAlias = Any
+Lease: TypeAlias = Any
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
 #: if that is shorter; at most MAX_PREFETCHED messages.

@@ -79,7 +79,7 @@ class Process:
         Make it.
 
         Args:
-            name: the name of its worker.
+            name: the name of its worker, for logs; with the namespace if there are several.
             command: the program and its arguments.
             grace: seconds that its handlers have to end; None is the worker's own ``grace``.
         """
