@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import pickle
 import traceback
+from collections import Counter
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from redis.exceptions import AuthenticationError
 
 from rsmq import RSMQ
 from rsmq.spark import InvalidOption
 from rsmq.wire.keys import Namespace
+from tests.nodes import wait_until_in_step
 from tests.sentinels import SentinelGroup
 from tests.servers import redis_7
 from tests.spark.conftest import Env, columns
 
+NAMESPACES = 6
 SECRET = "s3cr3t-w0rd"
 OTHER_SECRET = "0ther-w0rd"
 
@@ -91,6 +95,35 @@ def test_stream_has_each_message_once_through_a_failover(env):
     assert [row["id"] for rows in batches for row in rows] == sent[3:]
     assert query.ids() == sent
     assert env.rsmq.get_queue_attributes("q").messages == 0
+
+
+def test_stream_of_several_namespaces_survives_the_end_of_a_primary(cluster):
+    names = [f"{{several{next(_numbers)}}}" for _ in range(NAMESPACES)]
+    assert len({cluster.node_of(name) for name in names}) > 1
+    env = GroupEnv(cluster, names[0], cluster.raw)
+    clients = [RSMQ.from_url(cluster.url, ns=name) for name in names]
+    sent = []
+    for name, client in zip(names, clients, strict=True):
+        client.create_queue("q")
+        sent += [(name, id) for id in client.send_messages("q", ["m"] * 20)]
+    query = env.query(limit=ReadMaxRows(40), ns=",".join(names), retryDeadline=60)
+    query.run()
+    query.poll()  # in flight and logged, and not read yet
+    primary = cluster.node_of(names[0])
+    replicas = cluster.replicas_of(primary)
+    wait_until_in_step(primary, lambda: replicas)
+    primary.kill()
+    cluster.wait_until_promoted(replicas[0])
+    query.finish()
+    query.run_until_empty()
+    rows = [row for number in query.sink for row in query.sink[number]]
+    assert Counter((row["ns"], row["id"]) for row in rows) == Counter(sent)
+    for client in clients:
+        attributes = client.get_queue_attributes("q")
+        assert (attributes.messages, attributes.total_received) == (0, 20)
+        client.close()
+    env.close()
+    cluster.heal()
 
 
 @pytest.fixture(scope="module")
