@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.waiting import watcher_state
 from tests.nodes import wait_until
 
@@ -29,13 +29,11 @@ def connections(raw):
     return raw.info("clients")["connected_clients"]
 
 
-@pytest.mark.parametrize("kind", [RSMQ, Cells])
-def test_freed_clients_leave_no_thread_and_no_connection(server, raw, ns, kind):
-    options = {"cells": 3} if kind is Cells else {}
-    with kind.from_url(server.url, ns=ns, **options) as client:
+def test_freed_clients_leave_no_thread_and_no_connection(server, raw, ns):
+    with RSMQ.from_url(server.url, ns=ns) as client:
         client.create_queue("q")
     threads, before = len(names_of_threads()), connections(raw)
-    clients = [kind.from_url(server.url, ns=ns, **options) for _ in range(CLIENTS)]
+    clients = [RSMQ.from_url(server.url, ns=ns) for _ in range(CLIENTS)]
     for each in clients:
         assert each.receive_message("q", wait=0.05) is None
     assert len(names_of_threads()) >= CLIENTS
@@ -48,14 +46,11 @@ def test_freed_clients_leave_no_thread_and_no_connection(server, raw, ns, kind):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("kind", [AsyncRSMQ, AsyncCells])
-def test_freed_clients_leave_no_task(server, ns, kind):
-    options = {"cells": 3} if kind is AsyncCells else {}
-
+def test_freed_clients_leave_no_task(server, ns):
     async def main():
-        async with kind.from_url(server.url, ns=ns, **options) as client:
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as client:
             await client.create_queue("q")
-        clients = [kind.from_url(server.url, ns=ns, **options) for _ in range(CLIENTS)]
+        clients = [AsyncRSMQ.from_url(server.url, ns=ns) for _ in range(CLIENTS)]
         for each in clients:
             assert await each.receive_message("q", wait=0.05) is None
         assert len(asyncio.all_tasks()) > CLIENTS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rsmq import RSMQ, Cells, Confirm, NotReplicated
+from rsmq import RSMQ, Confirm, NotReplicated
 from rsmq.doctor import examine
 from rsmq.doctor.operations import examine_rights
 from rsmq.worker import Worker, list_workers
@@ -165,25 +165,25 @@ def test_quarantine_needs_no_more_than_the_documented_rights_of_workers(cluster,
         rsmq.delete_queue("q")
 
 
-def test_consumers_of_cells_on_a_cluster_need_their_records(cluster, log_in):
+def test_consumers_on_a_cluster_need_no_more_than_their_documented_rights(cluster, log_in):
     """To wait, to receive, and to move dead letters; with WAIT, sends are confirmed."""
-    with Cells.from_url(cluster.url, ns="rights-c", cells=3) as admin:
+    ns = "{rights.c}"
+    with RSMQ.from_url(cluster.url, ns=ns) as admin:
         for queue in ("q", "dead"):
             admin.create_queue(queue, exist_ok=True)
         admin.set_dead_letter_policy("q", "dead", 1)
         parts = documented("producer", "consumer")
-        rules = " ".join([*parts, *CLUSTER_RULES, "+exists", "+hmget", "+hset", "+wait"])
-        keys = "{rights-c.*"
-        url = log_in(cluster.nodes, cluster.url, "", rules, keys)
-        with Cells.from_url(url, ns="rights-c", cells=3) as cells:
-            id = cells.send_message("q", "a", confirm=Confirm(replicas=1, timeout=10))
-            message = cells.receive_message("q", wait=10, vt=0)
+        rules = " ".join([*parts, *CLUSTER_RULES, "+exists", "+wait"])
+        url = log_in(cluster.nodes, cluster.url, ns, rules)
+        with RSMQ.from_url(url, ns=ns) as rsmq:
+            id = rsmq.send_message("q", "a", confirm=Confirm(replicas=1, timeout=10))
+            message = rsmq.receive_message("q", wait=10, vt=0)
             assert message.id == id
-            assert cells.receive_messages("q", 5) == []
+            assert rsmq.receive_messages("q", 5) == []
             threading.Timer(0.3, lambda: admin.send_message("q", "b")).start()
-            message = cells.receive_message("q", wait=20)
+            message = rsmq.receive_message("q", wait=20)
             assert message.body == "b"
-            assert cells.delete_message(message)
+            assert rsmq.delete_message(message)
         assert [each.id for each in admin.peek_messages("dead")] == [id]
         assert denied(cluster.nodes) == set()
         for queue in ("q", "dead"):

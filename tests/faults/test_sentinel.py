@@ -8,7 +8,7 @@ import time
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq import RSMQ, AsyncCells, Cells, InvalidFormat
+from rsmq import RSMQ, AsyncRSMQ, InvalidFormat
 from rsmq.worker import Worker
 from tests.crowd import (
     LOST,
@@ -326,20 +326,20 @@ def test_a_wait_for_a_result_survives_the_death_of_the_primary(place, sentinels)
     assert [status.result() for status in results] == ["A", "B"]
 
 
-def test_cells_behind_sentinels_with_a_password(engine):
+def test_a_client_behind_sentinels_with_a_password(engine):
     group = SentinelGroup(installed_engine_path(engine), password="word", sentinel_password="other")
     group.start()
     try:
         without = group.url.partition("?")[0].replace(":word@", "")
-        options = {"cells": 2, "ns": "set", "password": "word", "sentinel_password": "other"}
-        with Cells.from_url(without, **options) as cells:
-            cells.create_queue("q")
-            cells.send_message("q", "m")
-            assert cells.receive_message("q").body == "m"
+        options = {"ns": "s", "password": "word", "sentinel_password": "other"}
+        with RSMQ.from_url(without, **options) as rsmq:
+            rsmq.create_queue("q")
+            rsmq.send_message("q", "m")
+            assert rsmq.receive_message("q").body == "m"
 
         async def count():
-            async with AsyncCells.from_url(without, **options) as cells:
-                return (await cells.get_queue_attributes("q")).messages
+            async with AsyncRSMQ.from_url(without, **options) as rsmq:
+                return (await rsmq.get_queue_attributes("q")).messages
 
         assert asyncio.run(count()) == 1
         # A worker on it, also its asyncio client.

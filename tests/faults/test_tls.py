@@ -9,7 +9,7 @@ import threading
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq import RSMQ, AsyncCells, AsyncRSMQ, Cells
+from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport.topology.address import SLOT_COUNT
 from tests.blocking import Blocking
 from tests.nodes import Node, wait_until
@@ -101,16 +101,15 @@ def sentinel_url(certificates):
 
 @pytest.fixture(params=["sync", "asyncio"])
 def connect(request):
-    """A function that opens a client, or with ``cells`` a set of cells."""
+    """A function that opens a client."""
     runner = asyncio.Runner()
     opened = []
 
     def open_client(url, **options):
-        kinds = (Cells, AsyncCells) if "cells" in options else (RSMQ, AsyncRSMQ)
         if request.param == "sync":
-            client = kinds[0].from_url(url, **options)
+            client = RSMQ.from_url(url, **options)
         else:
-            client = Blocking(runner, kinds[1].from_url(url, **options))
+            client = Blocking(runner, AsyncRSMQ.from_url(url, **options))
         opened.append(client)
         return client
 
@@ -136,14 +135,6 @@ def test_calls_and_waits_on_a_cluster(cluster_url, connect, ns):
     assert client.pop_message("q").body == "a"
     send_later(cluster_url, ns=ns)
     assert client.pop_message("q", wait=20).body == "later"
-
-
-def test_cells_on_a_cluster(cluster_url, connect):
-    cells = connect(cluster_url, ns="tls", cells=4)
-    cells.create_queue("q", exist_ok=True)
-    cells.send_messages("q", ["a", "b", "c", "d"])
-    bodies = [cells.pop_message("q", wait=20).body for _ in range(4)]
-    assert sorted(bodies) == ["a", "b", "c", "d"]
 
 
 def test_sentinels_and_their_primary(sentinel_url, connect):

@@ -15,16 +15,12 @@ from rsmq._sync.engine import CellEngine
 
 from rsmq import (
     RSMQ,
-    AsyncCells,
     AsyncRSMQ,
-    Cells,
     ClientClosed,
     InvalidFormat,
     InvalidValue,
-    Message,
     MissingParameter,
 )
-from rsmq._sync.one_cell import OneCell
 from tests.expect import refused
 
 TWINS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
@@ -78,89 +74,10 @@ def test_a_docstring_names_every_parameter(kind, name):
             assert f"{parameter}:" in function.__doc__, parameter
 
 
-#: What a plain client has and a set of cells has not: operations run in one namespace, and each
-#: cell has an address and settings of its own. ``cells`` has the client of each, which has these.
-ONLY_IN_A_CELL = {
-    "run", "run_steps", "namespace", "watcher", "codec", "realtime", "origin", "address",
-}  # fmt: skip
-#: The parameters that only a set has: its number of cells, and what chooses the cell of a send.
-ONLY_IN_A_SET = {
-    "__init__": ["cells"],
-    "from_url": ["cells"],
-    "send_message": ["key"],
-    "send_messages": ["key"],
-    "publish": ["key"],
-}
-
-
-def public_members(kind):
-    return {name for name in vars(kind) if not name.startswith("_") or name == "__init__"}
-
-
-@pytest.mark.parametrize(("plain", "cells"), [(RSMQ, Cells), (AsyncRSMQ, AsyncCells)])
-def test_a_plain_client_and_a_set_of_cells_have_the_same_public_methods(plain, cells):
-    assert public_members(plain) - public_members(cells) == ONLY_IN_A_CELL
-    assert public_members(cells) <= public_members(plain)
-
-
-@pytest.mark.parametrize(("plain", "cells"), [(RSMQ, Cells), (AsyncRSMQ, AsyncCells)])
-def test_methods_of_a_set_have_the_parameters_of_a_plain_client(plain, cells):
-    differences = {}
-    for name in public_members(cells):
-        if isinstance(vars(plain)[name], property):
-            continue
-        of_plain, of_set = ([each[:3] for each in shape(vars(k)[name])] for k in (plain, cells))
-        assert [each for each in of_set if each in of_plain] == of_plain, name
-        if added := [each[0] for each in of_set if each not in of_plain]:
-            differences[name] = added
-
-    assert differences == ONLY_IN_A_SET
-
-
-@pytest.mark.parametrize("member", sorted(public_members(OneCell) - {"__init__"}))
-def test_the_engine_of_a_plain_client_is_called_as_that_of_a_set(member):
-    of_plain, of_set = (
-        inspect.getattr_static(kind, member, None) for kind in (OneCell, CellEngine)
-    )
-
-    if inspect.isfunction(of_plain):
-        names = list(inspect.signature(of_plain).parameters)
-        assert list(inspect.signature(of_set).parameters)[: len(names)] == names
-
-
-@pytest.mark.parametrize(
-    ("plain", "server"),
-    [
-        (RSMQ, fakeredis.FakeRedis),
-        (AsyncRSMQ, fakeredis.FakeAsyncRedis),
-    ],
-)
-def test_a_plain_client_is_its_only_cell(plain, server):
-    queues = plain(server(), ns="shop")
-
-    assert queues.cells == (queues,)
-    assert (queues.engine.number, queues.engine.clients) == (1, (queues,))
-    assert queues.engine.place == {"ns": "shop"}
-    assert queues.engine.message_class(0) is Message
-    assert queues.engine.show_id(0, "7-id") == "7-id"
-    assert queues.engine.split_id("7-id") == (0, "7-id")
-
-
-def test_a_set_has_the_client_of_each_cell():
-    with Cells(fakeredis.FakeRedis(), cells=3, ns="shop") as queues:
-        assert [each.namespace.name[:7] for each in queues.cells] == [
-            "{shop.0",
-            "{shop.1",
-            "{shop.2",
-        ]
-        assert all(each.cells == (each,) for each in queues.cells)
-        assert queues.engine.place == {"ns": "shop", "cells": 3}
-
-
 def test_importing_the_package_imports_no_extra():
     program = (
         "import sys, rsmq, rsmq.worker\n"
-        "rsmq.RSMQ, rsmq.AsyncRSMQ, rsmq.Cells\n"
+        "rsmq.RSMQ, rsmq.AsyncRSMQ\n"
         "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.transport.memory', 'rsmq.web'}\n"
         "extras |= {'starlette', 'uvicorn', 'h11', 'anyio', 'jinja2', 'fastapi', 'django'}\n"
         "extras |= {'aiohttp', 'cronsim', 'prometheus_client', 'pydantic', 'sqlalchemy'}\n"
