@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rsmq.codecs import TEXT as TEXT
     from rsmq.codecs import Codec as Codec
     from rsmq.errors import BodyNotDecodable as BodyNotDecodable
-    from rsmq.errors import CellsMismatch as CellsMismatch
     from rsmq.errors import ClientClosed as ClientClosed
     from rsmq.errors import ExecutorEnded as ExecutorEnded
     from rsmq.errors import ExecutorStalled as ExecutorStalled
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from rsmq.errors import NotEmptyInTime as NotEmptyInTime
     from rsmq.errors import NotPossible as NotPossible
     from rsmq.errors import NotReplicated as NotReplicated
-    from rsmq.errors import PartlyDone as PartlyDone
     from rsmq.errors import QueueExists as QueueExists
     from rsmq.errors import QueueNotFound as QueueNotFound
     from rsmq.errors import ReplyLost as ReplyLost
@@ -80,7 +78,6 @@ else:
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (
                 "BodyNotDecodable",
-                "CellsMismatch",
                 "ClientClosed",
                 "ExecutorEnded",
                 "ExecutorStalled",
@@ -95,7 +92,6 @@ else:
                 "NotEmptyInTime",
                 "NotPossible",
                 "NotReplicated",
-                "PartlyDone",
                 "QueueExists",
                 "QueueNotFound",
                 "ReplyLost",

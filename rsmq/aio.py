@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
-from rsmq.cells.one_cell import AsyncOneCell
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.consuming import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
@@ -486,21 +485,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     def address(self) -> Address | None:
         """The server of the queues, of a cluster or of Sentinels, after a call; else None."""
         return self._caller.address_of(self._namespace.queues)
-
-    @property
-    def cells(self) -> tuple[AsyncRSMQ[B_co], ...]:
-        """
-        The client itself, as the only one: a plain client is a set of one cell.
-
-        A program that works with ``AsyncCells`` too makes a call in each namespace by a loop over
-        ``cells``. The number of a cell is its place here.
-        """
-        return (self,)
-
-    @property
-    def engine(self) -> AsyncOneCell[AsyncRSMQ[B_co]]:
-        """The only cell and the rules of calls to it, for extensions; as ``AsyncCells.engine``."""
-        return AsyncOneCell(self, self._namespace.name)
 
     @property
     def schedules(self) -> AsyncSchedules:

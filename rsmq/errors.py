@@ -28,9 +28,6 @@ The exceptions of this library.
     ├── SubscriberExists      subscriberExists
     ├── NotReplicated         notReplicated
     ├── ReplyLost             replyLost
-    ├── CellsMismatch         cellsMismatch
-    ├── CellFailed            cellFailed
-    ├── PartlyDone            partlyDone
     ├── WorkerExists          workerExists
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
@@ -46,12 +43,12 @@ The exceptions of this library.
     └── NotTracked            notTracked
 
 An InvalidCombination is both an InvalidValue and an InvalidFormat.
-Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
-ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
-SourceNotFound, SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists;
-only calls that wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost;
-only sets of cells raise CellsMismatch and PartlyDone; only workers raise the five after these, only
-handles on jobs the six after these, and only handlers get NotTracked.
+Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion and
+ScanBroken; only an import raises InvalidExport; only a migration raises SourceNotFound,
+SourceChanged and RunReplaced; only subscribers of webhooks raise SubscriberExists; only calls that
+wait for replicas raise NotReplicated; only receives and recovers raise ReplyLost; only workers
+raise the six after these, only handles on jobs the six after those, and only handlers get
+NotTracked.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -61,7 +58,7 @@ Connection errors (refused, timed out, not permitted) are redis-py's own classes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rsmq.printable import format_count
@@ -506,68 +503,6 @@ class ReplyLost(RSMQError):
             hint="If the message is larger than a reply may be, raise the limit: Redis closes a "
             "connection at its setting client-output-buffer-limit normal, and a proxy has a limit "
             "of its own. To find the message, call peek_messages from a server without the limit.",
-        )
-
-
-class CellsMismatch(RSMQError):
-    """A namespace belongs to another set of cells; ``value`` is its name."""
-
-    code = "cellsMismatch"
-
-    def __init__(self, namespace: str, stored: str, expected: str) -> None:
-        super().__init__(
-            f"The namespace {show(namespace)} belongs to another set of cells",
-            value=namespace,
-            hint=f"It is {stored}, and not {expected}. All programs must pass the same ns, the "
-            "same number of cells, and the servers in the same order.",
-        )
-
-
-class PartlyDone(RSMQError):
-    """
-    A call on a set of cells could not run in some of them; ``value`` says in which.
-
-    Its cause is the error of the first of them.
-
-    Attributes:
-        cells: the numbers of these cells.
-        number: the number of cells of the set.
-        errors: the type and the text of the error of each.
-        result: the result of the call in the other cells.
-    """
-
-    code = "partlyDone"
-
-    def __init__(self, errors: Mapping[int, Exception], number: int, result: Any) -> None:
-        cells = tuple(sorted(errors))
-        value = f"{', '.join(map(str, cells))} of {number}"
-        self.cells: tuple[int, ...] = cells
-        self.number = number
-        self.errors: dict[int, str] = {
-            cell: " ".join(f"{type(errors[cell]).__name__}: {errors[cell]}".split())
-            for cell in cells
-        }
-        first = self.errors[cells[0]].removesuffix(".")
-        others = "" if len(cells) == number else " The other cells have done it."
-        super().__init__(
-            f"The call did not run in all cells, not in {value}",
-            value=value,
-            hint=f"Cell {cells[0]}: {first}.{others} Repeat it when the cause is gone.",
-        )
-        self.result: Any = result
-
-
-class CellFailed(RSMQError):
-    """A call in one cell of a set failed; ``value`` is its namespace, the cause is the error."""
-
-    code = "cellFailed"
-
-    def __init__(self, cell: int, namespace: str, error: Exception) -> None:
-        text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(".")
-        super().__init__(
-            f"Cell {cell}, the namespace {show(namespace)}, failed",
-            value=namespace,
-            hint=f"{text}. Run the job again when its server works.",
         )
 
 

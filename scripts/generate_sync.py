@@ -30,7 +30,6 @@ NAMES = {
     "AsyncLook": "Look",
     "AsyncLookedAt": "LookedAt",
     "AsyncMembership": "Membership",
-    "AsyncOneCell": "OneCell",
     "AsyncPartitions": "Partitions",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
@@ -67,7 +66,6 @@ SOURCES = {
     "rsmq.trash.asyncio_": "trash",
     "rsmq.push.async_subscribers": "subscribers",
     "rsmq.explain.async_reader": "reader",
-    "rsmq.cells.one_cell": "one_cell",
 }
 #: The synchronous modules of features that are above the clients are beside the asyncio ones.
 _FOLDERS = {"subscribers": "push", "reader": "explain"}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from redis.exceptions import RedisError
 
 from rsmq._sync.consuming import Consumer, Processing
-from rsmq._sync.one_cell import OneCell
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.misuse import OnlyWith, explain_arguments
@@ -483,21 +482,6 @@ class RSMQ(OnlyWith, Generic[B_co]):
     def address(self) -> Address | None:
         """The server of the queues, of a cluster or of Sentinels, after a call; else None."""
         return self._caller.address_of(self._namespace.queues)
-
-    @property
-    def cells(self) -> tuple[RSMQ[B_co], ...]:
-        """
-        The client itself, as the only one: a plain client is a set of one cell.
-
-        A program that works with ``AsyncCells`` too makes a call in each namespace by a loop over
-        ``cells``. The number of a cell is its place here.
-        """
-        return (self,)
-
-    @property
-    def engine(self) -> OneCell[RSMQ[B_co]]:
-        """The only cell and the rules of calls to it, for extensions; as ``AsyncCells.engine``."""
-        return OneCell(self, self._namespace.name)
 
     @property
     def schedules(self) -> Schedules:

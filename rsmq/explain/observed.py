@@ -4,7 +4,7 @@ What is read of a queue and of a message to say what they wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -101,15 +101,6 @@ class RepeatedReceives:
     def are_many(self) -> bool:
         """Whether so many messages are received again that it is not the fault of one of them."""
         return self.repeated >= _MIN_REPEATED and 2 * self.repeated >= self.received
-
-    @classmethod
-    def worst_of(cls, of_cells: Iterable[RepeatedReceives]) -> RepeatedReceives:
-        """Return those of the cell in which most is wrong."""
-        return max(of_cells, key=lambda each: (each.are_many, each.lost, each.repeated))
-
-    def with_shown_id(self, show: Callable[[str], str]) -> RepeatedReceives:
-        """Return the same with the id as callers know it; show returns it from the stored id."""
-        return self if self.id is None else replace(self, id=show(self.id))
 
 
 @dataclass(frozen=True, slots=True)

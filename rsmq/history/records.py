@@ -4,7 +4,7 @@ The stored records of a history, and the form in which they are read: columns of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _MINUTE_MS = 60_000
@@ -281,28 +281,3 @@ def recent_totals(
     if not length:
         return None
     return sum(each.sent for each in recent), sum(each.received for each in recent), length
-
-
-def add_histories(histories: Sequence[History]) -> History:
-    """
-    Return the sum of the histories of cells, of the same steps.
-
-    A step has no value if one of the cells has none, apart from cells that were never recorded.
-    """
-    first = histories[0]
-    recorded = [each for each in histories if any(v is not None for v in each.sent) or each.gaps]
-    columns: dict[str, list[int | None]] = {}
-    for name in COLUMNS:
-        join = max if name == "oldest_seconds" else sum
-        of_cells = zip(*(getattr(each, name) for each in recorded or [first]), strict=True)
-        columns[name] = [None if None in values else join(values) for values in of_cells]
-    gaps = (gap for each in recorded for gap in each.gaps)
-    return History(
-        start_ms=first.start_ms,
-        end_ms=first.end_ms,
-        step=first.step,
-        **columns,
-        gaps=sorted(gaps, key=lambda gap: gap.start_ms),
-        total_sent=sum(each.total_sent for each in recorded),
-        total_received=sum(each.total_received for each in recorded),
-    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from rsmq.web.client import Client
@@ -21,8 +20,6 @@ class BlockingClient:
         self._client = client
         self._loop = loop
         self.namespace = client.namespace
-        self.cells: tuple[BlockingClient, ...] = (self,)
-        self.engine = SimpleNamespace(place={"ns": client.namespace.name})
 
     def run(self, operation: Any) -> Any:
         """Run an operation in the event loop, and wait for its result."""

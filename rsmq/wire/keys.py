@@ -191,11 +191,6 @@ class Namespace:
         return encode_name(f"{self.name}:x:workers")
 
     @property
-    def cell(self) -> bytes:
-        """Extension data of sets of cells: the set that this namespace belongs to."""
-        return encode_name(f"{self.name}:x:cell")
-
-    @property
     def push_targets(self) -> bytes:
         """Extension data of webhooks: the state of each target."""
         return encode_name(f"{self.name}:x:push")

@@ -29,7 +29,7 @@ WRITING = {name for name, feature in FEATURES.items() if WRITES.search(load(name
 
 H, Z = "rsmq:q:Q", "rsmq:q"
 DEAD = ["rsmq:dead:Q", "rsmq:dead"]
-INDEX, RECORD, LEASES, ACKED = "rsmq:QUEUES", "rsmq:x:record", "rsmq:q:x:leases", "rsmq:x:acked"
+INDEX, LEASES, ACKED = "rsmq:QUEUES", "rsmq:q:x:leases", "rsmq:x:acked"
 SUBSCRIBERS = "rsmq:x:subscribers"
 SCHEDULES = ["rsmq:x:schedules", "rsmq:x:due"]
 HELD, WORKERS, COPIED = "rsmq:x:held:w", "rsmq:x:workers", "rsmq:q:x:copied"
@@ -54,7 +54,6 @@ UNCHANGING = {
     "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
     "begin_attempt": ([H, Z, "rsmq:q:x:job:" + NO_ID], [NO_ID, 1, "m", "w"]),
     "cancel_job": ([H, Z, "rsmq:q:x:job:" + NO_ID], [99_000, NO_ID]),
-    "claim_cell": ([RECORD], ["set", 0, 2]),
     "claim_key": ([H, "rsmq:q:x:dedup"], ["http:key", "digest", 99_000, "key"]),
     "count_unbegun": ([H, Z], [NO_ID]),
     "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),

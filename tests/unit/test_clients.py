@@ -11,7 +11,6 @@ import pytest
 import redis
 import redis.asyncio
 from redis.cluster import RedisCluster
-from rsmq._sync.engine import CellEngine
 
 from rsmq import (
     RSMQ,

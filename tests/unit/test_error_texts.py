@@ -205,35 +205,6 @@ TEXTS = [
         ),
     ),
     (
-        errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
-        (
-            "The namespace '{rsmq.0.b0a}' belongs to another set of cells. It is cell 0 of 6, and "
-            "not cell 0 of 12. All programs must pass the same ns, the same number of cells, and "
-            "the servers in the same order"
-        ),
-    ),
-    (
-        errors.CellFailed(3, "{rsmq.3.b0a}", OSError("Not\nreachable.")),
-        (
-            "Cell 3, the namespace '{rsmq.3.b0a}', failed. OSError: Not reachable. Run the job "
-            "again when its server works"
-        ),
-    ),
-    (
-        errors.PartlyDone({7: OSError("refused."), 3: OSError("Not\nreachable.")}, 12, []),
-        (
-            "The call did not run in all cells, not in 3, 7 of 12. Cell 3: OSError: Not "
-            "reachable. The other cells have done it. Repeat it when the cause is gone"
-        ),
-    ),
-    (
-        errors.PartlyDone({0: OSError("refused."), 1: TimeoutError("slow")}, 2, []),
-        (
-            "The call did not run in all cells, not in 0, 1 of 2. Cell 0: OSError: refused. "
-            "Repeat it when the cause is gone"
-        ),
-    ),
-    (
         errors.NotEmptyInTime(5, "q: 1 due, 0 hidden"),
         "The queues are not empty in time. After 5 seconds, messages are left: q: 1 due, 0 hidden",
     ),

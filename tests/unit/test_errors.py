@@ -104,21 +104,6 @@ EXAMPLES = [
     ),
     (errors.ReplyLost(3, ("q",)), "replyLost", "The reply was lost"),
     (
-        errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
-        "cellsMismatch",
-        "The namespace '{rsmq.0.b0a}' belongs to another set of cells",
-    ),
-    (
-        errors.CellFailed(3, "{rsmq.3.b0a}", OSError("refused.")),
-        "cellFailed",
-        "Cell 3, the namespace '{rsmq.3.b0a}', failed",
-    ),
-    (
-        errors.PartlyDone({3: OSError("refused")}, 12, []),
-        "partlyDone",
-        "The call did not run in all cells, not in 3 of 12",
-    ),
-    (
         errors.ExecutorEnded("Its event loop was stopped"),
         "executorEnded",
         "The handlers of the worker can't be called any more",
