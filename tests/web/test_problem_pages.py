@@ -22,6 +22,19 @@ def test_a_caller_who_may_see_no_page_can_log_out(run, tmp_path):
     run(test, auth=True, users=_users(tmp_path, entry))
 
 
+def test_the_page_of_an_unknown_path_speaks_to_a_person(run):
+    async def test(http, _):
+        _pages(http)
+        page = await http("GET", "/none")
+        assert page.status == 404
+        assert b"openapi" not in page.content
+        assert b"The overview leads to all pages." in page.content
+        http.headers["accept"] = "application/json"
+        assert "openapi" in (await http("GET", "/none")).json["hint"]
+
+    run(test)
+
+
 def test_the_page_of_a_queue_that_is_not_there_speaks_to_a_person(run):
     async def test(http, _):
         _pages(http)

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
+from rsmq import AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
 from rsmq.web.access import ended_sessions
-from rsmq.web.access.secrets import hash_password
+from rsmq.web.access.secrets import hash_password, hash_token, make_token
 from tests.web.asgi import Http
 from tests.web.test_pages import _cookie_of, _pages, _post, _users
 
@@ -149,3 +150,38 @@ def test_a_page_without_tls_on_the_same_host_is_another_site_if_the_server_has_t
             assert (scheme, forwarded, reply.status) == (scheme, forwarded, status)
 
     run(test, trusted_proxies=["127.0.0.1/32"])
+
+
+def test_an_administrator_ends_all_sessions_of_a_user_or_a_token(server, ns, cli, users):
+    token = make_token()
+    bert = _ENTRY.format(hash_password("two"), "admin").replace("anna", "bert")
+    entry = f'[tokens.shop]\nsha256 = "{hash_token(token)}"\nrole = "admin"\n'
+    users.write_text(f"{users.read_text()}{bert}{entry}")
+
+    async def main():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as queues:
+            http, other = (_pages(Http(create_app(queues, users=users))) for _ in range(2))
+            anna = [await _log_in(http) for _ in range(2)]
+            bert = _cookie_of(await _post(http, "/login", name="bert", secret="two"))
+            shop = _cookie_of(await _post(http, "/login", name="", secret=token))
+
+            async def log_out(name):
+                return await asyncio.to_thread(
+                    cli, "web-user", "log-out", name, "--users", str(users)
+                )
+
+            async def admitted():
+                cookies = [*anna, bert, shop]
+                return [
+                    [await _is_admitted(each, one) for one in cookies] for each in (http, other)
+                ]
+
+            assert (await log_out("anna")).out == "anna is logged out\n"
+            assert await admitted() == [[False, False, True, True]] * 2
+            await log_out("shop")
+            assert await admitted() == [[False, False, True, False]] * 2
+            assert await _is_admitted(other, await _log_in(http))
+            unknown = await log_out("eve")
+            assert (unknown.code, "'eve' has no password" in unknown.error) == (2, True)
+
+    asyncio.run(main())

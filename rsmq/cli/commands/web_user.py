@@ -5,6 +5,7 @@ The commands of web-user.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -99,6 +100,32 @@ def token(
     rights = _rights_of(role, scopes, queues)
     _write(call, "tokens", name, {"sha256": hash_token(made)}, rights, token=made)
     call.out.note(f"The token, which is shown once: {made}")
+
+
+@web_user.subcommand("log-out", "rsmq web-user log-out anna --users users.toml")
+@click.argument("name")
+@click.option(
+    "--users", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    help="The users file of the servers.",
+)  # fmt: skip
+@click.pass_obj
+def log_out(call: Call, name: str, users: Path) -> None:
+    """
+    End all sessions of a user, or of the tokens with this name, in all browsers.
+
+    The running servers of the namespace notice it within a second; those of --read-only too. The
+    user can log in again: to lock a user out, remove the entry from the file.
+    """
+    from rsmq.web.access.ended_sessions import end_sessions  # noqa: PLC0415 - needs an extra
+    from rsmq.web.access.sessions import owners_of  # noqa: PLC0415 - as above
+    from rsmq.web.access.users import read_users  # noqa: PLC0415 - as above
+
+    owners = owners_of(read_users(users), name)
+    if not owners:
+        raise Failed(f"{name!r} has no password and no token in {users}")
+    with call.open() as rsmq:
+        rsmq.run(end_sessions(rsmq.namespace, owners))
+    call.out.result({"name": name, "logged_out": True}, [f"{name} is logged out"])
 
 
 def _rights_of(

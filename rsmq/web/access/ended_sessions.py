@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
+from rsmq.operations.operation import Operation
 from rsmq.operations.plain import Word, encode_command, parse_scores, plain_command, plain_commands
 from rsmq.web.access.sessions import SESSION_SECONDS, Session
 from rsmq.web.client import Client
+from rsmq.wire.keys import Namespace
 from rsmq.wire.names import decode_name
 
 _READ_SECONDS = 1.0
@@ -102,6 +105,19 @@ class EndedSessions:
         changes: list[tuple[Word, ...]] = [("ZADD", key, *pairs)]
         if covered:
             changes.append(("ZREM", key, *covered))
-        changes.append(("ZREMRANGEBYSCORE", key, "-inf", time.time() * 1000 - _LIFE_MS))
-        changes.append(("PEXPIRE", key, _LIFE_MS))
-        return changes
+        return changes + _expiry(key)
+
+
+def end_sessions(namespace: Namespace, owners: list[str]) -> Operation[list[Any]]:
+    """Return the operation that ends all sessions of owners that have begun, in all processes."""
+    key = namespace.ended_sessions
+    pairs = [each for owner in owners for each in (time.time() * 1000, owner)]
+    return plain_commands(key, map(encode_command, [("ZADD", key, *pairs), *_expiry(key)]))
+
+
+def _expiry(key: bytes) -> list[tuple[Word, ...]]:
+    """Return the commands that remove what would have ended by itself."""
+    return [
+        ("ZREMRANGEBYSCORE", key, "-inf", time.time() * 1000 - _LIFE_MS),
+        ("PEXPIRE", key, _LIFE_MS),
+    ]

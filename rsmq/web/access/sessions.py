@@ -87,8 +87,21 @@ def find_session(users: Users, headers: Mapping[str, str]) -> Session | None:
     sent, expected = signature.encode(errors="replace"), _signature(payload, secret or "").encode()
     if secret is None or principal is None or not hmac.compare_digest(sent, expected):
         return None
-    owner = _label_of(f"{kind} {name} {secret}")
+    owner = _owner_of(kind, name, secret)
     return Session(principal, owner, f"{owner}.{id}", begun_ms)
+
+
+def owners_of(users: Users, name: str) -> list[str]:
+    """Return the owners of the sessions of a user, and of the tokens with this name."""
+    owners = [_owner_of("user", name, users.passwords[name])] if name in users.passwords else []
+    for digest, principal in users.tokens.items():
+        if principal.name == name:
+            owners.append(_owner_of("token", _label_of(digest), digest))
+    return owners
+
+
+def _owner_of(kind: str, name: str, secret: str) -> str:
+    return _label_of(f"{kind} {name} {secret}")
 
 
 def decode_payload(text: str, max_length: int) -> Any:

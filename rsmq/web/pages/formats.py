@@ -21,7 +21,12 @@ _ADVICE = {
     "queueNotFound": "It may have been deleted, or nobody has created it yet.",
     "unauthorized": "Log in.",
 }
-_FOR_PROGRAMS = re.compile(r"\b(GET|PUT|PATCH|POST|DELETE)\b")
+_FOR_PROGRAMS = re.compile(r"\b(GET|PUT|PATCH|POST|DELETE)\b|/api/")
+#: Advice for people, if there is a hint for programs.
+_INSTEAD = {
+    "notFound": "The address may be mistyped, or of another version. "
+    "The overview leads to all pages."
+}
 #: An en dash.
 _NONE = "\u2013"
 
@@ -139,7 +144,9 @@ def advice_of(problem: HttpProblem) -> str | None:
     """Return what a person can do about a problem; None if only a program can do it."""
     if problem.code in _ADVICE:
         return _ADVICE[problem.code]
-    return None if problem.hint and _FOR_PROGRAMS.search(problem.hint) else problem.hint
+    if problem.hint and _FOR_PROGRAMS.search(problem.hint):
+        return _INSTEAD.get(problem.code)
+    return problem.hint
 
 
 FILTERS = {
