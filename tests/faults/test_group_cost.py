@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq import RSMQ
+from tests.faults.commands import count_commands
 from tests.servers import Server, redis_7
 
 MESSAGES = 10_000
@@ -25,15 +26,6 @@ def rsmq(server):
     with RSMQ.from_url(server.url) as rsmq:
         rsmq.create_queue("q")
         yield rsmq
-
-
-def count_commands(server, call):
-    """Return how often each command is run by a call, also inside of its script."""
-    with server.raw() as raw:
-        raw.config_resetstat()
-        call()
-        stats = raw.info("commandstats")
-    return {name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()}
 
 
 def send(rsmq):
