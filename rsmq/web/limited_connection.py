@@ -31,7 +31,7 @@ def most_connections() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft - _OTHER_FILES, soft // 2)
 
 
-class _Part(Enum):
+class _AnswerPart(Enum):
     """The part of a request that has to arrive."""
 
     HEAD = "head"
@@ -46,7 +46,7 @@ class LimitedConnection(HttpToolsProtocol):
     """A connection whose requests have to arrive in time, with a head that is not too long."""
 
     #: None between a request and the head of the next one.
-    _part: _Part | None = None
+    _part: _AnswerPart | None = None
     #: What has arrived of the part, in bytes, and how many headers.
     _size = 0
     _headers = 0
@@ -62,7 +62,7 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.connections) > most_connections():
             self._refuse("503 Service Unavailable", "retry-after: 1\r\n")
         else:
-            self._begin(_Part.HEAD)
+            self._begin(_AnswerPart.HEAD)
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -77,7 +77,7 @@ class LimitedConnection(HttpToolsProtocol):
             # The parser tells of a header when all of it has arrived. What has begun the head may
             # also have ended the request before.
             self._arrived = 0 if self._arrived is None else self._arrived + len(data)
-            if self._part is _Part.HEAD and self._arrived > MAX_HEAD_BYTES:
+            if self._part is _AnswerPart.HEAD and self._arrived > MAX_HEAD_BYTES:
                 self._refuse_head()
             else:
                 self._watch()
@@ -85,7 +85,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._begin(_Part.HEAD)
+        self._begin(_AnswerPart.HEAD)
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the address."""
@@ -100,7 +100,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Call the application."""
-        self._begin(_Part.BODY)
+        self._begin(_AnswerPart.BODY)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -122,13 +122,13 @@ class LimitedConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """End with the answer to the request; refuse one whose body has not arrived."""
-        if self._part is _Part.BODY and not self.cycle.response_started:
+        if self._part is _AnswerPart.BODY and not self.cycle.response_started:
             self._refuse("503 Service Unavailable", "retry-after: 1\r\n")
         else:
             super().shutdown()
 
     def _is_head_too_long(self) -> bool:
-        return self._part is _Part.HEAD and (
+        return self._part is _AnswerPart.HEAD and (
             self._size > MAX_HEAD_BYTES or self._headers > MAX_HEADERS
         )
 
@@ -137,7 +137,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self._is_head_too_long():
             raise _HeadTooLong
 
-    def _begin(self, part: _Part | None) -> None:
+    def _begin(self, part: _AnswerPart | None) -> None:
         self._part, self._arrived = part, None
         self._size = self._headers = 0
         if self._timer is not None:
@@ -147,12 +147,12 @@ class LimitedConnection(HttpToolsProtocol):
     def _watch(self) -> None:
         if self._timer is None and not self.transport.is_closing():
             self._begun = self.loop.time()
-            seconds = HEAD_SECONDS if self._part is _Part.HEAD else seconds_for_body(0)
+            seconds = HEAD_SECONDS if self._part is _AnswerPart.HEAD else seconds_for_body(0)
             self._timer = self.loop.call_later(seconds, self._end)
 
     def _end(self) -> None:
         """Close, if a body has not arrived fast enough."""
-        if self._part is _Part.BODY:
+        if self._part is _AnswerPart.BODY:
             left = self._begun + seconds_for_body(self._size) - self.loop.time()
             # What this process does not read may have arrived.
             if left > 0 or self.flow.read_paused:
