@@ -85,23 +85,31 @@ def compare_partitions(binary: str, rounds: int) -> None:
     """
     Compare several numbers of partitions with one namespace, and print the ratios.
 
+    On one master they show what the client and the namespaces cost, on three masters also what
+    servers cost that share the processors of the machine.
+
     Args:
         binary: the path of redis-server.
         rounds: how many pairs to measure of each kind of work and number of partitions.
     """
-    cluster = Cluster(binary, replicas=0)
-    cluster.start()
-    print("Partitions on 3 masters against one namespace there: processor time of a message")
-    try:
-        with RSMQ.from_url(cluster.url, ns="{one}") as one, asyncio.Runner() as runner:
-            one.create_queue("q")
-            for count in COUNTS:
-                with Partitions.from_url(cluster.url, ns="many", count=count) as many:
-                    many.create_queue("q")
-                for name in WORK:
-                    _compare(cluster, runner, count, name, rounds)
-    finally:
-        cluster.stop()
+    for masters in (1, 3):
+        cluster = Cluster(binary, masters=masters, replicas=0)
+        cluster.start()
+        print(f"Partitions against one namespace, {masters} master(s): processor time of a message")
+        try:
+            _compare_on(cluster, rounds)
+        finally:
+            cluster.stop()
+
+
+def _compare_on(cluster: Cluster, rounds: int) -> None:
+    with RSMQ.from_url(cluster.url, ns="{one}") as one, asyncio.Runner() as runner:
+        one.create_queue("q")
+        for count in COUNTS:
+            with Partitions.from_url(cluster.url, ns="many", count=count) as many:
+                many.create_queue("q")
+            for name in WORK:
+                _compare(cluster, runner, count, name, rounds)
 
 
 def _compare(cluster: Cluster, runner: asyncio.Runner, count: int, name: str, rounds: int) -> None:

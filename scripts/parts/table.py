@@ -28,6 +28,7 @@ _GROUPS = [
             "atomic_slot_moves",
             "cluster",
             "cluster_fixtures",
+            "partitions",
             "replication",
             "rights_of_groups",
             "sentinel",
@@ -35,7 +36,6 @@ _GROUPS = [
             "two_primaries",
         )
     ),
-    "tests/cells/test_servers.py",
     "tests/push/test_servers.py",
     "tests/web/test_failover.py",
 ]
@@ -125,7 +125,7 @@ def quick_parts() -> list[Part]:
     return [
         Part(_CHECK, 30, ["scripts/check"]),
         Part("core: contract, on two servers", 45, _tests(*fast, _CONTRACT)),
-        Part("core: faults, cells", 35, _tests(*fast, "tests/faults", "tests/cells")),
+        Part("core: faults", 35, _tests(*fast, "tests/faults")),
         Part("worker: in process", 45, _tests(*fast, "tests/workers")),
         Part(
             "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
@@ -196,8 +196,8 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         measured("core: contract", 110, "-m", "not slow", _CONTRACT, workers=0),
         measured("core: contract, on the other servers", 160, "-m", "slow", _CONTRACT, workers=0),
         measured(
-            "core: faults, properties, cells", 280, "tests/faults", "tests/properties",
-            "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
+            "core: faults, properties", 280, "tests/faults", "tests/properties",
+            "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
             workers=4, is_waiting=True,
         ),
         measured("worker: in process, on every server", 200, "-m", "not slow", "tests/workers"),
