@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 
@@ -14,15 +14,24 @@ from tests.nodes import wait_until
 
 
 @contextmanager
-def serving(url, *, retry_deadline=5.0, **options):
-    """Serve the queues of a Redis, also those with odd names, on a free port; yield its address."""
+def serving(url, *namespaces, retry_deadline=5.0, **options):
+    """
+    Serve the queues of a Redis, also those with odd names, on a free port; yield its address.
+
+    Args:
+        namespaces: the default one if there is none.
+    """
     config = {"port": 0, "lifespan": "off", "log_level": "warning", "timeout_graceful_shutdown": 1}
     servers = []
 
     async def serve():
-        opening = AsyncRSMQ.from_url(url, strict_names=False, retry_deadline=retry_deadline)
-        async with opening as queues:
-            app = create_app(queues, auth=False, **options)
+        common = {"strict_names": False, "retry_deadline": retry_deadline}
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(AsyncRSMQ.from_url(url, ns=name, **common))
+                for name in namespaces or ("rsmq",)
+            ]
+            app = create_app(clients, auth=False, **options)
             servers.append(uvicorn.Server(uvicorn.Config(app, **config)))
             await servers[0].serve()
 

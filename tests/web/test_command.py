@@ -9,9 +9,11 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from urllib.parse import quote
 
 import pytest
 
+from rsmq import RSMQ
 from rsmq.cli.commands.web_user import SCOPES
 from rsmq.web.access.secrets import hash_token, is_password
 from rsmq.web.access.users import read_users
@@ -80,6 +82,20 @@ def test_without_users_it_prints_a_key_which_may_do_everything(start, rsmq):
     assert (status, found["name"]) == (200, "q")
     assert web.stop() == 0
     assert web.said.endswith("Stopped by SIGTERM\n")
+
+
+def test_several_namespaces_are_served(start, server, ns):
+    others = (f"{ns}-1", f"{{{ns}.2}}")
+    web = start("--no-auth", "--ns", ns, *(each for name in others for each in ("--ns", name)))
+    shown = web.get("/ns")[1]["namespaces"]
+    assert [each["name"] for each in shown] == [ns, *others]
+    for name in others:
+        path = f"/ns/{quote(name, safe='')}"
+        with RSMQ.from_url(server.url, ns=name) as queues:
+            queues.create_queue("q")
+            assert web.get(f"{path}/queues/q")[0] == 200
+    assert web.get("/queues/q")[0] == 404
+    assert web.stop() == 0
 
 
 def test_it_serves_on_if_nobody_reads_what_it_says(server, ns):
@@ -232,5 +248,8 @@ def test_entries_of_users_and_tokens_make_a_users_file(cli, tmp_path):
     found = read_users(path).tokens[hash_token(secret)]
     assert found.scopes == {Scope.SEND, Scope.STATS}
     assert cli("web-user", "token", "x", "--scope", "send", "--role", "admin").code == 2
+    both = cli("web-user", "token", "x", "--namespace", "shop", "--namespace", "{bills.*}")
+    path.write_bytes(both.raw)
+    assert next(iter(read_users(path).tokens.values())).namespaces == ("shop", "{bills.*}")
     shown = cli("web-user", "token", "--help").raw.decode()
     assert "--scope" in shown

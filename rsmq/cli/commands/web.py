@@ -47,6 +47,7 @@ _SIGNALS = tuple(
     "web",
     "rsmq web",
     "rsmq web --users users.toml --host 0.0.0.0 --allow-host queues.example.com",
+    "rsmq web --ns shop --ns billing",
 )
 @click.option(
     "--port",
@@ -147,8 +148,10 @@ def web(call: Call, /, **options: Any) -> None:
     It has a dashboard, an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and
     /metrics, /healthz and /readyz. Without --users it makes a key, which it prints, and which may
     do everything. With --push it also pushes the messages of queues to their subscribers. It needs
-    the extra web, and push for --push. Once a minute one of all servers of a namespace records the
-    history of the queues. It runs until Ctrl-C, SIGTERM or SIGHUP, and then says which.
+    the extra web, and push for --push. With several --ns, paths without a namespace are those of
+    the first one; the others have /ns/NAME/ and /api/v1/ns/NAME. Once a minute one of all servers
+    of a namespace records the history of its queues. It runs until Ctrl-C, SIGTERM or SIGHUP, and
+    then says which.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
@@ -162,7 +165,7 @@ def web(call: Call, /, **options: Any) -> None:
     names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
 
     async def serve() -> None:
-        opening = call.open_async(client_options=CLIENT_OPTIONS)
+        opening = call.open_each_async(client_options=CLIENT_OPTIONS)
         async with opening as queues, _pushing(call, options):
             app = create_app(
                 queues,
@@ -221,18 +224,18 @@ async def _pushing(call: Call, options: dict[str, Any]) -> AsyncIterator[None]:
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - takes time
 
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
-    with call.open(client_options={"retry_deadline": None}) as queues:
-        pusher = SubscriberPusher(
-            queues,
-            allow=options["push_allow"],
-            allow_http=options["push_allow_http"],
-            proxy=options["push_proxy"],
-        )
-        pusher.start()
-        try:
+    with call.open_each(client_options={"retry_deadline": None}) as clients:
+        async with contextlib.AsyncExitStack() as stack:
+            for queues in clients:
+                pusher = SubscriberPusher(
+                    queues,
+                    allow=options["push_allow"],
+                    allow_http=options["push_allow_http"],
+                    proxy=options["push_proxy"],
+                )
+                pusher.start()
+                stack.push_async_callback(asyncio.to_thread, pusher.stop)
             yield
-        finally:
-            await asyncio.to_thread(pusher.stop)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -50,16 +50,19 @@ def _rights(function: Any) -> Any:
         "--queue", "queues", multiple=True, metavar="PATTERN",
         help="Only with queues that match this pattern; may be repeated.",
     )  # fmt: skip
-    return role(scopes(queues(function)))
+    namespaces = click.option(
+        "--namespace", "namespaces", multiple=True, metavar="PATTERN",
+        help="Only in namespaces that match this pattern; may be repeated. Without it, only in the "
+        "first one of the server.",
+    )  # fmt: skip
+    return role(scopes(queues(namespaces(function))))
 
 
 @web_user.subcommand("add", "rsmq web-user add anna --role viewer --queue 'orders*'")
 @click.argument("name")
 @_rights
 @click.pass_obj
-def add(
-    call: Call, name: str, role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
-) -> None:
+def add(call: Call, name: str, **rights: Any) -> None:
     """
     Write the entry of a user, with a password that is asked for.
 
@@ -76,8 +79,8 @@ def add(
         password = sys.stdin.readline().rstrip("\n")
     if not password:
         raise Failed("The password is empty")
-    rights = _rights_of(role, scopes, queues)
-    _write(call, "users", name, {"password": hash_password(password)}, rights)
+    chosen = _rights_of(**rights)
+    _write(call, "users", name, {"password": hash_password(password)}, chosen)
 
 
 @web_user.subcommand(
@@ -88,17 +91,15 @@ def add(
 @click.argument("name")
 @_rights
 @click.pass_obj
-def token(
-    call: Call, name: str, role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
-) -> None:
+def token(call: Call, name: str, **rights: Any) -> None:
     """
     Make a token, and write its entry. The token itself is shown once, on the standard error.
     """
     from rsmq.web.access.secrets import hash_token, make_token  # noqa: PLC0415 - as above
 
     made = make_token()
-    rights = _rights_of(role, scopes, queues)
-    _write(call, "tokens", name, {"sha256": hash_token(made)}, rights, token=made)
+    chosen = _rights_of(**rights)
+    _write(call, "tokens", name, {"sha256": hash_token(made)}, chosen, token=made)
     call.out.note(f"The token, which is shown once: {made}")
 
 
@@ -129,12 +130,16 @@ def log_out(call: Call, name: str, users: Path) -> None:
 
 
 def _rights_of(
-    role: str | None, scopes: tuple[str, ...], queues: tuple[str, ...]
+    role: str | None,
+    scopes: tuple[str, ...],
+    queues: tuple[str, ...],
+    namespaces: tuple[str, ...],
 ) -> dict[str, Any]:
     if role and scopes:
         raise Failed("Pass one of --role and --scope")
     rights: dict[str, Any] = {"scopes": scopes} if scopes else {"role": role or "viewer"}
-    return {**rights, **({"queues": queues} if queues else {})}
+    patterns = {"queues": queues, "namespaces": namespaces}
+    return rights | {name: value for name, value in patterns.items() if value}
 
 
 def _write(
