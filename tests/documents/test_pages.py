@@ -18,7 +18,7 @@ SERVER = "docker run --rm -p 6379:6379 redis"
 PYRSMQ_ERROR = "ImportError: PyRSMQ is installed into the folder of rsmq. Repair it:"
 REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
 KIT = "operations/kit/README.md"
-CELLS = 'options = {"url": url, "ns": "shop", "cells": 12, "queue": "orders"}'
+SEVERAL = 'options = {"url": url, "ns": "{shop.0},{shop.1}", "queue": "orders"}'
 #: The blocks that are not run, by page and first line, and why.
 NOT_RUN = {
     ("README.md", INSTALL): "installs packages",
@@ -93,7 +93,7 @@ NOT_RUN = {
         "def store_in_delta(frame, batch):",
     ): "needs the jars of Delta, which are on Maven Central only",
     ("spark-recipes.md", "from rsmq.spark import pipelines, register"): "is for Databricks",
-    ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
+    ("spark.md", SEVERAL): "tests/spark/session/test_frames.py reads several namespaces",
 }
 
 LANGUAGES = {"python", "sh", "sql", "text", "toml", "js", "php", "yaml", "nginx", "ini"}
