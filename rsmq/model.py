@@ -4,7 +4,6 @@ The values that calls return: messages, attributes, counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -157,11 +156,6 @@ _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
     _MessageFields.__dict__[each.name].__set__ for each in fields(_MessageFields)
 )
 
-#: The descriptor of the field ``id``, for subclasses that show another id than the stored one.
-STORED_ID: Any = _MessageFields.__dict__["id"]
-#: Returns the id of a message as it is stored, also of an object of a subclass with other ids.
-get_stored_id: Callable[[_MessageFields[Any]], str] = STORED_ID.__get__
-
 
 class _NewMessage(Message[B_co]):
     """
@@ -183,13 +177,8 @@ def make_received_message(  # noqa: PLR0917 - the parameters of Message
     count: int,
     first_received_ms: int | None,
     codec: Codec,
-    message_class: type[Message] = Message,
 ) -> Message:
-    """
-    Return ``Message(...)``, in a fraction of the time that its constructor takes.
-
-    ``message_class`` is the class of the message: Message, or a subclass without more fields.
-    """
+    """Return ``Message(...)``, in a fraction of the time that its constructor takes."""
     message: Any = _new_object(_NewMessage)
     message.queue = queue
     message.id = id
@@ -198,20 +187,8 @@ def make_received_message(  # noqa: PLR0917 - the parameters of Message
     message.first_received_ms = first_received_ms
     message._codec = codec  # noqa: SLF001 - a field of this module
     message._body = _NOT_DECODED  # noqa: SLF001
-    message.__class__ = message_class
+    message.__class__ = Message
     return message  # type: ignore[no-any-return]
-
-
-def to_stored(message: Message) -> Message:
-    """Return a message of a subclass that shows another id, with the id as it is stored."""
-    return make_received_message(
-        message.queue,
-        get_stored_id(message),
-        message.raw,
-        message.receive_count,
-        message.first_received_ms,
-        message._codec,  # noqa: SLF001 - a field of this module
-    )
 
 
 def fill_message(  # noqa: PLR0917 - as above

@@ -107,7 +107,7 @@ def read_task(keys: QueueKeys, id: str) -> Operation[TaskRecord | None]:
 
     Args:
         keys: its queue.
-        id: the id of its message as it is stored.
+        id: the id of its message.
 
     Returns:
         The record; None if there is neither a record nor a message.

@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
-from rsmq.model import Message, to_stored
+from rsmq.model import Message
 from rsmq.operations.arguments import (
     Receipts,
     digits,
@@ -115,12 +115,11 @@ def receive_messages(
     vt: Seconds | None,
     codec: Codec,
     losses: LostReplies,
-    message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec, losses, message_class)
+    receive = _Receive(namespace, encode_vt(vt), codec, losses)
     if len(queues) <= QUEUES_PER_STEP:
         return receive.step(queues, limits)
     return ReceiveInSteps(
@@ -141,7 +140,6 @@ def receive_leased(
     vt: Seconds | None,
     codec: Codec,
     losses: LostReplies,
-    message_class: type[Message] = Message,
 ) -> ReceiveInSteps:
     """
     Receive as ``receive_messages``, at most ``batch``; the result is ``LeasedMessages``.
@@ -154,7 +152,7 @@ def receive_leased(
     encoded_vt = encode_vt(vt)
 
     def attempt() -> Steps[ReceivedMessages]:
-        receive = _LeasedReceive(namespace, encoded_vt, codec, losses, message_class)
+        receive = _LeasedReceive(namespace, encoded_vt, codec, losses)
         if len(queues) <= QUEUES_PER_STEP:
             messages = yield receive.step(queues, limits)
         else:
@@ -165,7 +163,7 @@ def receive_leased(
             messages, receive.lease_ends, has_more=messages.has_more, limits=messages.limits
         )
 
-    undo = _Receive(namespace, encoded_vt, codec, losses, message_class).undo
+    undo = _Receive(namespace, encoded_vt, codec, losses).undo
     return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), undo, _names(queues))
 
 
@@ -182,7 +180,6 @@ class _Receive:
     vt: bytes
     codec: Codec
     losses: LostReplies
-    message_class: type[Message]
 
     def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         """Return one atomic receive."""
@@ -208,11 +205,10 @@ class _Receive:
 
     def make_parse(self, names: tuple[str, ...]) -> Callable[[Any], ReceivedMessages]:
         """Return the parser of the reply."""
-        return lambda reply: parse_received(names, self.codec, self.message_class, reply)
+        return lambda reply: parse_received(names, self.codec, reply)
 
     def undo(self, messages: list[Message]) -> Operation[list[str]] | None:
-        stored = [to_stored(message) for message in messages]
-        return release_messages(self.namespace, stored, None) if messages else None
+        return release_messages(self.namespace, messages, None) if messages else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +228,7 @@ class _LeasedReceive(_Receive):
         def parse(reply: Any) -> ReceivedMessages:
             leases = parse_leases(names, reply)
             self.lease_ends.update((name, started + seconds) for name, seconds in leases.items())
-            return parse_received(names, self.codec, self.message_class, reply)
+            return parse_received(names, self.codec, reply)
 
         return parse
 
@@ -244,7 +240,6 @@ def pop_messages(
     *,
     codec: Codec,
     losses: LostReplies,
-    message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and delete them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
@@ -258,7 +253,7 @@ def pop_messages(
             load("pop_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
-            lambda reply: parse_messages(names, codec, message_class, reply),
+            lambda reply: parse_messages(names, codec, reply),
             RetryClass.NEVER,
             names,
         )

@@ -71,9 +71,7 @@ class ReceivedMessages(list[Message]):
         self.limits = limits
 
 
-def parse_messages(
-    queues: Iterable[str], codec: Codec, message_class: type[Message], reply: Any
-) -> ReceivedMessages:
+def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
     now, more = int(next(values)), next(values)
@@ -81,7 +79,7 @@ def parse_messages(
     for qname, bodies, repeated in zip(queues, values, values, strict=True):
         ids = decode_names(bodies[::2])
         of_queue = [
-            make_received_message(qname, id, raw, 1, now, codec, message_class)
+            make_received_message(qname, id, raw, 1, now, codec)
             for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for position, count, first in zip(
@@ -89,9 +87,8 @@ def parse_messages(
         ):
             message = of_queue[position - 1]
             of_queue[position - 1] = make_received_message(
-                qname, ids[position - 1], message.raw, count, parse_integer(first), codec,
-                message_class,
-            )  # fmt: skip
+                qname, ids[position - 1], message.raw, count, parse_integer(first), codec
+            )
         messages += of_queue
     if isinstance(more, list):
         limits = {at - 1: parse_limit(ms) for at, ms in zip(more[::2], more[1::2], strict=True)}
@@ -99,12 +96,10 @@ def parse_messages(
     return ReceivedMessages(messages, has_more=bool(more))
 
 
-def parse_received(
-    queues: Iterable[str], codec: Codec, message_class: type[Message], reply: Any
-) -> ReceivedMessages:
+def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a receive of many, queue by queue."""
     now, has_more, _, *messages = reply
-    return parse_messages(queues, codec, message_class, (now, has_more, *messages))
+    return parse_messages(queues, codec, (now, has_more, *messages))
 
 
 def parse_leases(queues: Iterable[str], reply: Any) -> dict[str, float]:

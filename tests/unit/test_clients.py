@@ -40,7 +40,7 @@ def shape(function):
             parameter.name,
             parameter.kind,
             parameter.default,
-            str(parameter.annotation).replace("AsyncJobHandle", "JobHandle"),
+            str(parameter.annotation).replace("Async", ""),
         )
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name not in {"client", "caller"}
