@@ -351,7 +351,7 @@ class EngineMachine(RuleBasedStateMachine):
         receipts = {(lease.id, lease.count) for lease in self.lane.in_flight}
         outcomes = self.loop._settler._pending
         for pending in (outcomes.settlements, outcomes.dead_letters):
-            for items in pending._items.values():
+            for items in pending.by_kind.values():
                 leases = [getattr(item, "lease", item) for item in items]
                 receipts |= {(lease.id, lease.count) for lease in leases}
         for id, value in stored.items():

@@ -69,13 +69,19 @@ K = TypeVar("K", bound=_HasLane)
 
 
 class PendingWrites(Generic[K]):
-    """Messages by the kind of their outcome, in the order in which the kinds are written."""
+    """
+    Messages by the kind of their outcome.
+
+    Attributes:
+        by_kind: the messages, in the order in which the kinds are written. Only the methods change
+            it.
+    """
 
     def __init__(self) -> None:
-        self._items: dict[K, list[Any]] = {}
+        self.by_kind: dict[K, list[Any]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._items)
+        return bool(self.by_kind)
 
     def add(self, kind: K, item: Any) -> None:
         """Add a message."""
@@ -83,12 +89,12 @@ class PendingWrites(Generic[K]):
 
     def items_of(self, kind: K) -> list[Any]:
         """Return the list of the messages of a kind, for more of them until the next write."""
-        return self._items.setdefault(kind, [])
+        return self.by_kind.setdefault(kind, [])
 
     def first(self, number: int) -> list[tuple[K, list[Any]]]:
         """Return the first messages, with their kinds, at most ``number``. They stay here."""
         found = []
-        for kind, items in self._items.items():
+        for kind, items in self.by_kind.items():
             if number > 0:
                 found.append((kind, items[:number]))
                 number -= len(items)
@@ -96,13 +102,13 @@ class PendingWrites(Generic[K]):
 
     def remove(self, kind: K, number: int) -> None:
         """Remove the first messages of a kind. The others of this kind come last from now on."""
-        items = self._items.pop(kind)[number:]
+        items = self.by_kind.pop(kind)[number:]
         if items:
-            self._items[kind] = items
+            self.by_kind[kind] = items
 
     def count(self, lane: Lane) -> int:
         """Return the number of messages of a lane."""
-        return sum(len(items) for kind, items in self._items.items() if kind.lane is lane)
+        return sum(len(items) for kind, items in self.by_kind.items() if kind.lane is lane)
 
 
 class PendingOutcomes:
@@ -125,8 +131,12 @@ class PendingOutcomes:
         self.settled: dict[GroupJob, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(
-            self.settlements or self.finishes or self.dead_letters or self.progress or self.settled
+        return bool(  # asked several times in each turn of the loop, so without further calls
+            self.settlements.by_kind
+            or self.finishes.by_kind
+            or self.dead_letters.by_kind
+            or self.progress
+            or self.settled
         )
 
     def has_backlog(self, lane: Lane, step: int) -> bool:
