@@ -11,7 +11,7 @@ import pytest
 
 from rsmq import JSON, TEXT, BodyNotDecodable, Message, StoredMessage
 from rsmq.model import make_received_message
-from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.delivery import make_delivery
 
 SENT_US = 1_700_000_000_000_001
 ID = "gqll7vatq9" + 22 * "A"
@@ -122,6 +122,6 @@ def test_repr_shows_the_length_of_the_body_and_never_the_body():
 def test_repr_of_a_delivery_does_not_contain_the_body():
     lease = SimpleNamespace(id=ID, raw=b"secret", count=1, first_received_ms=5)
 
-    assert repr(make_delivery(lease, "q", JSON, Delivery)) == (
+    assert repr(make_delivery(lease, "q", JSON)) == (
         f"Delivery(queue='q', id='{ID}', raw=<6 bytes>, receive_count=1, first_received_ms=5)"
     )
