@@ -241,13 +241,11 @@ def test_several_namespaces_are_refused_by_a_command_of_one(cli, raw, ns, config
 @pytest.mark.parametrize(
     "command",
     [
-        "bridge --from list:a --to b", "migrate --from rsmq --dry-run", "pipeline report",
-        "schedule list", "export q", "rfq list-topics",
+        "bridge --from list:a --to b", "migrate --from rsmq --dry-run", "schedule list", "export q",
+        "rfq list-topics",
     ],
 )  # fmt: skip
 def test_every_way_to_the_queues_refuses_several_namespaces(cli, command):
-    if command.startswith("pipeline"):
-        pytest.importorskip("pyspark")
     result = cli(*command.split(), "--ns", "a", "--ns", "b")
 
     assert result.code == 2

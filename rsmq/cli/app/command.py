@@ -59,7 +59,7 @@ def _common_options() -> list[click.Parameter]:
             "--ns",
             metavar="NAME",
             multiple=True,
-            help="The namespace. top, exporter, web and worker take it several times.",
+            help="The namespace. top, exporter, web, worker and pipeline take it several times.",
         ),
         _CommonOption(
             "--profile",

@@ -228,6 +228,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "len": ("stats",),
     "length": ("stats",),
     "load": ("import",),
+    "metrics": ("exporter",),
     "mv": ("move",),
     "nack": ("release",),
     "new": ("create",),

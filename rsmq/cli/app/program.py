@@ -49,8 +49,8 @@ be a pattern: 'orders*' in quotes. A duration is a number of seconds, or has uni
 The server and the namespace are those of --url and --ns, else of RSMQ_URL and RSMQ_NS, else of a
 profile (--profile, RSMQ_PROFILE, or the default profile) of the configuration file, which is
 RSMQ_CONFIG or ~/.config/rsmq/config.toml. A profile of --profile has precedence over RSMQ_URL and
-RSMQ_NS. top, exporter, web and worker work on several namespaces: repeat --ns, or list them in the
-profile.
+RSMQ_NS. top, exporter, web, worker and pipeline work on several namespaces: repeat --ns, or list
+them in the profile.
 """
 
 root = Root(
