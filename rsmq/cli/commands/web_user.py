@@ -62,7 +62,7 @@ def _rights(function: Any) -> Any:
 @click.argument("name")
 @_rights
 @click.pass_obj
-def add(call: Call, name: str, **rights: Any) -> None:
+def add(call: Call, /, name: str, **rights: Any) -> None:
     """
     Write the entry of a user, with a password that is asked for.
 
@@ -91,7 +91,7 @@ def add(call: Call, name: str, **rights: Any) -> None:
 @click.argument("name")
 @_rights
 @click.pass_obj
-def token(call: Call, name: str, **rights: Any) -> None:
+def token(call: Call, /, name: str, **rights: Any) -> None:
     """
     Make a token, and write its entry. The token itself is shown once, on the standard error.
     """
