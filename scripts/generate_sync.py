@@ -15,7 +15,7 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
-import generate_vocabulary
+from scripts import generate_vocabulary
 
 _PACKAGE = Path(__file__).resolve().parents[1] / "rsmq"
 _RUFF = str(Path(sys.executable).with_name("ruff"))
