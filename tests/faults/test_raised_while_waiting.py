@@ -67,7 +67,7 @@ def test_each_reply_is_that_of_its_request_after_an_exception_in_a_wait(
         watcher = client.watcher
 
         def has_read(names):
-            is_up_to_date = watcher.is_tracking and not watcher._state.tracking.expects_reply
+            is_up_to_date = watcher.is_tracking and not watcher._state.tracking._pending
             return is_up_to_date and observed.read.issuperset(names)
 
         for number in itertools.count(1):
