@@ -274,7 +274,7 @@ def test_a_cancelled_job_whose_dead_letter_queue_is_missing_is_not_said_to_be_re
             rsmq.delete_queue("dead")
             assert rsmq.job("q", message.id).cancel() == "requested"
             [of_q] = loop_of(worker)._lanes
-            for lease in of_q.queues[0].in_flight:
+            for lease in of_q.in_flight:
                 lease.mark_cancelled()  # as its next extension does
 
     def handle(body):
