@@ -435,7 +435,8 @@ def test_metrics_are_served_over_http(env, rsmq, program):
 
     def handled():
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            return 'rsmq_messages_handled_total{queue="q"} 1.0' in answer.read().decode()
+            line = f'rsmq_messages_handled_total{{ns="{env.ns}",queue="q"}} 1.0'
+            return line in answer.read().decode()
 
     wait_until(handled)
     assert stop(process)[0] == 0
