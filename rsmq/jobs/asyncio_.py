@@ -25,6 +25,7 @@ from rsmq.transport.clock import now
 from rsmq.type_variables import R_co
 from rsmq.wire.ids import check_id
 from rsmq.wire.jobs import MIN_RESULT_TTL_SECONDS
+from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_duration, check_whole_number
 
 T = TypeVar("T")
@@ -73,8 +74,8 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         """
         self.client = client
         self.queue = qname
-        self.keys = client.namespace.queue(qname)
-        self.id = check_id(id)
+        self.keys: QueueKeys = client.namespace.queue(qname)
+        self.id: str = check_id(id)
         self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked

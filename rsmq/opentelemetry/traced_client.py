@@ -84,7 +84,7 @@ def instrument_client(client: Client, *, tracer_provider: TracerProvider | None 
 
 
 def _wrap(method: Callable[..., Any], calls: _Calls) -> Callable[..., Any]:
-    @functools.wraps(method)
+    @functools.wraps(method, updated=())  # not with the signature of the function, which has self
     def call(*args: Any, **options: Any) -> Any:
         with calls.span(args, options) as span:
             result = method(*args, **options)
@@ -97,7 +97,7 @@ def _wrap(method: Callable[..., Any], calls: _Calls) -> Callable[..., Any]:
 def _wrap_async(
     method: Callable[..., Awaitable[Any]], calls: _Calls
 ) -> Callable[..., Awaitable[Any]]:
-    @functools.wraps(method)
+    @functools.wraps(method, updated=())  # as above
     async def call(*args: Any, **options: Any) -> Any:
         with calls.span(args, options) as span:
             result = await method(*args, **options)

@@ -109,7 +109,7 @@ def test_the_front_has_no_time(env, queue):
     state = env.state()
     for send in (env.rsmq.send_message, env.rsmq.send_messages):
         with refused(InvalidCombination, "Invalid deliver_at format") as caught:
-            send(queue, "m", front=True, deliver_at=at(0))
+            send(queue, ["m"], front=True, deliver_at=at(0))
         assert "It can't be combined with front" in str(caught.error)
     assert env.state() == state
 
