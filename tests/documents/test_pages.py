@@ -34,8 +34,10 @@ NOT_RUN = {
     ): "runs for minutes; tests/faults/test_chaos.py makes a short run",
     (
         "processes.md",
-        "rsmq-worker shop:worker --url redis+cluster://10.0.0.1:7000 --ns '{shop.0}' "
-        "--ns '{shop.1}' --name shop",
+        (
+            "rsmq-worker shop:worker --url redis+cluster://10.0.0.1:7000 --ns '{shop.0}' "
+            "--ns '{shop.1}' --name shop"
+        ),
     ): "needs a cluster; tests/workers/processes/test_several_namespaces.py runs the same",
     ("http-examples.md", "triggers:"): "is for KEDA",
     ("http-examples.md", "upstream rsmq { server 127.0.0.1:8080; keepalive 16; }"): "is for nginx",
