@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound, RSMQError, show
@@ -145,11 +145,6 @@ def read_history(
     operation.parse = parse
     operation.queues = () if keys is None else (keys.name,)
     return operation
-
-
-def end_or_now(end: datetime | None) -> datetime:
-    """Return the end of a range; None is the time of this machine."""
-    return datetime.now(UTC) if end is None else end
 
 
 def parse_created(text: bytes | None) -> int:

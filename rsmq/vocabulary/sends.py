@@ -80,7 +80,8 @@ class SendOption:
         default: what counts as not passed.
         of_message: whether each message of a batch has a value of its own: ``send_messages`` takes
             a list, under the plural of the name.
-        is_unique: whether no two messages of a call may share its value.
+        is_unique: whether its value names a single message, so that the program takes it only for
+            one.
         in_publish: whether ``publish`` has it too.
         needs: of each of these groups of options, one is passed too.
         excludes: the options that can't be passed too.
@@ -299,7 +300,6 @@ _BY_NAME = {each.name: each for each in SEND_OPTIONS}
 SEND = SendCall("send_message", SEND_OPTIONS)
 BATCH = SendCall("send_messages", SEND_OPTIONS, has_lists=True)
 PUBLISH = SendCall("publish", [each for each in SEND_OPTIONS if each.in_publish])
-SEND_CALLS = (SEND, BATCH, PUBLISH)
 
 #: The options that need or exclude others.
 _WITH_RULES = tuple(each for each in SEND_OPTIONS if each.needs or each.excludes)

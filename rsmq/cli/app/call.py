@@ -203,15 +203,6 @@ class Call:
 
         return RSMQ.from_url(self.url, ns=ns, **self._client_arguments(client_options))
 
-    def open_async(self, *, client_options: Mapping[str, Any] | None = None) -> AsyncRSMQ[Any]:
-        """
-        Return an asyncio client of the only namespace, as ``open`` does.
-
-        Raises:
-            Failed, RSMQError: as for ``open``.
-        """
-        return self._open_async(self.namespace, client_options)
-
     @asynccontextmanager
     async def open_each_async(
         self, *, client_options: Mapping[str, Any] | None = None
