@@ -269,7 +269,7 @@ SEND_OPTIONS: tuple[SendOption, ...] = (
         of_message=True,
         needs=(("max_running", "rate"),),
         excludes=("group",),
-        reason="A key has a limit, and the messages of a group run one at a time already.",
+        reason="A key has a limit of its own.",
     ),
     SendOption(
         "max_running",
