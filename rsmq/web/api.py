@@ -39,7 +39,7 @@ from rsmq.web.delivery import (
 )
 from rsmq.web.fields import Refused, read_object, read_query
 from rsmq.web.idempotency import HEADER
-from rsmq.web.ping import client_for_long_call
+from rsmq.web.liveness import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import (
     MAX_BODY_BYTES,

@@ -34,6 +34,7 @@ from rsmq.web.api import Api
 from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.client import Client
+from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.namespaces import NamespacePaths, namespace_switch, namespaces_listing
 from rsmq.web.openapi import make_document, server_of_namespaces
 from rsmq.web.pages.site import Site
@@ -41,7 +42,6 @@ from rsmq.web.problems import HttpProblem
 from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
-from rsmq.web.service import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
 from rsmq.web.stopping import end_waits
 from rsmq.web.trash_emptier import TrashEmptier
 from rsmq.web.walks import SharedWalks

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,10 +13,16 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
+from rsmq.lua.load import loader_of
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
-from rsmq.web.operations import claim_key, release_key
-from rsmq.wire.limits import MAX_SECONDS
+from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import MAX_SECONDS, check_label
+from rsmq.wire.names import encode_name
+
+load = loader_of("web")
 
 HEADER = "idempotency-key"
 
@@ -101,3 +108,48 @@ def batch_dedup_ids(key: str, number: int) -> list[str]:
     """Return the dedup_ids of a batch, which no other Idempotency-Key has."""
     name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
     return [f"http-batch:{name}:{each}" for each in range(number)]
+
+
+def claim_key(
+    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str, *, seconds: float
+) -> Operation[bool]:
+    """
+    Store the digest of a key for some seconds; the result is whether no other one is there.
+
+    Args:
+        dedup_id: that of the send, or of its first message.
+    """
+    keys = namespace.queue(qname)
+    return Operation(
+        load("claim_key"),
+        (keys.hash, keys.dedup),
+        (
+            _record_of(key),
+            digest.encode(),
+            digits(math.ceil(seconds * 1000)),
+            encode_name(dedup_id),
+        ),
+        bool,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def release_key(
+    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str
+) -> Operation[bool]:
+    """Forget the digest of a key, unless something was sent with this dedup_id."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("release_key"),
+        (keys.hash, keys.dedup),
+        (_record_of(key), digest.encode(), encode_name(dedup_id)),
+        bool,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )
+
+
+def _record_of(key: str) -> bytes:
+    # Longer than any dedup_id may be, so it is none.
+    return b"http:" + hashlib.sha512(check_label("Idempotency-Key", key)).hexdigest().encode()

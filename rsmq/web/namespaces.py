@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from rsmq.web.access.gate import PRINCIPAL, AccessGate, Asgi
 from rsmq.web.access.principals import namespace_not_found
 from rsmq.web.fields import Refused
+from rsmq.web.monitoring import NamespacesOf, problem_response
 from rsmq.web.problems import describe
 from rsmq.web.requests import NAMESPACE, headers_of, path_of, path_of_namespace
-from rsmq.web.service import NamespacesOf, problem_response
 
 #: The path below which namespaces are named, of pages and of the API.
 PATH = "/ns"

@@ -1,11 +1,9 @@
 """
-The operations of HTTP that the clients do not have.
+Reads of several queues or messages in one script.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,56 +13,10 @@ from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import check_label
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_number
 
 load = loader_of("web")
-
-
-def claim_key(
-    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str, *, seconds: float
-) -> Operation[bool]:
-    """
-    Store the digest of a key for some seconds; the result is whether no other one is there.
-
-    Args:
-        dedup_id: that of the send, or of its first message.
-    """
-    keys = namespace.queue(qname)
-    return Operation(
-        load("claim_key"),
-        (keys.hash, keys.dedup),
-        (
-            _record_of(key),
-            digest.encode(),
-            digits(math.ceil(seconds * 1000)),
-            encode_name(dedup_id),
-        ),
-        bool,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
-
-
-def release_key(
-    namespace: Namespace, qname: str, key: str, digest: str, dedup_id: str
-) -> Operation[bool]:
-    """Forget the digest of a key, unless something was sent with this dedup_id."""
-    keys = namespace.queue(qname)
-    return Operation(
-        load("release_key"),
-        (keys.hash, keys.dedup),
-        (_record_of(key), digest.encode(), encode_name(dedup_id)),
-        bool,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
-
-
-def _record_of(key: str) -> bytes:
-    # Longer than any dedup_id may be, so it is none.
-    return b"http:" + hashlib.sha512(check_label("Idempotency-Key", key)).hexdigest().encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +123,6 @@ def _parse_next(values: list[Any]) -> tuple[NextMessage, ...]:
             None if error is None else decode_name(error),
         )
         for id, score, count, error in rows
-    )
-
-
-def message_states(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
-    """Return the receive count of each message, or -1 if it has left the queue."""
-    return Operation(
-        load("message_states"),
-        (keys.hash,),
-        tuple(map(encode_name, ids)),
-        lambda reply: reply,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -22,14 +22,19 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.guarded_log import get_logger
+from rsmq.lua.load import loader_of
 from rsmq.model import StoredMessage
 from rsmq.operations.following import QueueFollower, pause_after_poll
+from rsmq.operations.operation import Operation, RetryClass
 from rsmq.search.redaction import Redaction
 from rsmq.web.bodies import BODIES
 from rsmq.web.client import Client
 from rsmq.web.fields import Refused
-from rsmq.web.operations import message_states
 from rsmq.web.routes.forms import show_stored
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import encode_name
+
+load = loader_of("web")
 
 _log = get_logger("rsmq.web")
 
@@ -303,3 +308,15 @@ def end_tails(queues: Client) -> None:
     for tail in _tails.get(queues, {}).values():
         if tail.task is not None:
             tail.task.cancel()
+
+
+def message_states(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
+    """Return the receive count of each message, or -1 if it has left the queue."""
+    return Operation(
+        load("message_states"),
+        (keys.hash,),
+        tuple(map(encode_name, ids)),
+        lambda reply: reply,
+        RetryClass.ALWAYS,
+        (keys.name,),
+    )

@@ -30,7 +30,7 @@ ALLOWED = frozenset(
         "rsmq/spark/pipelines/transform.py: transform",
         "rsmq/tasks/task.py: options",
         "rsmq/web/application.py: create_app",
-        "rsmq/web/bulk/operations.py: change_operation",
+        "rsmq/web/bulk/records.py: change_operation",
         "rsmq/worker/configuration.py: schedule",
         "rsmq/worker/loop/worker_loop.py: __init__",
     }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rsmq.web.bulk.operations import _rate_of
+from rsmq.web.bulk.records import _rate_of
 from rsmq.web.pages.views.overview import _recorded_at
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rsmq import BYTES, RSMQ, TEXT
 from rsmq.history.operations import record_minute
 from rsmq.trash.operations import purge_to_trash
-from rsmq.web.bulk.operations import OperationKind, begin_operation
+from rsmq.web.bulk.records import OperationKind, begin_operation
 
 #: Valid as names and as ids.
 PLAIN = (

@@ -12,7 +12,7 @@ import pytest
 from rsmq import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.push.async_subscribers import AsyncSubscribers
-from rsmq.web import create_app, pulse
+from rsmq.web import create_app, liveness
 from rsmq.web.access.attempts import Attempts
 from rsmq.web.access.principals import Principal, scopes_of
 from rsmq.web.access.secrets import hash_password, hash_token, is_password, make_token
@@ -595,7 +595,7 @@ def test_a_caller_that_is_not_known_learns_both_ways(run, users):
 def test_a_call_that_waits_ends_when_its_token_is_removed_or_may_no_more(
     tmp_path, monkeypatch, text
 ):
-    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(liveness, "_BEAT_SECONDS", 0.05)
     operator = _TOKEN_OF.format(name="one", sha256=hash_token("one")).replace("viewer", "operator")
     path = _write(tmp_path / "users.toml", operator)
 

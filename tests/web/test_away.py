@@ -6,9 +6,9 @@ import time
 import pytest
 
 from rsmq import AsyncRSMQ
-from rsmq.web import create_app, pulse
-from rsmq.web import ping as sign_of_life
+from rsmq.web import create_app, liveness
 from rsmq.web.application import CLIENT_OPTIONS
+from rsmq.web.liveness import ping as send_ping
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
 from tests.web.asgi import Http, open_queues
@@ -149,7 +149,7 @@ def test_a_long_call_waits_for_a_redis_that_is_slow_and_others_do_not(proxy, ser
 
 @pytest.mark.parametrize("path", ["/receive", "/pop"])
 def test_a_receive_that_waits_ends_when_redis_begins_to_hang(proxy, server, ns, monkeypatch, path):
-    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(liveness, "_BEAT_SECONDS", 0.05)
 
     async def test():
         options = {**CLIENT_OPTIONS, "ns": ns}
@@ -171,19 +171,19 @@ def test_a_receive_that_waits_ends_when_redis_begins_to_hang(proxy, server, ns, 
 
 
 async def _waits(queues, number):
-    return queues.watcher._state.schedule and pulse.pulse_of(queues)._waiting == number
+    return queues.watcher._state.schedule and liveness.liveness_of(queues)._waiting == number
 
 
 def test_all_receives_that_wait_share_one_ping_for_each_server(monkeypatch):
     server = Server(redis_7())  # without what other tests have sent
-    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(liveness, "_BEAT_SECONDS", 0.05)
     pings = []
 
     async def ping(queues):
         pings.append(queues)
-        await sign_of_life.ping(queues)
+        await send_ping(queues)
 
-    monkeypatch.setattr(pulse, "ping", ping)
+    monkeypatch.setattr(liveness, "ping", ping)
 
     async def test():
         async with AsyncRSMQ.from_url(server.url) as queues:
@@ -211,17 +211,17 @@ async def _are(found, number):
 
 
 def test_receives_that_wait_go_on_if_work_of_the_server_stops_its_loop(server, ns, monkeypatch):
-    monkeypatch.setattr(pulse, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(liveness, "_BEAT_SECONDS", 0.05)
     pings = []
 
     async def ping(queues):
-        pinging = asyncio.create_task(sign_of_life.ping(queues))
+        pinging = asyncio.create_task(send_ping(queues))
         await asyncio.sleep(0)
         time.sleep(1.1 * CLIENT_OPTIONS["retry_deadline"])  # noqa: ASYNC251 - stops the loop
         await pinging
         pings.append(queues)
 
-    monkeypatch.setattr(pulse, "ping", ping)
+    monkeypatch.setattr(liveness, "ping", ping)
 
     async def test():
         async with AsyncRSMQ.from_url(server.url, **CLIENT_OPTIONS, ns=ns) as queues:

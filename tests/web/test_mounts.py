@@ -13,7 +13,7 @@ import pytest
 from rsmq import AsyncRSMQ
 from rsmq.web import create_app
 from rsmq.web.bulk.manager import OperationManager, OperationRequest
-from rsmq.web.bulk.operations import OperationKind
+from rsmq.web.bulk.records import OperationKind
 from tests.web.asgi import Http, Reply
 from tests.web.crawling import crawl
 

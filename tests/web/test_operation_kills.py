@@ -11,7 +11,7 @@ import pytest
 from rsmq import AsyncRSMQ
 from rsmq.operations.plain import plain_command
 from rsmq.web import create_app
-from rsmq.web.bulk.operations import read_operation
+from rsmq.web.bulk.records import read_operation
 from tests.web.asgi import Http
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from rsmq.operations.plain import plain_command
 from rsmq.web import OperationRunner, create_app, search
 from rsmq.web.access.secrets import hash_token
 from rsmq.web.bulk import steps
-from rsmq.web.bulk.operations import change_operation, read_operation
+from rsmq.web.bulk.records import change_operation, read_operation
 from rsmq.web.bulk.steps import run_step
 from tests.scale import WAIT_SECONDS
 from tests.web.asgi import Http

@@ -14,7 +14,7 @@ from rsmq.search.message_filter import parse_filter
 from rsmq.search.redaction import Redaction
 from rsmq.trash.deletion import make_deletion_id
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.bulk.operations import (
+from rsmq.web.bulk.records import (
     MAX_UNFINISHED,
     OperationKind,
     OperationRecord,

@@ -20,7 +20,7 @@ from rsmq.guarded_log import get_logger
 from rsmq.operations.plain import plain_command
 from rsmq.transport.retry import code_of
 from rsmq.web.audit import record_end
-from rsmq.web.bulk.operations import (
+from rsmq.web.bulk.records import (
     OperationRecord,
     OperationState,
     change_operation,

@@ -21,7 +21,7 @@ from rsmq.search.operations import STEP, SearchCandidate, SearchPosition, search
 from rsmq.search.redaction import Redaction
 from rsmq.trash.operations import CLOSED, MessageRow, delete_step
 from rsmq.web.bodies import BODIES
-from rsmq.web.bulk.operations import OperationKind, OperationRecord
+from rsmq.web.bulk.records import OperationKind, OperationRecord
 from rsmq.web.client import Client
 from rsmq.web.search import MessageQuery, find_fitting
 from rsmq.web.selection.operations import delete_rows, move_rows

@@ -37,7 +37,7 @@ from rsmq.web.delivery import (
     send_whole,
 )
 from rsmq.web.fields import Refused
-from rsmq.web.ping import client_for_long_call
+from rsmq.web.liveness import client_for_long_call
 from rsmq.web.problems import describe
 from rsmq.web.requests import path_of, read_bytes
 from rsmq.web.rest_rsmq.bodies import (

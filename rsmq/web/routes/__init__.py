@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from rsmq.web.routes import (
     alerts,
+    audit,
+    bulk,
     dead_letters,
+    delayed,
     doctor,
     explanations,
     exports,
-    hidden,
     history,
     jobs,
     message_list,
     messages,
-    operations,
     outcomes,
     queue_list,
     queues,
@@ -24,9 +25,9 @@ from rsmq.web.routes import (
     schedules,
     selections,
     subscribers,
-    surroundings,
     tail,
     undo,
+    workers,
 )
 from rsmq.web.table import Route
 
@@ -45,13 +46,14 @@ TABLE: tuple[Route, ...] = (
     *jobs.ROUTES,
     *outcomes.ROUTES,
     *dead_letters.ROUTES,
-    *operations.ROUTES,
+    *bulk.ROUTES,
     *explanations.ROUTES,
-    *hidden.ROUTES,
+    *delayed.ROUTES,
     *history.ROUTES,
     *schedules.ROUTES,
     *subscribers.ROUTES,
     *doctor.ROUTES,
-    *surroundings.ROUTES,
+    *workers.ROUTES,
+    *audit.ROUTES,
     *alerts.ROUTES,
 )

@@ -10,10 +10,10 @@ from rsmq.errors import InvalidValue
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.alerts.facts import dead_letter_queues
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
-from rsmq.web.bulk.operations import OperationKind
+from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import Field, Refused, Shape, between
+from rsmq.web.routes.bulk import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
 from rsmq.web.routes.forms import QUEUE, choose, may, show_attributes
-from rsmq.web.routes.operations import ANSWERS, BEFORE, SHOWN, begin, prefers_async, refuse_with
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
 #: Messages of one request, so that it ends in time; a caller repeats it until none is left.

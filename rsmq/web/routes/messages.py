@@ -11,7 +11,7 @@ from rsmq.errors import MessageTooLong, RSMQError
 from rsmq.operations.arguments import encode_body
 from rsmq.vocabulary.sends import PUBLISH, SEND
 from rsmq.web.bodies import BODIES
-from rsmq.web.bulk.operations import OperationKind
+from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import (
     BODY_FIELDS,
     SECONDS,
@@ -23,8 +23,8 @@ from rsmq.web.fields import (
     read_object,
 )
 from rsmq.web.idempotency import HEADER, WINDOW_SECONDS, KeyClaim, batch_dedup_ids
+from rsmq.web.routes.bulk import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.forms import CHOICE, QUEUE, choose, choose_one, message_gone, raise_unchanged
-from rsmq.web.routes.operations import ANSWERS, FILTER, SHOWN, begin_filtered, is_filtered
 from rsmq.web.routes.selections import DONE, SELECTION, act_on_selection
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.selection.changes import SelectionAction

@@ -9,10 +9,10 @@ from contextlib import suppress
 from rsmq.errors import InvalidValue, NoAttributeSupplied, QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
 from rsmq.web.bulk.manager import OperationRequest
-from rsmq.web.bulk.operations import OperationKind
+from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
+from rsmq.web.routes.bulk import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
-from rsmq.web.routes.operations import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 

@@ -13,7 +13,7 @@ from rsmq.web.access.principals import unauthorized
 from rsmq.web.bodies import BODIES
 from rsmq.web.delivery import release, while_connected
 from rsmq.web.fields import SECONDS, Field, Refused, Shape, between
-from rsmq.web.pulse import pulse_of
+from rsmq.web.liveness import liveness_of
 from rsmq.web.routes.forms import QUEUE, RECEIVED, show_message
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -81,7 +81,7 @@ async def while_admitted(
         if not await call.keeps_rights():
             raise _rights_changed()
 
-    watch = pulse_of(call.queues).watch(check)
+    watch = liveness_of(call.queues).watch(check)
     return await while_connected(waiting, call.has_left, give_back, watch)
 
 

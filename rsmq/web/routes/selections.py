@@ -10,8 +10,8 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import State
 from rsmq.web.audit import MAX_IDS
 from rsmq.web.fields import Field, Refused, Shape, one_of
+from rsmq.web.routes.bulk import refuse_with
 from rsmq.web.routes.forms import QUEUE
-from rsmq.web.routes.operations import refuse_with
 from rsmq.web.routes.undo import show_deletion
 from rsmq.web.selection.changes import SelectionAction, execute
 from rsmq.web.selection.previews import load_selection, preview, preview_ids

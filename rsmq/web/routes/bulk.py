@@ -10,7 +10,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import State
 from rsmq.search.message_filter import parse_filter
 from rsmq.web.bulk.manager import OperationEvent, OperationManager, OperationRequest
-from rsmq.web.bulk.operations import OperationKind, OperationRecord, OperationState
+from rsmq.web.bulk.records import OperationKind, OperationRecord, OperationState
 from rsmq.web.fields import Field, Refused, Shape, one_of
 from rsmq.web.routes.forms import QUEUE, may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope

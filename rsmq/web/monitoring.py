@@ -20,7 +20,7 @@ from rsmq.web.access.principals import Principal
 from rsmq.web.client import Client
 from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Refused
-from rsmq.web.ping import ping
+from rsmq.web.liveness import ping
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
 from rsmq.web.routes.queue_list import read_attributes
 from rsmq.web.table import Scope

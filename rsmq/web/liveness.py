@@ -1,5 +1,5 @@
 """
-Signs of life of the servers while receives wait.
+Whether the servers answer: before calls that may take long, and while receives wait.
 
 A receive that waits sends nothing, so it would notice late that Redis hangs.
 """
@@ -15,11 +15,43 @@ from weakref import WeakKeyDictionary
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
+from rsmq.operations.plain import plain_command
 from rsmq.web.client import Client
-from rsmq.web.ping import ping
+from rsmq.web.problems import unavailable
 
+#: Seconds to wait for the reply of a long call.
+_REPLY_SECONDS = 60.0
 #: So all waits of a process cost less than one command a second.
 _BEAT_SECONDS = 1.5
+
+
+async def ping(queues: Client) -> None:
+    """
+    Return when the server of the queues has answered.
+
+    Raises:
+        RedisError, RSMQError, OSError: it has not.
+    """
+    await queues.run(plain_command("PING", key=queues.namespace.queues))
+
+
+async def client_for_long_call(queues: Client) -> Client:
+    """
+    Return a client that waits long for replies, after the server has answered.
+
+    A Redis that runs a long script looks like one that hangs. So a long call first asks for a sign
+    of life, within the time of other calls.
+
+    Raises:
+        Refused: the server does not answer.
+    """
+    try:
+        await ping(queues)
+    except ResponseError:
+        pass  # it answers
+    except (RedisError, RSMQError, OSError):
+        raise unavailable() from None
+    return queues.with_reply_timeout(_REPLY_SECONDS)
 
 
 @dataclass(slots=True)
@@ -30,7 +62,7 @@ class _Beat:
     error: Exception | None = None
 
 
-class Pulse:
+class Liveness:
     """Sends one PING to each server of a client, again and again, while anybody waits."""
 
     def __init__(self, queues: Client) -> None:
@@ -76,9 +108,9 @@ class Pulse:
             beat.ended.set()
 
 
-_pulses: WeakKeyDictionary[Any, Pulse] = WeakKeyDictionary()
+_of_clients: WeakKeyDictionary[Any, Liveness] = WeakKeyDictionary()
 
 
-def pulse_of(queues: Client) -> Pulse:
-    """Return the pulse that all waits on a client share."""
-    return _pulses.setdefault(queues, Pulse(queues))
+def liveness_of(queues: Client) -> Liveness:
+    """Return that which all waits on a client share."""
+    return _of_clients.setdefault(queues, Liveness(queues))
