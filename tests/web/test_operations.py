@@ -469,7 +469,8 @@ def test_an_operation_whose_runner_has_ended_in_the_same_step_twice_is_set_aside
         record = await read_operation(queues, reply.json["operation"])
 
         async def tell(event, owner):
-            change = change_operation(queues.namespace, record, event, owner=owner, cursor=[0])
+            changed = replace(record, cursor=[0])
+            change = change_operation(queues.namespace, changed, event, owner=owner)
             state, is_allowed = await queues.run(change)
             return state.value, is_allowed
 

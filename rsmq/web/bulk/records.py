@@ -143,13 +143,18 @@ def change_operation(
     *,
     owner: str = "",
     lease_ms: int = 0,
-    cursor: Any = None,
-    done: int = 0,
-    scanned: int = 0,
-    left: int = 0,
     error: str = "",
 ) -> Operation[tuple[OperationState | None, bool]]:
-    """Change the state; the result is the state, and whether the event was allowed."""
+    """
+    Change the state; the result is the state, and whether the event was allowed.
+
+    Args:
+        record: of the event ``advance``, with the cursor and the counts that are to be stored.
+        event: take, advance, succeed or fail of a runner; pause, resume or cancel of a caller.
+        owner: the runner.
+        lease_ms: ms for which the runner has it from now on.
+        error: of the event ``fail``, why.
+    """
     return Operation(
         load("change_operation"),
         (
@@ -163,10 +168,10 @@ def change_operation(
             encode_name(owner),
             digits(lease_ms),
             _KEPT,
-            json.dumps(cursor).encode(),
-            digits(done),
-            digits(scanned),
-            digits(left),
+            json.dumps(record.cursor).encode(),
+            digits(record.done),
+            digits(record.scanned),
+            digits(record.left),
             error.encode(errors="backslashreplace"),
         ),
         lambda reply: (OperationState(reply[0].decode()) if reply[0] else None, bool(reply[1])),

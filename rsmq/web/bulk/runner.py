@@ -162,18 +162,17 @@ class OperationRunner:
             if isinstance(error, ResponseError) and code_of(error) not in _REFUSALS:
                 raise
             return await self._tell(record, "fail", error=_text_of(error))
-        left, done = record.left + step.left, record.done + step.done
-        state = await self._tell(
-            record, "advance", cursor=step.cursor, done=done,
-            scanned=record.scanned + step.scanned, left=left,
+        record = replace(
+            record, cursor=step.cursor, done=record.done + step.done,
+            scanned=record.scanned + step.scanned, left=record.left + step.left,
         )  # fmt: skip
+        state = await self._tell(record, "advance")
         if state is not OperationState.RUNNING:
             return state
         if step.cursor is not None:
             await asyncio.sleep(seconds)
             return state
-        record = replace(record, done=done)
-        if left:
+        if record.left:
             return await self._tell(record, "fail", error="queueNotFound")
         return await self._tell(record, "succeed")
 
@@ -189,11 +188,11 @@ class OperationRunner:
         return step, pause if rate is None else max(pause, step.done / rate - seconds)
 
     async def _tell(
-        self, record: OperationRecord, event: str, **more: Any
+        self, record: OperationRecord, event: str, *, error: str = ""
     ) -> OperationState | None:
         """Change the state, and return it; None if the event was not allowed."""
         changing = change_operation(
-            self._queues.namespace, record, event, owner=self._owner, lease_ms=LEASE_MS, **more
+            self._queues.namespace, record, event, owner=self._owner, lease_ms=LEASE_MS, error=error
         )
         state, is_allowed = await self._queues.run(changing)
         if not is_allowed:
