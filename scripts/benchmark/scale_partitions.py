@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import redis
+
 from rsmq import RSMQ, AsyncPartitions, AsyncRSMQ, Partitions
-from tests.clusters import Cluster
+from tests.clusters import SLOTS, Cluster
 
 COUNTS = (3, 12, 48)
 CALLS = 240
@@ -81,12 +83,23 @@ WORK: dict[str, Callable[[Opened, int, asyncio.Runner], int]] = {
 }
 
 
+def with_redis_py(opened: Sequence[tuple[redis.Redis, str]]) -> int:
+    """Set, get and delete a key by plain connections, in turn; return how many times."""
+    for number in range(CALLS):
+        connection, key = opened[number % len(opened)]
+        connection.set(key, _BODY)
+        connection.get(key)
+        connection.delete(key)
+    return CALLS
+
+
 def compare_partitions(binary: str, rounds: int) -> None:
     """
     Compare several numbers of partitions with one namespace, and print the ratios.
 
     On one master they show what the client and the namespaces cost, on three masters also what
-    servers cost that share the processors of the machine.
+    servers cost that share the processors of the machine. Plain connections of redis-py show what
+    these cost without this library.
 
     Args:
         binary: the path of redis-server.
@@ -97,9 +110,37 @@ def compare_partitions(binary: str, rounds: int) -> None:
         cluster.start()
         print(f"Partitions against one namespace, {masters} master(s): processor time of a message")
         try:
+            _compare_connections(cluster, rounds)
             _compare_on(cluster, rounds)
         finally:
             cluster.stop()
+
+
+def _compare_connections(cluster: Cluster, rounds: int) -> None:
+    ports = [node.port for node in cluster.masters]
+    first = cluster.masters[0]
+    with redis.RedisCluster(host="127.0.0.1", port=first.port) as finder:
+        keys = dict.fromkeys(ports, "")
+        for key in (f"{{{number}}}" for number in range(SLOTS)):
+            node = finder.get_node_from_key(key)
+            keys[node.port] = keys[node.port] or key
+            if all(keys.values()):
+                break
+    for count in COUNTS:
+        turns = itertools.islice(itertools.cycle(ports), count)
+        many = [(redis.Redis(port=port), keys[port]) for port in turns]
+        one = [(redis.Redis(port=first.port), keys[first.port])]
+        _print_ratios(
+            f"{count:3} connections of redis-py",
+            _pairs(
+                cluster,
+                lambda one=one: with_redis_py(one),
+                lambda many=many: with_redis_py(many),
+                rounds,
+            ),
+        )
+        for connection, _ in (*one, *many):
+            connection.close()
 
 
 def _compare_on(cluster: Cluster, rounds: int) -> None:
@@ -120,9 +161,24 @@ def _compare(cluster: Cluster, runner: asyncio.Runner, count: int, name: str, ro
     one = kinds[0].from_url(cluster.url, ns="{one}")
     many = kinds[1].from_url(cluster.url, ns="many", count=count)
 
-    def measure(opened: Opened) -> tuple[float, float]:
+    pairs = _pairs(
+        cluster, lambda: work(one, count, runner), lambda: work(many, count, runner), rounds
+    )
+    for opened in (one, many):
+        closed = opened.close()
+        if closed is not None:
+            runner.run(closed)
+    _print_ratios(f"{count:3} partitions, {name}", pairs)
+
+
+def _pairs(
+    cluster: Cluster, one: Callable[[], int], many: Callable[[], int], rounds: int
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Return the seconds of client and servers for a message, of both kinds of work in turns."""
+
+    def measure(work: Callable[[], int]) -> tuple[float, float]:
         servers, own = _server_seconds(cluster), time.process_time()
-        messages = work(opened, count, runner)
+        messages = work()
         own = time.process_time() - own
         return own / messages, (_server_seconds(cluster) - servers) / messages
 
@@ -133,16 +189,12 @@ def _compare(cluster: Cluster, runner: asyncio.Runner, count: int, name: str, ro
             pairs.append((measure(one), measure(many)))
         else:
             pairs.append((measure(many), measure(one))[::-1])
-    for opened in (one, many):
-        closed = opened.close()
-        if closed is not None:
-            runner.run(closed)
-    del pairs[0]  # it only warms up
+    return pairs[1:]  # the first only warms up
+
+
+def _print_ratios(name: str, pairs: Sequence[Sequence[Sequence[float]]]) -> None:
     both, own, servers = (_ratio(pairs, part) for part in (slice(2), slice(1), slice(1, 2)))
-    print(
-        f"  {count:3} partitions, {name:20} {both:.3f}  (client {own:.3f}, servers {servers:.3f})",
-        flush=True,
-    )
+    print(f"  {name:36} {both:.3f}  (client {own:.3f}, servers {servers:.3f})", flush=True)
 
 
 def _server_seconds(cluster: Cluster) -> float:
