@@ -12,7 +12,7 @@ import pytest
 from compat import matrix, recordings, test_deviations, test_errors
 from compat.peers import FOLDER, PEERS
 from rsmq import errors
-from rsmq.wire.fields import ATTRIBUTE_FIELDS
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.limits import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE
 

@@ -329,6 +329,7 @@ def write(target: Path, generated: str) -> None:
 if __name__ == "__main__":
     if strays := find_strays():
         sys.exit(f"Nothing generates {strays[0]}: delete it.")
-    write(generate_vocabulary.TARGET, generate_vocabulary.generate())
+    for path, text in generate_vocabulary.generate():
+        write(path, text)
     for module in MODULES:
         write(module.target, module.generate())

@@ -1,51 +1,85 @@
 """
-Writes the types of options from the tables of ``rsmq/vocabulary``, for type checkers and editors.
+Writes what follows from the tables of ``rsmq/vocabulary`` and can't be made when it runs: the types
+of options, for type checkers and editors, and the list of a queue's fields, for scripts.
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND, SendCall
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, CREATE, SET
+from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
+from rsmq.vocabulary.signatures import OptionCall
 
-TARGET = Path(__file__).parents[1] / "rsmq" / "vocabulary" / "send_arguments.py"
-_NAMES = {
-    SEND: "SendArguments",
-    BATCH: "BatchArguments",
-    PUBLISH: "PublishArguments",
-}
+_PACKAGE = Path(__file__).parents[1] / "rsmq"
+_SENDS = {SEND: "SendArguments", BATCH: "BatchArguments", PUBLISH: "PublishArguments"}
+_QUEUES = {CREATE: "CreateArguments", SET: "SetArguments"}
 _HEAD = '''\
-# Generated from rsmq/vocabulary/sends.py by scripts/generate-sync. Do not edit.
+# Generated from rsmq/vocabulary/{source}.py by scripts/generate-sync. Do not edit.
 """
-The options of sends, as type checkers and editors read them.
+The options of {what}, as type checkers and editors read them.
 """
 
 from __future__ import annotations
 
+{imports}
+'''
+_IMPORTS_OF_SENDS = """\
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TypedDict
-'''
+from typing import TypedDict"""
+_IMPORTS_OF_QUEUES = """\
+from datetime import timedelta
+from typing import Literal, TypedDict"""
+_FIELDS = """\
+-- Generated from rsmq/vocabulary/queues.py by scripts/generate-sync. Do not edit.
+
+-- Returns the fields of a queue's attributes.
+local function attribute_fields()
+  return {{
+{names},
+  }}
+end
+"""
 
 
-def generate() -> str:
-    """Return the source of the module."""
-    return "\n\n".join([_HEAD.rstrip("\n"), *map(_write_class, _NAMES)]) + "\n"
+def generate() -> Iterator[tuple[Path, str]]:
+    """Yield each file with its text."""
+    head = _HEAD.format(source="sends", what="sends", imports=_IMPORTS_OF_SENDS)
+    yield _PACKAGE / "vocabulary" / "send_arguments.py", _write_module(head, _SENDS)
+    head = _HEAD.format(source="queues", what="calls that set attributes of a queue",
+                        imports=_IMPORTS_OF_QUEUES)  # fmt: skip
+    yield _PACKAGE / "vocabulary" / "queue_arguments.py", _write_module(head, _QUEUES)
+    names = ", ".join(f"'{each}'" for each in ATTRIBUTE_FIELDS)
+    names = textwrap.fill(names, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    path = _PACKAGE / "lua" / "fragments" / "attribute_fields.lua"
+    yield path, _FIELDS.format(names=names)
 
 
-def _write_class(call: SendCall) -> str:
+def _write_module(head: str, names: dict[OptionCall, str]) -> str:
+    classes = [_write_class(call, name) for call, name in names.items()]
+    return "\n\n".join([head.rstrip("\n"), *classes]) + "\n"
+
+
+def _write_class(call: OptionCall, name: str) -> str:
     lines = [
-        f"\nclass {_NAMES[call]}(TypedDict, total=False):",
+        f"\nclass {name}(TypedDict, total=False):",
         f'    """The options of ``{call.name}``."""',
     ]
     for option in call.options.values():
-        detail = option.detail_in(call)
-        detail = detail[0].upper() + detail[1:]
-        lines += ["", f"    {option.name_in(call)}: {option.annotation_in(call)}"]
-        if len(detail) <= 100 - 4 - 6:
-            lines.append(f'    """{detail}"""')
-        else:
-            text = textwrap.fill(detail, 96, break_on_hyphens=False)
-            lines += ['    """', *textwrap.indent(text, "    ").splitlines(), '    """']
+        lines += _write_option(option, call)
     return "\n".join(lines)
+
+
+def _write_option(option: Any, call: OptionCall) -> Iterator[str]:
+    detail = option.detail_in(call)
+    detail = detail[0].upper() + detail[1:]
+    yield from ("", f"    {option.name_in(call)}: {option.annotation_in(call)}")
+    if len(detail) <= 100 - 4 - 6:
+        yield f'    """{detail}"""'
+        return
+    text = textwrap.fill(detail, 96, break_on_hyphens=False)
+    yield from ('    """', *textwrap.indent(text, "    ").splitlines(), '    """')

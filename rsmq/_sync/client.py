@@ -39,19 +39,14 @@ from rsmq.transport.threads.caller import (
 )
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.type_variables import B_co, D, E
+from rsmq.vocabulary.queue_arguments import CreateArguments, SetArguments
+from rsmq.vocabulary.queues import CREATE, SET
 from rsmq.vocabulary.send_arguments import BatchArguments, PublishArguments, SendArguments
 from rsmq.vocabulary.sends import BATCH, PUBLISH, SEND
 from rsmq.vocabulary.signatures import takes_options_of
 from rsmq.waiting.threads import Watcher, Watchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
-from rsmq.wire.limits import (
-    DEFAULT_DELAY,
-    DEFAULT_KEEP,
-    DEFAULT_MAXSIZE,
-    DEFAULT_VT,
-    Seconds,
-    check_wait,
-)
+from rsmq.wire.limits import Seconds, check_wait
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -67,7 +62,6 @@ if TYPE_CHECKING:
     from rsmq.history.records import History
     from rsmq.jobs.status import JobState, JobStatus
     from rsmq.model import (
-        Expired,
         Message,
         MessageCounts,
         QueueAttributes,
@@ -604,15 +598,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self._watchers.current()
 
+    @takes_options_of(CREATE)
     def create_queue(
-        self,
-        qname: str,
-        *,
-        vt: float | timedelta = DEFAULT_VT,
-        delay: float | timedelta = DEFAULT_DELAY,
-        maxsize: int = DEFAULT_MAXSIZE,
-        exist_ok: bool = False,
-        keep: float | timedelta = DEFAULT_KEEP,
+        self, qname: str, *, exist_ok: bool = False, **options: Unpack[CreateArguments]
     ) -> bool:
         """
         Create a queue, or complete one that lacks some of its attributes.
@@ -621,15 +609,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Args:
             qname: 1 to 160 characters of ``A-Z a-z 0-9 _ -``; not ``QUEUES``.
-            vt: the visibility timeout, how long a received message is hidden: whole seconds, 0 to
-                9,999,999.
-            delay: how long a new message is hidden: whole seconds, 0 to 9,999,999.
-            maxsize: the size limit of a body, 1024 to 65,536, or -1 for unlimited: UTF-16 code
-                units if the codec encodes to text, otherwise bytes.
+            options: see below.
             exist_ok: if True, an existing queue is not an error, and its attributes stay as they
                 are.
-            keep: after how many whole seconds from its send a message expires, 0 to 9,999,999; 0 is
-                never. See ``set_queue_attributes``.
 
         Returns:
             True if the queue was created or completed; False if it existed and exist_ok is True.
@@ -643,17 +625,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, createQueue.
         """
-        return self.run(
-            queues.create_queue(
-                self._namespace,
-                qname,
-                vt=vt,
-                delay=delay,
-                maxsize=maxsize,
-                exist_ok=exist_ok,
-                keep=keep,
-            )
-        )
+        return self.run(queues.create_queue(self._namespace, qname, exist_ok=exist_ok, **options))
 
     def delete_queue(self, qname: str) -> None:
         """
@@ -707,16 +679,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self.run(queues.get_queue_attributes(self._namespace, qname))
 
-    def set_queue_attributes(
-        self,
-        qname: str,
-        *,
-        vt: float | timedelta | None = None,
-        delay: float | timedelta | None = None,
-        maxsize: int | None = None,
-        keep: float | timedelta | None = None,
-        expired: Expired | None = None,
-    ) -> QueueAttributes:
+    @takes_options_of(SET)
+    def set_queue_attributes(self, qname: str, **options: Unpack[SetArguments]) -> QueueAttributes:
         """
         Change attributes of a queue. Messages that are already hidden keep their visibility time.
 
@@ -728,13 +692,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Args:
             qname: the queue's name.
-            vt: whole seconds, 0 to 9,999,999; None does not change it.
-            delay: whole seconds, 0 to 9,999,999; None does not change it.
-            maxsize: 1024 to 65,536, or -1 for unlimited; None does not change it.
-            keep: whole seconds, 0 to 9,999,999; 0 is without end; None does not change it.
-            expired: "drop" removes expired messages, as by default; "dead-letter" moves them to the
-                dead-letter queue of the policy, and while that can't be written, they don't expire;
-                None does not change it.
+            options: see below.
 
         Returns:
             All attributes after the change.
@@ -750,17 +708,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Source: npm rsmq 0.12.4, setQueueAttributes.
         """
-        return self.run(
-            queues.set_queue_attributes(
-                self._namespace,
-                qname,
-                vt=vt,
-                delay=delay,
-                maxsize=maxsize,
-                keep=keep,
-                expired=expired,
-            )
-        )
+        return self.run(queues.set_queue_attributes(self._namespace, qname, **options))
 
     def pause_queue(self, qname: str) -> bool:
         """

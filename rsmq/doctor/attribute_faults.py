@@ -13,6 +13,7 @@ from typing import TypeAlias
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.doctor.message_faults import CLOCK_TOLERANCE_MS
 from rsmq.doctor.operations import NOW_S, Change, QueueFacts
+from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
 from rsmq.wire.fields import DIVIDED, TOTAL_RECEIVED, TOTAL_SENT
 from rsmq.wire.limits import (
     DEFAULT_DELAY,
@@ -23,9 +24,6 @@ from rsmq.wire.limits import (
     UNLIMITED,
 )
 from rsmq.wire.stored import parse_maxsize, parse_number
-
-#: A hash is a queue only if it has all of these.
-REQUIRED_ATTRIBUTES = ("vt", "delay", "maxsize")
 
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,16}")
 _TOTAL = re.compile(rb"[0-9]{1,18}")
@@ -44,7 +42,7 @@ AttributeFault: TypeAlias = tuple[str, str, Change]
 
 def find_missing_attributes(facts: QueueFacts) -> list[str]:
     """Return which of vt, delay and maxsize are missing."""
-    return [name for name in REQUIRED_ATTRIBUTES if name not in facts.fields]
+    return [each.field for each in REQUIRED_ATTRIBUTES if each.field not in facts.fields]
 
 
 def find_attribute_faults(facts: QueueFacts) -> Iterator[AttributeFault]:

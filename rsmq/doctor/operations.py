@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
-from rsmq.wire.fields import ATTRIBUTE_FIELDS, DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
+from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT

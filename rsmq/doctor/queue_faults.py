@@ -8,11 +8,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from rsmq._sync.client import RSMQ
-from rsmq.doctor.attribute_faults import (
-    REQUIRED_ATTRIBUTES,
-    find_missing_attributes,
-    make_attribute_findings,
-)
+from rsmq.doctor.attribute_faults import find_missing_attributes, make_attribute_findings
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
 from rsmq.doctor.message_faults import FaultCount
 from rsmq.doctor.operations import (
@@ -24,6 +20,7 @@ from rsmq.doctor.operations import (
     examine_turns,
 )
 from rsmq.errors import RSMQError
+from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, GROUPED, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, QueueKeys, classify_key
 from rsmq.wire.names import decode_name

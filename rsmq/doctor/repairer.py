@@ -64,7 +64,6 @@ from rsmq.transport.retry import Failure, classify
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, first_received_field, receive_count_field
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_number
 
@@ -291,10 +290,7 @@ class _Repairer:
     def _create_dead_letter_queue(self, target: bytes | None) -> int:
         if target is None:
             return 0
-        operation = create_queue(
-            self._namespace, decode_name(target), vt=DEFAULT_VT,
-            delay=DEFAULT_DELAY, maxsize=DEFAULT_MAXSIZE, exist_ok=True,
-        )  # fmt: skip
+        operation = create_queue(self._namespace, decode_name(target), exist_ok=True)
         return int(self._rsmq.run(operation))
 
     def _repair_entries(

@@ -4,24 +4,17 @@ Operations on queues: create, delete, list, attributes, limits, pause, purge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.lua.load import load
-from rsmq.model import Expired, QueueAttributes
-from rsmq.operations.arguments import digits
+from rsmq.model import QueueAttributes
 from rsmq.operations.operation import Operation, RetryClass, Steps
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_attributes
+from rsmq.vocabulary.queues import CREATE, SET, QueueAttribute, encode_attributes
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import (
-    DEFAULT_KEEP,
-    Seconds,
-    check_expired,
-    check_maxsize,
-    check_seconds,
-)
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.throttle import encode_throttle
 
@@ -30,23 +23,18 @@ _NAMES_PER_STEP = 1500
 
 
 def create_queue(
-    namespace: Namespace,
-    qname: str,
-    *,
-    vt: Seconds,
-    delay: Seconds,
-    maxsize: int,
-    exist_ok: bool,
-    keep: Seconds = DEFAULT_KEEP,
+    namespace: Namespace, qname: str, *, exist_ok: bool, **attributes: Any
 ) -> Operation[bool]:
-    """Create a queue, or complete one that lacks attributes; the result is whether it did."""
+    """
+    Create a queue, or complete one that lacks attributes; the result is whether it did.
+
+    Args:
+        attributes: those of ``CREATE``; the others have their defaults.
+    """
     keys = namespace.queue(qname)
-    attributes = (
-        digits(check_seconds("vt", vt)),
-        digits(check_seconds("delay", delay)),
-        digits(check_maxsize(maxsize)),
-        digits(check_seconds("keep", keep)),
-    )
+    defaults = {name: each.default_in(CREATE) for name, each in CREATE.options.items()}
+    encoded = encode_attributes({**defaults, **attributes}, CREATE)
+    passed = [each.parse(value) for each, value in encoded.items()]
 
     def parse(reply: Any) -> bool:
         if not reply[0] and not exist_ok:
@@ -55,17 +43,25 @@ def create_queue(
 
     def parse_retried(reply: Any) -> bool:
         # The attempt whose reply was lost may have created just this queue.
-        return tuple(reply[1:]) == attributes or parse(reply)
+        stored = zip(encoded, reply[1:], strict=False)
+        return [each.parse(value) for each, value in stored] == passed or parse(reply)
 
     return Operation(
         load("create_queue"),
         (keys.hash, keys.zset, namespace.queues),
-        (encode_name(keys.name), *attributes),
+        (encode_name(keys.name), *_pair_fields(encoded)),
         parse,
         RetryClass.ALWAYS,
         (keys.name,),
         parse_retried,
     )
+
+
+def _pair_fields(encoded: Mapping[QueueAttribute, bytes]) -> Iterator[bytes]:
+    """Yield field, value, field ... as scripts take them."""
+    for attribute, value in encoded.items():
+        yield attribute.field.encode()
+        yield value
 
 
 def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
@@ -171,29 +167,16 @@ def describe_queues(
 
 
 def set_queue_attributes(
-    namespace: Namespace,
-    qname: str,
-    *,
-    vt: Seconds | None,
-    delay: Seconds | None,
-    maxsize: int | None,
-    keep: Seconds | None = None,
-    expired: Expired | None = None,
+    namespace: Namespace, qname: str, **attributes: Any
 ) -> Operation[QueueAttributes]:
-    """Set attributes of a queue; None does not change an attribute."""
-    if all(each is None for each in (vt, delay, maxsize, keep, expired)):
+    """Set attributes of a queue, those of ``SET``; None does not change an attribute."""
+    if all(each is None for each in attributes.values()):
         raise NoAttributeSupplied
     keys = namespace.queue(qname)
-    # In the order of the Node client.
-    new_vt = b"" if vt is None else digits(check_seconds("vt", vt))
-    new_maxsize = b"" if maxsize is None else digits(check_maxsize(maxsize))
-    new_delay = b"" if delay is None else digits(check_seconds("delay", delay))
-    new_keep = b"" if keep is None else digits(check_seconds("keep", keep))
-    new_expired = b"" if expired is None else check_expired(expired).encode()
     return Operation(
         load("set_queue_attributes"),
         (keys.hash, keys.zset),
-        (new_vt, new_delay, new_maxsize, new_keep, new_expired),
+        tuple(_pair_fields(encode_attributes(attributes, SET))),
         parse_attributes,
         RetryClass.ALWAYS,
         (keys.name,),

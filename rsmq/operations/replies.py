@@ -17,11 +17,12 @@ from rsmq.model import (
     StoredMessage,
     make_received_message,
 )
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, read_attributes
 from rsmq.wire.groups import NO_GROUP, parse_group
 from rsmq.wire.ids import parse_sent_us
-from rsmq.wire.names import decode_name, decode_names
-from rsmq.wire.stored import parse_integer, parse_maxsize, parse_seconds, parse_time
-from rsmq.wire.throttle import NO_LIMITS, Limit, parse_limit, parse_throttle
+from rsmq.wire.names import decode_names
+from rsmq.wire.stored import parse_integer, parse_seconds
+from rsmq.wire.throttle import NO_LIMITS, Limit, parse_limit
 
 # The replies of delete_message.lua and change_message_visibility.lua; 0 means not in the queue.
 DONE = 1
@@ -185,26 +186,10 @@ def parse_reason(stored: bytes | None) -> DeadLetterReason | None:
 def parse_attributes(reply: Any) -> QueueAttributes:
     """Return a queue's attributes and counts from the reply of ``describe.lua``."""
     fields, messages, hidden, next_due = reply
-    vt, delay, maxsize, received, sent, created, modified = fields[:7]
-    target, limit, paused, keep, expired, stored_throttle = fields[7:]
-    throttle = parse_throttle(stored_throttle)
     return QueueAttributes(
-        vt=parse_seconds(vt),
-        delay=parse_seconds(delay),
-        maxsize=parse_maxsize(maxsize),
-        total_received=parse_integer(received) or 0,
-        total_sent=parse_integer(sent) or 0,
-        created=parse_time(created),
-        modified=parse_time(modified),
+        **read_attributes(dict(zip(ATTRIBUTE_FIELDS, fields, strict=True))),
         messages=messages,
         hidden_messages=hidden,
         visible_messages=messages - hidden,
         next_due_ms=None if next_due is None else _without_zero_fraction(float(next_due)),
-        dead_letter_queue=None if target is None else decode_name(target),
-        max_receives=parse_integer(limit),
-        paused=paused is not None,
-        keep=None if keep is None else parse_seconds(keep) or None,
-        expired="dead-letter" if expired == b"dead-letter" else "drop",
-        max_running=throttle.max_running,
-        rate=throttle.rate,
     )

@@ -30,14 +30,16 @@ class ValueKind(Enum):
     WHOLE_NUMBER = "whole number"
     #: A number of messages in a time, as "100/m".
     RATE = "rate"
-    #: A text of 1 to 128 characters.
+    #: A text of 1 to 128 characters, or the name of a queue.
     LABEL = "label"
+    #: One of a few texts.
+    CHOICE = "choice"
 
 
 #: An option that a text names.
 _REFERENCES = re.compile(r"\{(\w+)\}")
 #: The types of values in Python.
-_ANNOTATIONS = {
+ANNOTATIONS = {
     ValueKind.SECONDS: "float | timedelta",
     ValueKind.TIME: "datetime",
     ValueKind.FLAG: "bool",
@@ -120,8 +122,12 @@ class SendOption:
         """Return the type of the argument of a call, as Python writes it."""
         if self.is_list_in(call):
             return "Iterable[str | None] | None"
-        kind = _ANNOTATIONS[self.kind]
+        kind = ANNOTATIONS[self.kind]
         return f"{kind} | None" if self.default is None else kind
+
+    def default_in(self, call: SendCall) -> Any:
+        """Return the default of the argument of a call."""
+        return None if self.is_list_in(call) else self.default
 
     def detail_in(self, call: SendCall) -> str:
         """Return the description for the reference of a call."""

@@ -7,9 +7,14 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from rsmq.vocabulary.sends import SendCall, SendOption
+from rsmq.vocabulary.queues import QueueCall
+from rsmq.vocabulary.sends import SendCall
+
+#: A call that takes options, which have the methods ``name_in``, ``annotation_in``, ``default_in``
+#: and ``detail_in``.
+OptionCall: TypeAlias = SendCall | QueueCall
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,9 +23,9 @@ _PLACE = "            options: see below.\n"
 _WIDTH = 100
 
 
-def takes_options_of(call: SendCall) -> Callable[[F], F]:
+def takes_options_of(call: OptionCall) -> Callable[[F], F]:
     """
-    Return a decorator that names the options of a send in the signature and in the docstring.
+    Return a decorator that names the options of a call in the signature and in the docstring.
 
     The function stays what it is. Type checkers and editors read the ``TypedDict`` of its
     ``**options``.
@@ -45,16 +50,16 @@ def takes_options_of(call: SendCall) -> Callable[[F], F]:
     return describe
 
 
-def _make_parameter(option: SendOption, call: SendCall) -> inspect.Parameter:
+def _make_parameter(option: Any, call: OptionCall) -> inspect.Parameter:
     return inspect.Parameter(
         option.name_in(call),
         inspect.Parameter.KEYWORD_ONLY,
-        default=None if option.is_list_in(call) else option.default,
+        default=option.default_in(call),
         annotation=option.annotation_in(call),
     )
 
 
-def _describe(option: SendOption, call: SendCall) -> str:
+def _describe(option: Any, call: OptionCall) -> str:
     return (
         textwrap.fill(
             f"{option.name_in(call)}: {option.detail_in(call)}",

@@ -1,5 +1,5 @@
 """
-The fields of requests that send, from the options of sends.
+The fields of requests that send and that set attributes of queues, from their tables.
 """
 
 from __future__ import annotations
@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rsmq.vocabulary.sends import SendCall, SendOption, ValueKind
-from rsmq.web.fields import Field, Shape, between
+from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueCall
+from rsmq.vocabulary.sends import SendCall, ValueKind
+from rsmq.web.fields import Field, Shape, between, one_of
 
 _SHAPES = {
     ValueKind.SECONDS: Shape.NUMBER,
@@ -17,6 +18,7 @@ _SHAPES = {
     ValueKind.WHOLE_NUMBER: Shape.WHOLE,
     ValueKind.RATE: Shape.TEXT,
     ValueKind.LABEL: Shape.TEXT,
+    ValueKind.CHOICE: Shape.TEXT,
 }
 
 
@@ -35,7 +37,17 @@ def list_fields(call: SendCall, *, of_message: bool | None = None) -> tuple[Fiel
     )
 
 
-def _rule_of(option: SendOption) -> Mapping[str, Any]:
+def list_attributes(call: QueueCall | None = None) -> tuple[Field, ...]:
+    """Return the attributes of a queue that a call sets; without a call, those that it has."""
+    attributes = QUEUE_ATTRIBUTES if call is None else call.options.values()
+    return tuple(
+        Field(each.name, _SHAPES[each.kind], each.text, rule=_rule_of(each)) for each in attributes
+    )
+
+
+def _rule_of(option: Any) -> Mapping[str, Any]:
+    if option.kind is ValueKind.CHOICE:
+        return one_of(*(value for value, _ in option.choices))
     if option.low is None or option.high is None:
         return {}
     if option.kind is ValueKind.LABEL:

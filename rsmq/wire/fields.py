@@ -42,28 +42,13 @@ RATED = "x:rated"
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
 DIVIDED = "x:divided"
 
-#: The attribute fields, in the order in which scripts return them.
-ATTRIBUTE_FIELDS = (
-    "vt",
-    "delay",
-    "maxsize",
-    TOTAL_RECEIVED,
-    TOTAL_SENT,
-    "created",
-    "modified",
-    DEAD_LETTER_QUEUE,
-    MAX_RECEIVES,
-    PAUSED,
-    KEEP,
-    EXPIRED,
-    THROTTLE,
-)
-
 #: The prefix of all attributes that belong to extensions.
 EXTENSION_PREFIX = b"x:"
 
 #: The attributes of the Node client. They can't be message ids: see lua/fragments/reserved.lua.
-NODE_ATTRIBUTES = frozenset(name.encode() for name in ATTRIBUTE_FIELDS if ":" not in name)
+NODE_ATTRIBUTES = frozenset(
+    (b"vt", b"delay", b"maxsize", b"totalrecv", b"totalsent", b"created", b"modified")
+)
 
 #: The suffixes of a message's fields, after its id: receive count, time of the first receive, and
 #: the metadata of apalis-rsmq.

@@ -7,6 +7,7 @@ Source: npm rsmq 0.12.4, index.js, for the defaults and limits of queues.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -70,15 +71,15 @@ def check_seconds(item: str, value: object) -> int:
     return int(number)
 
 
-def check_expired(value: object) -> str:
+def check_choice(item: str, value: object, choices: Sequence[str]) -> str:
     """
-    Check what happens to expired messages of a queue, and return it.
+    Check one of several texts, and return it.
 
     Raises:
-        InvalidFormat: it is neither "drop" nor "dead-letter".
+        InvalidFormat: it is none of them.
     """
-    if not isinstance(value, str) or value not in {"drop", "dead-letter"}:
-        raise InvalidFormat("expired", value=value, hint="Pass 'drop' or 'dead-letter'.")
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidFormat(item, value=value, hint=f"Pass {' or '.join(map(repr, choices))}.")
     return value
 
 
@@ -118,18 +119,7 @@ def check_maxsize(value: object) -> int:
     Raises:
         InvalidValue: it is not a whole number from 1024 to 65,536, nor -1.
     """
-    number = _as_number(value)
-    if number is None or (
-        number != UNLIMITED and (number != int(number) or not MIN_MAXSIZE <= number <= MAX_MAXSIZE)
-    ):
-        raise InvalidValue(
-            "maxsize",
-            MIN_MAXSIZE,
-            MAX_MAXSIZE,
-            value=value,
-            hint="Pass a whole number in this range, or -1 for unlimited.",
-        )
-    return int(number)
+    return check_whole_number("maxsize", value, MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED)
 
 
 def check_wait(value: object) -> float | None:
@@ -144,23 +134,26 @@ def check_wait(value: object) -> float | None:
     return to_milliseconds("wait", value) / 1000
 
 
-def check_whole_number(item: str, value: object, low: int, high: int) -> int:
+def check_whole_number(
+    item: str, value: object, low: int, high: int, unlimited: int | None = None
+) -> int:
     """
     Check a whole number within a range, and return it.
+
+    Args:
+        unlimited: a further number that is allowed and is no limit; None without one.
 
     Raises:
         InvalidValue: it is not a whole number, or is out of range.
     """
     number = _as_number(value)
-    if number is None or number != int(number) or not low <= number <= high:
-        raise InvalidValue(
-            item,
-            low,
-            high,
-            value=value,
-            hint="Pass a whole number.",
-        )
-    return int(number)
+    is_whole = number is not None and number == int(number)
+    if number is not None and is_whole and (low <= number <= high or number == unlimited):
+        return int(number)
+    hint = "Pass a whole number."
+    if unlimited is not None:
+        hint = f"Pass a whole number in this range, or {unlimited} for unlimited."
+    raise InvalidValue(item, low, high, value=value, hint=hint)
 
 
 def check_body_size(size: int, limit: int | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq.operations.reading import get_messages, scan_ids
-from rsmq.wire.fields import ATTRIBUTE_FIELDS
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from tests.contract.test_counters import RECEIVES, is_possible
 
 #: Names of attributes, and ids that begin as the fields of extensions do.

@@ -11,6 +11,7 @@ import pytest
 
 import rsmq
 from rsmq.lua.load import load, script_names
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from rsmq.wire import fields, refusals
 from rsmq.wire.keys import Namespace
 
@@ -245,16 +246,6 @@ def test_scripts_stay_short(name):
     assert len(header_and_code(name)[1].splitlines()) <= 60
 
 
-def test_attribute_fields_are_read_in_the_order_that_python_expects():
-    from rsmq.wire.fields import ATTRIBUTE_FIELDS
-
-    fields_of_script = re.findall(
-        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", FRAGMENTS["describe"].read_text(), re.DOTALL)[1]
-    )
-
-    assert tuple(fields_of_script) == ATTRIBUTE_FIELDS
-
-
 def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     keys = Namespace("ns").queue("q")
     names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions, keys.job(""))}
@@ -262,7 +253,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     names |= {
         name.encode()
         for name in (
-            *fields.ATTRIBUTE_FIELDS, fields.RESUMED, fields.DIVIDED, fields.LIMITED,
+            *ATTRIBUTE_FIELDS, fields.RESUMED, fields.DIVIDED, fields.LIMITED,
             fields.GROUPED, fields.NAMED, fields.RATED,
         )
     }  # fmt: skip

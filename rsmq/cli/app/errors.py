@@ -24,6 +24,7 @@ from rsmq.errors import (
 )
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import redact
+from rsmq.vocabulary.queues import SET
 from rsmq.vocabulary.sends import SEND_OPTIONS
 
 
@@ -82,8 +83,8 @@ def option_of(argument: str) -> str:
 _OPTION_OF_PARAMETER = {
     "max_messages": "-n", "count": "-n", "destination": "--to",
     "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
-    "keep": "--keep", "expired": "--expired",
     **{each.name: option_of(each.name) for each in SEND_OPTIONS},
+    **{name: option_of(name) for name in SET.options if name not in {"vt", "delay", "maxsize"}},
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"

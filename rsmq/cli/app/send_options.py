@@ -1,5 +1,5 @@
 """
-The options of the commands that send, from the options of sends.
+The options of the commands that send and that set attributes of queues, from their tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import click
 
 from rsmq.cli.app.command import DURATION, Decorator
 from rsmq.cli.app.errors import option_of
-from rsmq.vocabulary.sends import BATCH, SEND_OPTIONS, SendCall, SendOption, ValueKind
+from rsmq.vocabulary.queues import QueueCall
+from rsmq.vocabulary.sends import BATCH, SEND_OPTIONS, ValueKind
+from rsmq.vocabulary.signatures import OptionCall
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.3
@@ -52,22 +54,29 @@ _METAVARS = {
 }
 
 
-def send_options(call: SendCall) -> Decorator:
-    """Return a decorator that gives a command the options of a call that sends."""
+def send_options(call: OptionCall) -> Decorator:
+    """Return a decorator that gives a command the options of a call."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(call.options.values()):
-            function = _make_option(option)(function)
+            function = _make_option(option, call)(function)
         return function
 
     return add
 
 
-def _make_option(option: SendOption) -> Decorator:
+def _make_option(option: Any, call: OptionCall) -> Decorator:
     name, text = option_of(option.name), option.describe(option_of)
     if option.kind is ValueKind.FLAG:
         return click.option(name, is_flag=True, help=text)
-    return click.option(name, type=_TYPES[option.kind], metavar=_METAVARS[option.kind], help=text)
+    default = option.default_in(call) if isinstance(call, QueueCall) else None
+    if option.kind is ValueKind.CHOICE:
+        choices = click.Choice([value for value, _ in option.choices])
+        return click.option(name, type=choices, default=default, help=text)
+    return click.option(
+        name, type=_TYPES[option.kind], metavar=_METAVARS[option.kind], help=text,
+        default=default, show_default=default is not None,
+    )  # fmt: skip
 
 
 def drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:

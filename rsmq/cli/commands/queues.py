@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, queue_argument, queues_argument, yes_option
+from rsmq.cli.app.command import command, queue_argument, queues_argument, yes_option
 from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import (
@@ -21,48 +21,23 @@ from rsmq.cli.app.output import (
     to_json_value,
 )
 from rsmq.cli.app.queue_names import expand_patterns
+from rsmq.cli.app.send_options import send_options
 from rsmq.errors import RSMQError
 from rsmq.printable import format_count
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_KEEP, DEFAULT_MAXSIZE, DEFAULT_VT
+from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
-    from rsmq.model import Expired
 
 
 @command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")
 @queues_argument()
-@click.option(
-    "--vt", type=DURATION, default=DEFAULT_VT, show_default=True, metavar="DURATION",
-    help="How long a received message is hidden, 0 to 9,999,999.",
-)  # fmt: skip
-@click.option(
-    "--delay", type=DURATION, default=DEFAULT_DELAY, show_default=True, metavar="DURATION",
-    help="How long a new message is hidden, 0 to 9,999,999.",
-)  # fmt: skip
-@click.option(
-    "--maxsize", type=int, default=DEFAULT_MAXSIZE, show_default=True, metavar="N",
-    help="The largest body, 1024 to 65,536 UTF-16 code units of text (bytes of other bodies), or "
-    "-1 for unlimited.",
-)  # fmt: skip
-@click.option(
-    "--keep", type=DURATION, default=DEFAULT_KEEP, show_default=True, metavar="DURATION",
-    help="How long after its send a message expires, 0 to 9,999,999; 0 is never.",
-)  # fmt: skip
+@send_options(CREATE)
 @click.option(
     "--exist-ok", is_flag=True, help="Succeed if the queue exists; its attributes are not changed."
 )
 @click.pass_obj
-def create(
-    call: Call,
-    queues: tuple[str, ...],
-    *,
-    vt: float,
-    delay: float,
-    maxsize: int,
-    keep: float,
-    exist_ok: bool,
-) -> None:
+def create(call: Call, /, queues: tuple[str, ...], *, exist_ok: bool, **values: Any) -> None:
     """
     Create queues.
 
@@ -72,9 +47,7 @@ def create(
     with call.open() as rsmq:
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
-            created = rsmq.create_queue(
-                queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok, keep=keep
-            )
+            created = rsmq.create_queue(queue, exist_ok=exist_ok, **values)
             return {"created": created}, "created" if created else "exists"
 
         if len(queues) > 1:
@@ -101,34 +74,9 @@ def list_(call: Call) -> None:
 
 @command("attributes", "rsmq attributes orders", "rsmq attributes orders --vt 120")
 @queue_argument()
-@click.option(
-    "--vt", type=DURATION, metavar="DURATION",
-    help="How long a received message is hidden, 0 to 9,999,999.",
-)  # fmt: skip
-@click.option(
-    "--delay", type=DURATION, metavar="DURATION",
-    help="How long a new message is hidden, 0 to 9,999,999.",
-)  # fmt: skip
-@click.option("--maxsize", type=int, metavar="N", help="The largest body, 1024 to 65,536, or -1.")
-@click.option(
-    "--keep", type=DURATION, metavar="DURATION",
-    help="How long after its send a message expires, 0 to 9,999,999; 0 is never.",
-)  # fmt: skip
-@click.option(
-    "--expired", type=click.Choice(["drop", "dead-letter"]),
-    help="What happens to expired messages.",
-)  # fmt: skip
+@send_options(SET)
 @click.pass_obj
-def attributes(
-    call: Call,
-    queue: str,
-    *,
-    vt: float | None,
-    delay: float | None,
-    maxsize: int | None,
-    keep: float | None,
-    expired: Expired | None,
-) -> None:
+def attributes(call: Call, /, queue: str, **values: Any) -> None:
     """
     Show the attributes of a queue, or set them.
 
@@ -136,12 +84,10 @@ def attributes(
     The new values do not change when hidden messages become visible.
     """
     with call.open() as rsmq:
-        if all(each is None for each in (vt, delay, maxsize, keep, expired)):
+        if all(each is None for each in values.values()):
             attributes = rsmq.get_queue_attributes(queue)
         else:
-            attributes = rsmq.set_queue_attributes(
-                queue, vt=vt, delay=delay, maxsize=maxsize, keep=keep, expired=expired
-            )
+            attributes = rsmq.set_queue_attributes(queue, **values)
     fields = {"queue": queue, **to_json_value(attributes)}
     call.out.result(fields, format_fields(fields))
 
@@ -163,13 +109,7 @@ def format_fields(fields: dict[str, Any]) -> list[str]:
     "rsmq limit api --remove",
 )
 @queue_argument()
-@click.option(
-    "--max-running", type=int, metavar="N", help="How many messages may be in flight, 1 to 1,000."
-)
-@click.option(
-    "--rate", metavar="N/UNIT",
-    help="How many may be received in a time: 1 to 1,000,000, a slash, and s, m, h or d.",
-)  # fmt: skip
+@send_options(LIMIT)
 @click.option("--remove", is_flag=True, help="Remove the limits.")
 @click.pass_obj
 def limit(

@@ -1,12 +1,14 @@
 -- The fields of a queue that are no messages' and that stay when it is purged.
+-- @include attribute_fields.lua
 
 -- Returns {name, value, name ...} of those that are stored, and the names of the others: those that known clients
 -- store, and not x:limited, which is about the messages.
 local function stored_attributes(hash)
-  local names = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified',
-    'x:dlq', 'x:max', 'x:paused', 'x:resumed', 'x:keep', 'x:expired', 'x:throttle',
-    'x:divided', 'createdby'}
-  local values, found, missing = redis.call('HMGET', hash, unpack(names)), {}, {}
+  local names, found, missing = attribute_fields(), {}, {}
+  for _, name in ipairs({'x:resumed', 'x:divided', 'createdby'}) do
+    names[#names + 1] = name
+  end
+  local values = redis.call('HMGET', hash, unpack(names))
   for at, name in ipairs(names) do
     if values[at] then
       found[#found + 1] = name

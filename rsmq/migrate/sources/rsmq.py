@@ -14,25 +14,13 @@ from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
 from rsmq.operations.plain import parse_scores
-from rsmq.wire.fields import (
-    ATTRIBUTE_FIELDS,
-    DEAD_LETTER_QUEUE,
-    EXPIRED,
-    KEEP,
-    LIMITED,
-    MAX_RECEIVES,
-    MESSAGE_SUFFIXES,
-    PAUSED,
-    THROTTLE,
-    TOTAL_RECEIVED,
-    TOTAL_SENT,
-)
+from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
+from rsmq.wire.fields import LIMITED, MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
 from rsmq.wire.keys import GROUP_OF, HELD_BACK, LIMITS, PrefixKeys
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
-from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
-from rsmq.wire.throttle import parse_throttle
+from rsmq.wire.stored import parse_integer, parse_number
 
 # The ids that Node can delete; messages with other ids get new ones.
 _NODE_ID = re.compile(r"[a-zA-Z0-9:]{32}")
@@ -137,31 +125,18 @@ class RsmqQueues(KeyedSource):
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
         values = self.server.call("HMGET", self._keys.hash(queue), *ATTRIBUTE_FIELDS)
         stored = dict(zip(ATTRIBUTE_FIELDS, values, strict=True))
-        if None in (stored["vt"], stored["delay"], stored["maxsize"]):
+        if any(stored[each.field] is None for each in REQUIRED_ATTRIBUTES):
             return None
-        unit = 1000 if self._milliseconds else 1
-        dead_letter_queue = stored[DEAD_LETTER_QUEUE]
-        limits = parse_throttle(stored[THROTTLE])
+        attributes = read_attributes(stored)
+        if self._milliseconds:
+            attributes |= {"vt": attributes["vt"] / 1000, "delay": attributes["delay"] / 1000}
         counts = self.counts(queue)
         return QueueAttributes(
-            vt=parse_seconds(stored["vt"]) / unit,
-            delay=parse_seconds(stored["delay"]) / unit,
-            maxsize=parse_maxsize(stored["maxsize"]),
-            total_received=parse_integer(stored[TOTAL_RECEIVED]) or 0,
-            total_sent=parse_integer(stored[TOTAL_SENT]) or 0,
-            created=parse_time(stored["created"]),
-            modified=parse_time(stored["modified"]),
+            **attributes,
             messages=sum(counts.values()),
             hidden_messages=counts["delayed"],
             visible_messages=counts["ready"],
             next_due_ms=None,
-            dead_letter_queue=dead_letter_queue and decode_name(dead_letter_queue),
-            max_receives=parse_integer(stored[MAX_RECEIVES]),
-            paused=stored[PAUSED] is not None,
-            keep=(stored[KEEP] and parse_seconds(stored[KEEP])) or None,
-            expired="dead-letter" if stored[EXPIRED] == b"dead-letter" else "drop",
-            max_running=limits.max_running,
-            rate=limits.rate,
         )
 
     def counts(self, queue: str) -> dict[ItemState, int]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.vocabulary.queues import SET
+from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.pages.formats import show_name
 
 #: What a caller did with a call of the API, or with an operation that has ended.
@@ -86,20 +88,12 @@ def words_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [each for each in parts if each[1]]
 
 
-#: The attributes of a queue in the words of its page.
-_ATTRIBUTES = {
-    "vt": "visibility timeout", "delay": "delay", "maxsize": "size limit", "keep": "expiry",
-    "expired": "expired messages",
-}  # fmt: skip
-_SECONDS = {"vt", "delay", "keep"}
-
-
 def changes_of(entry: Mapping[str, Any]) -> list[str]:
     """Return what a call changed from what to what, as in "visibility timeout 30 s \u2192 3 s"."""
     return [
-        f"{_ATTRIBUTES[name]} {_show(name, old)} \u2192 {_show(name, new)}"
+        f"{SET.options[name].title} {_show(name, old)} \u2192 {_show(name, new)}"
         for name, (old, new) in changed_values(entry).items()
-        if name in _ATTRIBUTES
+        if name in SET.options
     ]
 
 
@@ -115,5 +109,5 @@ def changed_values(entry: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 def _show(name: str, value: object) -> str:
     if value is None:
         return "none"
-    is_time = name in _SECONDS and isinstance(value, int | float)
+    is_time = SET.options[name].kind is ValueKind.SECONDS and isinstance(value, int | float)
     return f"{value:,} s" if is_time else show_name(str(value))

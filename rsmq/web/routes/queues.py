@@ -8,56 +8,23 @@ from contextlib import suppress
 
 from rsmq.errors import InvalidValue, NoAttributeSupplied, QueueNotFound
 from rsmq.figures.counts import EstimatedCounts, estimate_counts
+from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 from rsmq.web.bulk.manager import OperationRequest
 from rsmq.web.bulk.records import OperationKind
-from rsmq.web.fields import SECONDS, Field, Refused, Shape, one_of
+from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.bulk import ANSWERS, SHOWN, begin, prefers_async
 from rsmq.web.routes.forms import QUEUE, show_attributes, show_fields
 from rsmq.web.routes.undo import UNDO, UNDO_RESULT, show_deletion
+from rsmq.web.send_fields import list_attributes
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
-_ATTRIBUTES = (
-    Field(
-        "vt",
-        Shape.NUMBER,
-        "Seconds for which a received message is hidden, 0 to 9,999,999.",
-        rule=SECONDS,
-    ),
-    Field(
-        "delay",
-        Shape.NUMBER,
-        "Seconds for which a new message is hidden, 0 to 9,999,999.",
-        rule=SECONDS,
-    ),
-    Field("maxsize", Shape.WHOLE, "The size limit of a body, 1024 to 65,536; -1 is unlimited."),
-    Field(
-        "keep",
-        Shape.NUMBER,
-        "Seconds after its send at which a message expires; 0 is never.",
-        rule=SECONDS,
-    ),
-)
-_EXPIRED = Field(
-    "expired",
-    Shape.TEXT,
-    "drop, or dead-letter, for expired messages.",
-    rule=one_of("drop", "dead-letter"),
-)
-_LIMITS = (
-    Field("max_running", Shape.WHOLE, "How many messages may be in flight, 1 to 1,000."),
-    Field("rate", Shape.TEXT, "How many may be received in a time, such as 10/s, 100/m or 1000/h."),
-)
 QUEUE_RESULT = (
     Field("name", Shape.TEXT, "The name."),
-    *_ATTRIBUTES,
-    _EXPIRED,
+    *list_attributes(),
     Field("messages", Shape.WHOLE, "Messages in the queue."),
     Field("visible_messages", Shape.WHOLE, "Messages that are visible now."),
     Field("hidden_messages", Shape.WHOLE, "Messages that are delayed or in flight."),
-    Field("total_sent", Shape.WHOLE, "Messages sent so far."),
-    Field("total_received", Shape.WHOLE, "Receives so far."),
-    Field("paused", Shape.FLAG, "Whether workers don't receive from it."),
-    *_LIMITS,
+    Field("next_due_ms", Shape.WHOLE, "When the next hidden message becomes visible, Unix ms."),
 )
 
 
@@ -180,7 +147,7 @@ _CHANGED = (Field("changed", Shape.FLAG, "Whether that changed anything."),)
 ROUTES = (
     Route(
         "PUT", "/queues/{queue}", Scope.MANAGE, "Create a queue.", _create,
-        ("create_queue",), body=_ATTRIBUTES, result=QUEUE_RESULT,
+        ("create_queue",), body=list_attributes(CREATE), result=QUEUE_RESULT,
         answers={201: "created", 200: "it existed, with these attributes"},
     ),
     Route(
@@ -189,7 +156,7 @@ ROUTES = (
     ),
     Route(
         "PATCH", "/queues/{queue}", Scope.MANAGE, "Change attributes of a queue.", _change,
-        ("set_queue_attributes",), body=(*_ATTRIBUTES, _EXPIRED), result=QUEUE_RESULT,
+        ("set_queue_attributes",), body=list_attributes(SET), result=QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}", Scope.DESTROY, "Delete a queue with all its messages.",
@@ -231,7 +198,7 @@ ROUTES = (
     ),
     Route(
         "PUT", "/queues/{queue}/limits", Scope.MANAGE, "Set the limits of a queue.", _limit,
-        ("set_queue_limits",), body=_LIMITS, result=QUEUE_RESULT,
+        ("set_queue_limits",), body=list_attributes(LIMIT), result=QUEUE_RESULT,
     ),
     Route(
         "DELETE", "/queues/{queue}/limits", Scope.MANAGE, "Remove the limits of a queue.",

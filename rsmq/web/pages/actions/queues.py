@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from rsmq.web.pages.actions.attributes import ATTRIBUTES, effect_of_change
+from rsmq.vocabulary.queues import CREATE, LIMIT, SET
+from rsmq.web.pages.actions.attributes import attribute_inputs, effect_of_change
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, were_made_visible
 from rsmq.web.pages.links import Links
@@ -18,7 +19,6 @@ from rsmq.web.pages.table import PageCall
 _MANY = 100
 #: The longest queue of which messages in flight are counted.
 _MAX_COUNTED = 10_000
-_NAMES_OF_ATTRIBUTES = tuple(each.name for each in ATTRIBUTES)
 #: Messages that a sweep moves.
 _SWEPT = "1000"
 
@@ -145,12 +145,6 @@ async def _effect_of_expiry_sweep(call: PageCall, fields: Fields) -> Effect:
     )
 
 
-_LIMITS = (
-    Input("max_running", "In flight", "number", hint="At most so many messages, up to 1,000."),
-    Input("rate", "Rate", hint="At most so many receives in a time, as in 10/s or 100/m."),
-)
-
-
 def _says(text: str) -> Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]]:
     """Return the effect that a constant text describes."""
 
@@ -190,7 +184,10 @@ async def _effect_of_limits(call: PageCall, fields: Fields) -> Effect:
         "All receives of this library together obey the limits. A limit that is left empty is "
         "removed.",
         ("Node and PHP ignore them, and what they receive does not count.",),
-        inputs=tuple(replace(each, value=str(queue[each.name] or "")) for each in _LIMITS),
+        inputs=tuple(
+            replace(each, value=str(queue[each.name] or ""))
+            for each in attribute_inputs(LIMIT, with_values=False)
+        ),
     )
 
 
@@ -203,10 +200,10 @@ ACTIONS = (
         lambda f, _: Done(f"{_name(f)} was created."),
         lambda links, f: _to_queue(links, f) if _queue(f) else links.url("queues"),
         _says("An ordinary queue, for consumers in any language."),
-        lambda f: ["create", _queue(f) or "NAME", *_options(f, *_NAMES_OF_ATTRIBUTES)],
+        lambda f: ["create", _queue(f) or "NAME", *_options(f, *CREATE.options)],
         inputs=(
             Input("queue", "Name", hint="1 to 160 characters of A-Z a-z 0-9 _ -", required=True),
-            *ATTRIBUTES,
+            *attribute_inputs(CREATE),
         ),
     ),
     PageAction(
@@ -215,8 +212,8 @@ ACTIONS = (
         lambda f, _: Done(f"The attributes of {_name(f)} were changed."),
         _to_queue,
         effect_of_change,
-        lambda f: ["attributes", _queue(f), *_options(f, *_NAMES_OF_ATTRIBUTES, "expired")],
-        address=frozenset({*_NAMES_OF_ATTRIBUTES, "expired"}),
+        lambda f: ["attributes", _queue(f), *_options(f, *SET.options)],
+        address=frozenset(SET.options),
     ),
     PageAction(
         "set-policy", "PUT", "/queues/{queue}/dead-letter-policy",
@@ -243,8 +240,8 @@ ACTIONS = (
         lambda f: f"Limits of {_name(f)}", "Set the limits",
         lambda f, _: Done(f"The limits of {_name(f)} were set."),
         _to_queue, _effect_of_limits,
-        lambda f: ["limit", _queue(f), *_options(f, "max_running", "rate")],
-        address=frozenset({"max_running", "rate"}),
+        lambda f: ["limit", _queue(f), *_options(f, *LIMIT.options)],
+        address=frozenset(LIMIT.options),
     ),
     PageAction(
         "remove-limits", "DELETE", "/queues/{queue}/limits",

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, SET, QueueAttribute
+from rsmq.vocabulary.sends import ValueKind
 from rsmq.web.pages.charts import short_number
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.recent_changes import read_changes, say_changes, say_who
@@ -146,22 +148,39 @@ def _short(total: int) -> str:
 
 
 def _facts(queue: Mapping[str, Any]) -> list[tuple[str, str]]:
-    size = queue["maxsize"]
+    """Return the titles and values of the settings: of those without a default only what is set."""
     facts = [
-        ("visibility timeout", show_duration(queue["vt"])),
-        ("delay", show_duration(queue["delay"]) if queue["delay"] else "none"),
-        ("size limit", "none" if size == -1 else f"{size:,} characters or bytes"),
+        (each.title, _show_setting(each, queue))
+        for each in QUEUE_ATTRIBUTES
+        if each.name not in _SHOWN_ELSEWHERE and queue[each.name] is not None
     ]
-    if queue["keep"] is not None:
-        end = "are removed" if queue["expired"] == "drop" else "become dead letters"
-        facts.append(("expiry", f"after {show_duration(queue['keep'])}; expired messages {end}"))
-    if queue["max_running"] is not None:
-        facts.append(("in flight", f"at most {queue['max_running']:,} at a time"))
-    if queue["rate"] is not None:
-        facts.append(("rate", f"at most {queue['rate']}"))
     if queue["created"]:
         facts.append(("created", queue["created"].replace("T", " ")[:19]))
     return facts
+
+
+#: The attributes that have another place on the page, or are in the sentence of another one.
+_SHOWN_ELSEWHERE = {
+    "total_received", "total_sent", "created", "modified", "dead_letter_queue", "max_receives",
+    "paused", "expired",
+}  # fmt: skip
+
+
+def _show_setting(attribute: QueueAttribute, queue: Mapping[str, Any]) -> str:
+    value = queue[attribute.name]
+    match attribute.name:
+        case "maxsize" if value != attribute.unlimited:
+            return f"{value:,} characters or bytes"
+        case "keep":
+            end = dict(SET.options["expired"].choices)[queue["expired"]]
+            return f"after {show_duration(value)}; expired messages {end}"
+        case "max_running":
+            return f"at most {value:,} at a time"
+        case "rate":
+            return f"at most {value}"
+    if value == attribute.unlimited or value == 0 == attribute.default:
+        return "none"
+    return show_duration(value) if attribute.kind is ValueKind.SECONDS else f"{value:,}"
 
 
 async def _chain(call: PageCall, queue: Mapping[str, Any]) -> list[Mapping[str, Any]]:
