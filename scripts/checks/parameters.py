@@ -19,11 +19,6 @@ _GENERATED = "# Generated from "
 PUBLIC = frozenset({"rsmq/web/application.py: create_app"})
 ALLOWED = frozenset(
     {
-        "rsmq/cli/commands/bridge.py: bridge",
-        "rsmq/cli/commands/migrate.py: migrate",
-        "rsmq/cli/commands/push.py: push",
-        "rsmq/cli/commands/schedule.py: add",
-        "rsmq/cli/commands/subscribers.py: add",
         "rsmq/schedules/asyncio_.py: add",
         "rsmq/schedules/definition.py: make_definition",
         "rsmq/spark/operations/batches.py: lease_messages",

@@ -276,26 +276,3 @@ def ids_argument(*, required: bool = True) -> Decorator:
     """Return an argument that is one or more message ids; none is allowed if not required."""
     metavar = "ID..." if required else "[ID...]"
     return click.argument("ids", nargs=-1, required=required, metavar=metavar)
-
-
-def vt_option(help: str = "How long to hide the messages; the queue's vt by default.") -> Decorator:
-    """Return an option that is a visibility timeout."""
-    return click.option("--vt", type=DURATION, metavar="DURATION", help=help)
-
-
-def yes_option() -> Decorator:
-    """Return the option ``--yes``, for ``Call.confirm``."""
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-
-
-def metrics_options() -> Decorator:
-    """Return the options ``--metrics-port`` and ``--metrics-host``."""
-    port = click.option(
-        "--metrics-port", type=int, metavar="PORT",
-        help="Serve metrics for Prometheus on this port (needs the extra metrics).",
-    )  # fmt: skip
-    host = click.option(
-        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
-        help="Serve metrics on this address.",
-    )  # fmt: skip
-    return lambda function: port(host(function))

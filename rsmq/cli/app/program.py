@@ -6,9 +6,9 @@ How a command is written:
 - Each group of commands is one module. ``command_table.py`` lists the module of each command, and
   its summary.
 - ``@command("name", "rsmq name example", ...)`` turns the function into a click command with the
-  options for every command. ``command.py`` has ``queue_argument()``, ``vt_option()``,
-  ``yes_option()`` and others. The docstring is the help text; its first line is the summary in the
-  table.
+  options for every command. ``@options(...)`` of ``options.py`` takes its options as the
+  help shows them. ``command.py`` has ``queue_argument()`` and others. The docstring is
+  the help text; its first line is the summary in the table.
 - ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open()`` returns a client of the
   only namespace, whose bodies are bytes (``message.raw``); ``with`` closes it. A command that works
   on several namespaces calls ``call.open_each()``.

@@ -5,31 +5,32 @@ The command bridge.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, complete_queues, metrics_options
+from rsmq.cli.app.command import command, complete_queues
 from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.options import options
+from rsmq.cli.app.signals import handling
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
-    ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
     parse_name,
     rqueue_options,
 )
+from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 from rsmq.printable import format_count
 from rsmq.wire.keys import Namespace
 
 if TYPE_CHECKING:
-    from rsmq.migrate import Bridge, Inward, Outward, Server
+    from rsmq.migrate import Inward, Outward, Server
 
 #: The systems to which a bridge can move messages from a queue.
 _TARGET_KINDS = ("list", "rfq", "stream")
@@ -55,48 +56,34 @@ def complete_bridge_ends(
     "rsmq bridge --from orders --to list:work",
     "rsmq bridge --from orders --to stream:events --rate 100",
 )
-@click.option(
-    "--from", "origin", required=True, metavar="NAME", shell_complete=complete_bridge_ends,
-    help="The source: a queue, or rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE of "
-    "another system.",
-)  # fmt: skip
-@click.option(
-    "--to",
-    required=True,
-    metavar="NAME",
-    shell_complete=complete_bridge_ends,
-    help="The target: a queue; or, if the source is a queue, rfq:TOPIC, list:KEY or stream:KEY "
-    "of Redis Streams.",
-)
-@click.option(
-    "--other-url", metavar="URL",
-    help="The URL of Redis for the other system; that of --url by default.",
-)  # fmt: skip
-@click.option(
-    "--other-ns",
-    metavar="NAME",
-    help="For rsmq: the namespace of the other system; that of --ns by default.",
+@options(
+    """
+    --from, origin NAME  The source: a queue, or rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or
+        rsmq:QUEUE of another system.  [required]
+    --to NAME  The target: a queue; or, if the source is a queue, rfq:TOPIC, list:KEY or stream:KEY
+        of Redis Streams.  [required]
+    --other-url URL  The URL of Redis for the other system; that of --url by default.
+    --other-ns NAME  For rsmq: the namespace of the other system; that of --ns by default.
+    """,
+    origin={"shell_complete": complete_bridge_ends},
+    to={"shell_complete": complete_bridge_ends},
 )
 @rqueue_options
-@click.option(
-    "--rate",
-    type=float,
-    metavar="N",
-    help="Move N messages in a second at most; by default as many as possible.",
+@options(
+    """
+    --rate N  Move N messages in a second at most; by default as many as possible.
+    --limit N  End after N messages.
+    --wait-for-redis DURATION  Wait so long at the start for a server that is away. Later the bridge
+        waits forever.  [default: 60.0]
+    """,
+    rate={"type": float},
+    wait_for_redis={"type": click.FloatRange(min=0)},
 )
-@click.option("--limit", type=int, metavar="N", help="End after N messages.")
-@click.option(
-    "--wait-for-redis", default=60.0, show_default=True, metavar="DURATION",
-    type=click.FloatRange(min=0),
-    help="Wait so long at the start for a server that is away. Later the bridge waits forever.",
-)  # fmt: skip
-@metrics_options()
+@metrics_options
 @click.pass_obj
 def bridge(
-    call: Call, /, *, origin: str, to: str, other_url: str | None, other_ns: str | None,
-    unwrap: bool, schedules: bool, unique_ids: bool, prefix: str, rate: float | None,
-    limit: int | None, wait_for_redis: float, metrics_port: int | None, metrics_host: str,
-) -> None:  # fmt: skip
+    call: Call, /, *, origin: str, to: str, rate: float | None, limit: int | None, **options: Any
+) -> None:
     """
     Move new messages from or to another system until stopped.
 
@@ -110,17 +97,23 @@ def bridge(
     """
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
 
-    with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
-        options = ForeignOptions(
-            unwrap=unwrap, prefix=prefix, schedules=schedules, unique_ids=unique_ids
-        )
+    place = options["other_url"], options["other_ns"]
+    with open_servers(call, *place, wait=options["wait_for_redis"]) as (own, other):
         side = _make_side(call, origin, to, own, other, options=options)
         running = Bridge(side, _make_progress_callback(call), rate=rate, limit=limit)
-        if metrics_port is not None:
-            _serve_metrics(running, origin, to, metrics_port, metrics_host)
+        if options["metrics_port"] is not None:
+            from rsmq.metrics import BridgeMetrics  # noqa: PLC0415 - needs an extra
+
+            BridgeMetrics(running, origin, to)
+            serve_metrics(options["metrics_port"], options["metrics_host"])
         is_done = False
+
+        def stop(number: int, _: FrameType | None) -> None:
+            running.stop()
+            signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+
         try:
-            with _stop_on_signals(running):
+            with handling(stop, signal.SIGINT, signal.SIGTERM):
                 call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
                 running.run()
             is_done = True
@@ -134,26 +127,10 @@ def bridge(
                     call.out.result(result, f"{format_count(running.moved)} moved")
 
 
-def _serve_metrics(running: Bridge, origin: str, to: str, port: int, host: str) -> None:
-    from rsmq.metrics import BridgeMetrics, serve  # noqa: PLC0415 - needs an extra
-
-    BridgeMetrics(running, origin, to)
-    try:
-        serve(port, host)
-    except OSError as error:
-        raise Failed(f"port {port}: {error.strerror}") from None
-
-
 def _make_side(
-    call: Call, origin: str, to: str, own: Server, other: Server, *, options: ForeignOptions
+    call: Call, origin: str, to: str, own: Server, other: Server, *, options: Mapping[str, Any]
 ) -> Inward | Outward:
-    from rsmq.migrate import (  # noqa: PLC0415 - takes time
-        Inward,
-        Outward,
-        ToList,
-        ToRFQ,
-        ToStream,
-    )
+    from rsmq.migrate import Inward, Outward, ToList, ToRFQ, ToStream  # noqa: PLC0415 - takes time
 
     namespace = Namespace(call.namespace, strict_names=not call.any_names)
     if _is_foreign(origin):
@@ -173,11 +150,7 @@ def _make_side(
             hint="These are list:KEY, rfq:TOPIC and stream:KEY; or give --from another system.",
         )
     namespace.queue(origin)
-    makers: dict[str, Callable[[str], ToList | ToRFQ | ToStream]] = {
-        "list": ToList,
-        "rfq": ToRFQ,
-        "stream": ToStream,
-    }
+    makers: dict[str, Any] = {"list": ToList, "rfq": ToRFQ, "stream": ToStream}
     return Outward(own, origin, other, makers[kind](name))
 
 
@@ -196,21 +169,3 @@ def _make_progress_callback(call: Call) -> Callable[[int], None]:
             call.out.note(f"{format_count(moved)} moved")
 
     return note_progress
-
-
-@contextmanager
-def _stop_on_signals(running: Bridge) -> Iterator[None]:
-    """Stop the bridge in order at the first signal. A second one ends the process at once."""
-
-    def stop(number: int, _: FrameType | None) -> None:
-        running.stop()
-        signal.signal(number, signal.SIG_DFL)
-
-    previous_handlers = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)

@@ -7,8 +7,9 @@ from __future__ import annotations
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
+from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.messages import run_on_ids
 from rsmq.printable import format_count
@@ -22,11 +23,10 @@ from rsmq.printable import format_count
 )
 @queue_argument()
 @queue_argument("target", required=False, metavar="[DEAD_LETTER_QUEUE]")
-@click.option(
-    "--max-receives", type=int, metavar="N",
-    help="How often a message may be received, 1 to 1,000,000; use 3 or more.",
-)  # fmt: skip
-@click.option("--remove", is_flag=True, help="Remove the policy.")
+@options("""
+    --max-receives N  How often a message may be received, 1 to 1,000,000; use 3 or more.
+    --remove  Remove the policy.
+    """)
 @click.pass_obj
 def dead_letter(
     call: Call, queue: str, target: str | None, max_receives: int | None, *, remove: bool
@@ -57,10 +57,7 @@ def dead_letter(
 
 @command("sweep", "rsmq sweep orders")
 @queue_argument()
-@click.option(
-    "--number", "-n", type=int, default=1000, show_default=True, metavar="N",
-    help="The highest number of messages, 1 to 10,000.",
-)  # fmt: skip
+@options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1000]")
 @click.pass_obj
 def sweep(call: Call, queue: str, number: int) -> Exit | None:
     """
@@ -85,10 +82,7 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
 
 @command("sweep-expired", "rsmq sweep-expired orders")
 @queue_argument()
-@click.option(
-    "--number", "-n", type=int, default=1000, show_default=True, metavar="N",
-    help="The highest number of messages, 1 to 10,000.",
-)  # fmt: skip
+@options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1000]")
 @click.pass_obj
 def sweep_expired(call: Call, queue: str, number: int) -> None:
     """
@@ -125,14 +119,11 @@ def sweep_groups(call: Call, queue: str) -> None:
 )
 @queue_argument(metavar="DEAD_LETTER_QUEUE")
 @ids_argument(required=False)
-@click.option(
-    "--to", "destination", metavar="QUEUE", shell_complete=complete_queues,
-    help="The target; by default the queue that each message came from, as its reason says, or "
-    "the only queue whose policy names this dead-letter queue.",
-)  # fmt: skip
-@click.option(
-    "--number", "-n", type=int, metavar="N", help="The highest number of messages; all by default."
-)
+@options("""
+    --to, destination QUEUE  The target; by default the queue that each message came from, as its
+        reason says, or the only queue whose policy names this dead-letter queue.
+    --number, -n N  The highest number of messages; all by default.
+    """)
 @click.pass_obj
 def redrive(
     call: Call, queue: str, ids: tuple[str, ...], destination: str | None, number: int | None
@@ -167,10 +158,7 @@ def redrive(
 @command("move", "rsmq move orders ID ID --to invoices")
 @queue_argument()
 @ids_argument()
-@click.option(
-    "--to", "destination", required=True, metavar="QUEUE", shell_complete=complete_queues,
-    help="The target queue.",
-)  # fmt: skip
+@options("--to, destination QUEUE  The target queue.  [required]")
 @click.pass_obj
 def move(call: Call, queue: str, ids: tuple[str, ...], destination: str) -> Exit | None:
     """

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queues_argument, yes_option
+from rsmq.cli.app.command import command, queues_argument
 from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import YES, options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
@@ -52,13 +53,15 @@ _BY_HAND = re.compile("By hand[:,] ")
     "rsmq doctor orders --also orphan-body:remove --yes",
 )
 @queues_argument(required=False)
-@click.option("--fix", is_flag=True, help="Do all safe repairs.")
-@click.option(
-    "--also", multiple=True, type=click.Choice(list(OPT_IN_REPAIRS)), metavar="REPAIR",
-    help="Do this repair too, which needs a decision; repeatable. One of "
-    f"{', '.join(OPT_IN_REPAIRS)}.",
-)  # fmt: skip
-@yes_option()
+@options(
+    f"""
+    --fix  Do all safe repairs.
+    --also REPAIR...  Do this repair too, which needs a decision; repeatable. One of
+        {", ".join(OPT_IN_REPAIRS)}.
+    """,
+    also={"type": click.Choice(list(OPT_IN_REPAIRS))},
+)
+@YES
 @click.pass_obj
 def doctor(
     call: Call, queues: tuple[str, ...], also: tuple[str, ...], *, fix: bool, yes: bool

@@ -10,8 +10,10 @@ import threading
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, queues_argument
-from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.command import command, queues_argument
+from rsmq.cli.app.options import options
+from rsmq.cli.app.signals import handling
+from rsmq.cli.commands.metrics_server import serve_metrics
 
 
 @command(
@@ -21,18 +23,11 @@ from rsmq.cli.app.errors import Failed
     "rsmq exporter --ns shop --ns mail",
 )
 @queues_argument(required=False)
-@click.option(
-    "--port", type=int, default=9109, show_default=True, metavar="PORT",
-    help="Serve the metrics on this port.",
-)  # fmt: skip
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-    help="Serve the metrics on this address.",
-)  # fmt: skip
-@click.option(
-    "--interval", type=DURATION, default=10, show_default=True, metavar="DURATION",
-    help="The time between two readings of the queues; from 1 second.",
-)  # fmt: skip
+@options("""
+    --port PORT  Serve the metrics on this port.  [default: 9109]
+    --host ADDRESS  Serve the metrics on this address.  [default: 127.0.0.1]
+    --interval DURATION  The time between two readings of the queues; from 1 second.  [default: 10]
+    """)
 @click.pass_obj
 def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval: float) -> None:
     """
@@ -44,26 +39,19 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
     are left out. With several --ns it serves the queues of each namespace, by the label ns. It runs
     until Ctrl-C or SIGTERM.
     """
-    from rsmq.metrics import QueueMetrics, serve  # noqa: PLC0415 - needs an extra
+    from rsmq.metrics import QueueMetrics  # noqa: PLC0415 - needs an extra
 
     ended = threading.Event()
-    previous = {
-        number: signal.signal(number, lambda *_: ended.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        with call.open_each() as clients:
-            metrics = QueueMetrics(clients, queues or ("*",), interval=interval)
-            try:
-                serve(port, host)
-                name = f"[{host}]" if ":" in host else host
-                call.out.note(f"http://{name}:{port}/metrics: Ctrl-C ends it")
-                while not ended.wait(1):
-                    pass
-            except OSError as error:
-                raise Failed(f"port {port}: {error.strerror}") from None
-            finally:
-                metrics.close()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with (
+        handling(lambda *_: ended.set(), signal.SIGINT, signal.SIGTERM),
+        call.open_each() as clients,
+    ):
+        metrics = QueueMetrics(clients, queues or ("*",), interval=interval)
+        try:
+            serve_metrics(port, host)
+            name = f"[{host}]" if ":" in host else host
+            call.out.note(f"http://{name}:{port}/metrics: Ctrl-C ends it")
+            while not ended.wait(1):
+                pass
+        finally:
+            metrics.close()

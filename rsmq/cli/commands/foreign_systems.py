@@ -4,9 +4,8 @@ The names of other systems in ``migrate`` and ``bridge``, as in ``rfq:ndvi``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,13 +13,11 @@ from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed, describe_error
+from rsmq.cli.app.options import options
 from rsmq.cli.app.wait_for_redis import wait_for_redis
 
 if TYPE_CHECKING:
     from rsmq.migrate import Progress, Server, Source
-
-#: The prefix of Rqueue's keys, unless its setting rqueue.key.prefix was changed.
-RQUEUE_PREFIX = "__rq::"
 
 #: The systems, and the term of each for a queue.
 KINDS = {
@@ -43,30 +40,6 @@ def complete_systems(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignOptions:
-    """
-    The options of a source; each applies to one kind of source.
-
-    Attributes:
-        processing: for lists: patterns of the keys of processing lists.
-        unwrap: for Rqueue: whether to take the body out of the JSON object of its converter.
-        prefix: for Rqueue: its setting rqueue.key.prefix.
-        colon: for RSMQ: whether keys have a colon after the namespace.
-        milliseconds: for RSMQ: whether vt and delay are stored in ms.
-        schedules: for Rqueue: whether periodic messages become schedules.
-        unique_ids: for Rqueue: whether ids of messages become unique keys.
-    """
-
-    processing: Sequence[str] = ()
-    unwrap: bool = False
-    prefix: str = RQUEUE_PREFIX
-    colon: bool = True
-    milliseconds: bool = False
-    schedules: bool = False
-    unique_ids: bool = False
-
-
 def parse_name(text: str) -> tuple[str, str | None]:
     """
     Parse a name such as ``rfq:ndvi`` or ``rfq``.
@@ -84,48 +57,31 @@ def parse_name(text: str) -> tuple[str, str | None]:
     return kind, queue if colon else None
 
 
-def make_source(kind: str, server: Server, options: ForeignOptions) -> Source:
-    """Return a source for a system."""
+def make_source(kind: str, server: Server, options: Mapping[str, Any]) -> Source:
+    """Return a source for a system, with the options of the command that are for it."""
     from rsmq.migrate import RFQ, Lists, Queues, RedisRQ, Rqueue  # noqa: PLC0415 - takes time
 
+    of_rqueue = {name: options[name] for name in ("unwrap", "prefix", "schedules", "unique_ids")}
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
-        "list": lambda: Lists(server, processing=options.processing),
-        "rqueue": lambda: Rqueue(
-            server,
-            unwrap=options.unwrap,
-            prefix=options.prefix,
-            schedules=options.schedules,
-            unique_ids=options.unique_ids,
-        ),
+        "list": lambda: Lists(server, processing=options["processing"]),
+        "rqueue": lambda: Rqueue(server, **of_rqueue),
         "redisrq": lambda: RedisRQ(server),
-        "rsmq": lambda: Queues(server, colon=options.colon, milliseconds=options.milliseconds),
+        "rsmq": lambda: Queues(
+            server, colon=not options["no_colon"], milliseconds=options["milliseconds"]
+        ),
     }
     return makers[kind]()
 
 
-def rqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of Rqueue to a command."""
-    for option in (
-        click.option(
-            "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
-            help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
-        ),
-        click.option(
-            "--unique-ids", is_flag=True,
-            help="For rqueue: make the id of each message its unique key in the queue.",
-        ),
-        click.option(
-            "--schedules", is_flag=True,
-            help="For rqueue: add a schedule for each periodic message that is moved.",
-        ),
-        click.option(
-            "--unwrap", is_flag=True,
-            help="For rqueue: take msg as the body, without the Java class.",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+rqueue_options = options(
+    """
+    --unwrap  For rqueue: take msg as the body, without the Java class.
+    --schedules  For rqueue: add a schedule for each periodic message that is moved.
+    --unique-ids  For rqueue: make the id of each message its unique key in the queue.
+    --prefix TEXT  For rqueue: the setting rqueue.key.prefix, if it was changed.  [default: __rq::]
+    """
+)
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, queue_argument
+from rsmq.cli.app.command import command, queue_argument
 from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_time, to_json_value
 
 if TYPE_CHECKING:
@@ -24,15 +25,11 @@ _HEADINGS = (
 
 @command("history", "rsmq history orders", "rsmq history --last 1d --step 1h --json")
 @queue_argument(required=False, metavar="[QUEUE]")
-@click.option(
-    "--last", type=DURATION, default=3600, metavar="DURATION",
-    help="How far back; an hour by default.",
-)  # fmt: skip
-@click.option(
-    "--step", type=DURATION, default=60, metavar="DURATION",
-    help="The length of a row: whole minutes that divide an hour, or whole hours that divide a "
-    "day; a minute by default.",
-)  # fmt: skip
+@options("""
+    --last DURATION=3600  How far back; an hour by default.
+    --step DURATION=60  The length of a row: whole minutes that divide an hour, or whole hours that
+        divide a day; a minute by default.
+    """)
 @click.pass_obj
 def history(call: Call, queue: str | None, last: float, step: float) -> None:
     """

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
+from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value, truncate
 from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
@@ -35,10 +36,7 @@ _RESULTS = {
 @command("job", "rsmq job reports ID", "rsmq job reports ID --wait 5m --json")
 @queue_argument()
 @click.argument("id")
-@click.option(
-    "--wait", type=DURATION, default=0, metavar="DURATION",
-    help="Wait so long at most until it has ended.",
-)  # fmt: skip
+@options("--wait DURATION=0  Wait so long at most until it has ended.")
 @click.pass_obj
 def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
     """
@@ -64,15 +62,14 @@ def job(call: Call, queue: str, id: str, wait: float) -> Exit | None:
 
 @command("jobs", "rsmq jobs reports", "rsmq jobs reports --state failed -n 20 --json")
 @queue_argument()
-@click.option(
-    "--state",
-    type=click.Choice([each.value for each in JobState]),
-    help="List only jobs in this state.",
+@options(
+    """
+    --state  List only jobs in this state.
+    --count, --number, -n N  The highest number of jobs, 1 to 10,000.  [default: 100]
+    """,
+    state={"type": click.Choice([each.value for each in JobState])},
+    count={"type": click.IntRange(1, 10000)},
 )
-@click.option(
-    "--count", "--number", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True,
-    metavar="N", help="The highest number of jobs, 1 to 10,000.",
-)  # fmt: skip
 @click.pass_obj
 def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
     """

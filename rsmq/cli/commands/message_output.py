@@ -15,6 +15,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import (
     format_body,
     format_table,
@@ -53,13 +54,11 @@ def raw_options(function: Callable[..., Any]) -> Any:
         bodies = _body_format(raw=raw, no_newline=no_newline, null=null)
         return function(*arguments, bodies=bodies, **others)
 
-    for names, help in (
-        (("--null", "-0", "null"), "Like --raw, with a NUL byte after each body."),
-        (("--no-newline",), "Like --raw, without the line end after the last body."),
-        (("--raw",), "Write only the bodies, unchanged, with a line end after each body."),
-    ):
-        with_format = click.option(*names, is_flag=True, help=help)(with_format)
-    return with_format
+    return options("""
+        --raw  Write only the bodies, unchanged, with a line end after each body.
+        --no-newline  Like --raw, without the line end after the last body.
+        --null, -0, null  Like --raw, with a NUL byte after each body.
+        """)(with_format)
 
 
 def _body_format(*, raw: bool, no_newline: bool, null: bool) -> BodyFormat | None:

@@ -10,8 +10,9 @@ from typing import Any, get_args
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
+from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State, StoredMessage
@@ -36,10 +37,10 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
 @command("visibility", "rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0")
 @queue_argument()
 @ids_argument()
-@click.option(
-    "--vt", type=DURATION, required=True, metavar="DURATION",
-    help="How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.",
-)  # fmt: skip
+@options("""
+    --vt DURATION  How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.
+        [required]
+    """)
 @click.pass_obj
 def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit | None:
     """
@@ -60,9 +61,7 @@ def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit 
 @command("release", "rsmq release orders ID ID", "rsmq release orders --all")
 @queue_argument()
 @ids_argument(required=False)
-@click.option(
-    "--all", "all_received", is_flag=True, help="Release all messages that are in flight."
-)
+@options("--all, all_received  Release all messages that are in flight.")
 @click.pass_obj
 def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool) -> Exit | None:
     """
@@ -153,18 +152,13 @@ def _find_holders(rsmq: Any, messages: Sequence[StoredMessage]) -> dict[str, str
     "rsmq peek orders --state in_flight -n 100 --json",
 )
 @queue_argument()
-@click.option(
-    "--start", type=int, default=0, show_default=True, metavar="N",
-    help="The position of the first message, from 0; -1 is the last.",
-)  # fmt: skip
-@click.option(
-    "--count", "--number", "-n", type=int, default=10, show_default=True, metavar="N",
-    help="The highest number of messages, 1 to 10,000.",
-)  # fmt: skip
-@click.option(
-    "--state",
-    type=click.Choice(get_args(State)),
-    help="Show only messages in this state; --start counts only them.",
+@options(
+    """
+    --start N  The position of the first message, from 0; -1 is the last.  [default: 0]
+    --count, --number, -n N  The highest number of messages, 1 to 10,000.  [default: 10]
+    --state  Show only messages in this state; --start counts only them.
+    """,
+    state={"type": click.Choice(get_args(State))},
 )
 @raw_options
 @click.pass_obj

@@ -4,10 +4,10 @@ The command migrate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -15,8 +15,8 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.commands.foreign_systems import (
-    ForeignOptions,
     complete_systems,
     make_source,
     open_servers,
@@ -41,62 +41,33 @@ _Migration: TypeAlias = "Callable[..., Report]"
     "rsmq migrate --from rsmq:orders --from-url redis://old/0 --move",
     "rsmq migrate --from rfq:ndvi --verify",
 )
-@click.option(
-    "--from", "origin", required=True, metavar="SYSTEM[:NAME]", shell_complete=complete_systems,
-    help="The source: rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE; without a "
-    "name, all queues of the system.",
-)  # fmt: skip
-@click.option(
-    "--to",
-    metavar="QUEUE",
-    help="The target queue; by default it has the name of the source queue.",
+@options(
+    """
+    --from, origin SYSTEM[:NAME]  The source: rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or
+        rsmq:QUEUE; without a name, all queues of the system.  [required]
+    --to QUEUE  The target queue; by default it has the name of the source queue.
+    --copy  Do not change the source.
+    --move  Remove the messages from the source.
+    --in-flight  For a move: also move messages that are in flight.
+    --finish  For a copy: delete the record of copied messages, if all were found in the queue. A
+        later copy adds all messages again.
+    --dry-run  Change nothing, and report what would happen.
+    --verify  Change nothing, and compare the messages of the source with those of the target queue.
+    --from-url URL  The URL of Redis for the source; that of --url by default.
+    --from-ns NAME  For rsmq: the namespace of the source; that of --ns by default.
+    --processing PATTERN...  For list: the keys of the workers' processing lists; * matches any
+        text. Repeatable.
+    """,
+    origin={"shell_complete": complete_systems},
 )
-@click.option("--copy", "way", flag_value="copy", help="Do not change the source.")
-@click.option("--move", "way", flag_value="move", help="Remove the messages from the source.")
-@click.option(
-    "--in-flight", is_flag=True, help="For a move: also move messages that are in flight."
-)
-@click.option(
-    "--finish",
-    is_flag=True,
-    help="For a copy: delete the record of copied messages, if all were found in the queue. A "
-    "later copy adds all messages again.",
-)
-@click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Change nothing, and compare the messages of the source with those of the target queue.",
-)
-@click.option(
-    "--from-url", metavar="URL", help="The URL of Redis for the source; that of --url by default."
-)
-@click.option(
-    "--from-ns",
-    metavar="NAME",
-    help="For rsmq: the namespace of the source; that of --ns by default.",
-)
-@click.option(
-    "--processing", multiple=True, metavar="PATTERN",
-    help="For list: the keys of the workers' processing lists; * matches any text. Repeatable.",
-)  # fmt: skip
 @rqueue_options
-@click.option(
-    "--no-colon", is_flag=True,
-    help="For rsmq: queues of rsmq_async before 10.0, whose keys have no colon after the "
-    "namespace.",
-)  # fmt: skip
-@click.option(
-    "--milliseconds", is_flag=True,
-    help="For rsmq: queues of rsmq_async 8 to 18, which stores vt and delay in ms.",
-)  # fmt: skip
+@options("""
+    --no-colon  For rsmq: queues of rsmq_async before 10.0, whose keys have no colon after the
+        namespace.
+    --milliseconds  For rsmq: queues of rsmq_async 8 to 18, which stores vt and delay in ms.
+    """)
 @click.pass_obj
-def migrate(
-    call: Call, /, *, origin: str, to: str | None, way: str | None, from_url: str | None,
-    from_ns: str | None, processing: tuple[str, ...], in_flight: bool, finish: bool,
-    dry_run: bool, verify: bool, unwrap: bool, schedules: bool, unique_ids: bool, prefix: str,
-    no_colon: bool, milliseconds: bool,
-) -> Exit:  # fmt: skip
+def migrate(call: Call, /, *, origin: str, to: str | None, **options: Any) -> Exit:
     """
     Copy or move queues of another system.
 
@@ -117,27 +88,17 @@ def migrate(
     every message.
     """
     kind, queue = parse_name(origin)
-    _check_options(
-        kind, queue, to, way, in_flight=in_flight, finish=finish, dry_run=dry_run, verify=verify
-    )
-    if schedules and way == "copy":
-        raise click.UsageError(
-            "--schedules is for --move: after a copy, both systems would send the messages."
-        )
-    from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
-    from rsmq.migrate import verify as check  # noqa: PLC0415 - takes time
+    _check_options(kind, queue, to, options)
+    from rsmq.migrate import copy, move, verify  # noqa: PLC0415 - takes time
 
-    options = ForeignOptions(
-        processing, unwrap, prefix, not no_colon, milliseconds, schedules, unique_ids
-    )
     run: _Migration
-    if verify:
-        run = check
-    elif way == "copy":
-        run = partial(copy, finish=finish, dry_run=dry_run)
+    if options["verify"]:
+        run = verify
+    elif options["copy"]:
+        run = partial(copy, finish=options["finish"], dry_run=options["dry_run"])
     else:
-        run = partial(move, in_flight=in_flight, dry_run=dry_run)
-    with open_servers(call, from_url, from_ns) as (own, other):
+        run = partial(move, in_flight=options["in_flight"], dry_run=options["dry_run"])
+    with open_servers(call, options["from_url"], options["from_ns"]) as (own, other):
         source = make_source(kind, other, options)
         names = source.queues() if queue is None else [queue]
         migrated = _migrate_all(call, run, source, names, own, to=to)
@@ -158,28 +119,32 @@ def migrate(
     return Exit.DONE if is_done and not failures else Exit.NOT_ALL
 
 
-def _check_options(
-    kind: str, queue: str | None, to: str | None, way: str | None, *, in_flight: bool,
-    finish: bool, dry_run: bool, verify: bool,
-) -> None:  # fmt: skip
+def _check_options(kind: str, queue: str | None, to: str | None, of: Mapping[str, Any]) -> None:
     """Raise a usage error if options contradict each other."""
-    if verify and (way is not None or in_flight or dry_run):
+    is_change = of["copy"] or of["move"]
+    if of["copy"] and of["move"]:
+        raise click.UsageError("--copy and --move exclude each other.")
+    if of["verify"] and (is_change or of["in_flight"] or of["dry_run"]):
         raise click.UsageError("--verify changes nothing, so it goes without --copy and --move.")
-    if way is None and not dry_run and not verify:
+    if not (is_change or of["dry_run"] or of["verify"]):
         raise click.UsageError(
             "Give --copy or --move; --dry-run, to see what there is; or --verify, to compare."
         )
-    if in_flight and way == "copy":
+    if of["in_flight"] and of["copy"]:
         raise click.UsageError("--in-flight is for --move: a copy has all messages.")
-    if finish and way != "copy":
+    if of["finish"] and not of["copy"]:
         raise click.UsageError("--finish is for --copy.")
-    if kind == "list" and queue is None and not dry_run:
+    if kind == "list" and queue is None and not of["dry_run"]:
         raise click.UsageError(
             "Name the list, as in list:work: rsmq can't know which lists are queues. --dry-run "
             "shows all."
         )
     if to is not None and queue is None:
         raise click.UsageError(f"--to is for one queue: name it, as in {kind}:NAME.")
+    if of["schedules"] and of["copy"]:
+        raise click.UsageError(
+            "--schedules is for --move: after a copy, both systems would send the messages."
+        )
 
 
 @dataclass(slots=True)

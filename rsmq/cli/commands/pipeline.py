@@ -22,6 +22,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Decorator, Group, command, queue_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.program import run
 from rsmq.cli.commands.pipeline_errors import (
@@ -104,39 +105,33 @@ def _queues_argument(*, required: bool = True) -> Decorator:
     return queue_argument("queues", type=_split_names, required=required, metavar=metavar)
 
 
-def _checkpoint_option(default: str | None = None) -> Decorator:
-    return click.option(
-        "--checkpoint", required=default is None, metavar="FOLDER",
-        help="The folder in which Spark stores the progress of this job"
-        + (f"; {default} by default." if default else "."),
-    )  # fmt: skip
+_FOLLOW = options("--follow  Continue with new messages until it is stopped.")
+_CREATE = options("--create  Create missing queues.")
+_CHECKPOINT = options(
+    "--checkpoint FOLDER  The folder in which Spark stores the progress of this job.  [required]"
+)
+_BATCH = options(
+    "--batch N  The most messages of a batch.  [default: 100000]", batch={"type": click.IntRange(1)}
+)
 
 
-def _follow_option() -> Decorator:
-    return click.option(
-        "--follow", is_flag=True, help="Continue with new messages until it is stopped."
+def _optional_checkpoint(default: str) -> Decorator:
+    return options(
+        "--checkpoint FOLDER  The folder in which Spark stores the progress of this job; "
+        f"{default} by default."
     )
-
-
-def _batch_option() -> Decorator:
-    return click.option(
-        "--batch", type=click.IntRange(1), default=100_000, show_default=True, metavar="N",
-        help="The most messages of a batch.",
-    )  # fmt: skip
-
-
-def _create_option() -> Decorator:
-    return click.option("--create", is_flag=True, help="Create missing queues.")
 
 
 @_job("archive", "rsmq pipeline archive orders,mail archive/ --follow")
 @_queues_argument()
 @click.argument("path")
-@_follow_option()
-@click.option("--keep", is_flag=True, help="Copy the messages, and do not change the queues.")
-@click.option("--text", is_flag=True, help="Store messages as text instead of bytes.")
-@_checkpoint_option("_checkpoint in PATH")
-@_batch_option()
+@_FOLLOW
+@options("""
+    --keep  Copy the messages, and do not change the queues.
+    --text  Store messages as text instead of bytes.
+    """)
+@_optional_checkpoint("_checkpoint in PATH")
+@_BATCH
 @place_options()
 def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> Job:
     """
@@ -156,19 +151,15 @@ def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> J
 
 @_job("replay", "rsmq pipeline replay archive/ --date 2026-01-31 --queue again --create")
 @click.argument("path")
-@click.option(
-    "--queue", metavar="QUEUE",
-    help="The target queue; by default that of the column queue of each row.",
-)  # fmt: skip
-@click.option(
-    "--kind", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True,
-    help="The format of the files.",
-)  # fmt: skip
-@click.option("--date", metavar="DAY", help="Only this day of an archive, as in 2026-01-31.")
-@click.option("--where", metavar="SQL", help="Only the rows for which this SQL expression is true.")
-@click.option("--restore", is_flag=True, help="Keep ids, times and counters.")
-@_create_option()
-@click.option("--write-id", metavar="NAME", help="A replay with the same name is done only once.")
+@options("""
+    --queue QUEUE  The target queue; by default that of the column queue of each row.
+    --kind [parquet|json]  The format of the files.  [default: parquet]
+    --date DAY  Only this day of an archive, as in 2026-01-31.
+    --where SQL  Only the rows for which this SQL expression is true.
+    --restore  Keep ids, times and counters.
+    """)
+@_CREATE
+@options("--write-id NAME  A replay with the same name is done only once.")
 @place_options()
 def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **options: Any) -> Job:
     """
@@ -191,10 +182,12 @@ def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **optio
     "migrate",
     "rsmq pipeline migrate --from-url redis://old:6379/0 --to-url redis://new:6379/0",
 )
-@click.option(
-    "--queues", type=_split_names, metavar="QUEUE,...",
-    help="Names, separated by commas; all queues by default.",
-)  # fmt: skip
+@options(
+    """
+    --queues QUEUE,...  Names, separated by commas; all queues by default.
+    """,
+    queues={"type": _split_names},
+)
 @place_options("from-")
 @place_options("to-")
 def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
@@ -213,15 +206,12 @@ def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
 @_job("transform", "rsmq pipeline transform orders shop:clean --to clean --checkpoint progress")
 @_queues_argument()
 @click.argument("function", metavar="MODULE:FUNCTION")
-@click.option(
-    "--to", metavar="QUEUE",
-    help="The target queue; by default that of the column queue of each row.",
-)  # fmt: skip
-@_create_option()
-@click.option("--binary", is_flag=True, help="Pass messages as bytes instead of text.")
-@_follow_option()
-@_checkpoint_option()
-@_batch_option()
+@options("--to QUEUE  The target queue; by default that of the column queue of each row.")
+@_CREATE
+@options("--binary  Pass messages as bytes instead of text.")
+@_FOLLOW
+@_CHECKPOINT
+@_BATCH
 @place_options()
 @place_options("to-", default="that of the source")
 def transform(
@@ -267,16 +257,14 @@ def transform(
     "rsmq pipeline redrive orders-dead --to \"'orders'\" --otherwise rest --checkpoint progress",
 )
 @queue_argument("dead_letter_queue")
-@click.option(
-    "--to", required=True, metavar="SQL",
-    help="An SQL expression over queue, id, message, sent ... that returns a queue name.",
-)  # fmt: skip
-@click.option(
-    "--otherwise", required=True, metavar="QUEUE",
-    help="The queue for messages for which --to returns NULL or no existing queue.",
-)  # fmt: skip
-@_checkpoint_option()
-@_batch_option()
+@options("""
+    --to SQL  An SQL expression over queue, id, message, sent ... that returns a queue name.
+        [required]
+    --otherwise QUEUE  The queue for messages for which --to returns NULL or no existing queue.
+        [required]
+    """)
+@_CHECKPOINT
+@_BATCH
 @place_options()
 def redrive(
     call: Call, /, *, dead_letter_queue: str, to: str, otherwise: str, **options: Any
@@ -298,8 +286,10 @@ def redrive(
 
 @_job("report", "rsmq pipeline report orders --html report.html")
 @_queues_argument(required=False)
-@click.option("--path", metavar="FOLDER", help="The folder for Parquet and PNG files.")
-@click.option("--html", metavar="FILE", help="The file for one HTML page with tables and plots.")
+@options("""
+    --path FOLDER  The folder for Parquet and PNG files.
+    --html FILE  The file for one HTML page with tables and plots.
+    """)
 @place_options()
 def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
     """Report the contents of queues, and change nothing."""
@@ -312,14 +302,13 @@ def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
 
 @_job("drain", "rsmq pipeline drain orders --path drained/ --kind json")
 @_queues_argument()
-@click.option("--path", metavar="FOLDER", help="The folder for the files.")
-@click.option(
-    "--kind", type=click.Choice(["json", "csv", "parquet", "text", "none"]), default="json",
-    show_default=True,
-    help="The format of the files; none removes the messages without writing them.",
-)  # fmt: skip
-@_checkpoint_option("_checkpoint in the folder")
-@_batch_option()
+@options("""
+    --path FOLDER  The folder for the files.
+    --kind [json|csv|parquet|text|none]  The format of the files; none removes the messages without
+        writing them.  [default: json]
+    """)
+@_optional_checkpoint("_checkpoint in the folder")
+@_BATCH
 @place_options()
 def drain(call: Call, /, *, queues: list[str], path: str | None, **options: Any) -> Job:
     """Remove all visible messages, into files or for good."""

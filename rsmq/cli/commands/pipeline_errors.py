@@ -18,6 +18,7 @@ from typing import Any
 
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.signals import handling
 
 _VERBOSE_HINT = "--verbose shows all that Spark writes."
 
@@ -155,8 +156,5 @@ def end_by_sigterm() -> Iterator[Event]:
         has_arrived.set()
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
+    with handling(end, signal.SIGTERM):
         yield has_arrived
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Decorator
+from rsmq.cli.app.options import options
 from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:
@@ -28,20 +26,19 @@ _PASSWORDS = (
 )  # fmt: skip
 
 
-def _password_options(prefix: str = "") -> list[Decorator]:
-    return [
-        click.option(
-            f"--{prefix}{owner}password-{kind}", metavar=kind.upper(), help=f"{holder} that {text}."
-        )
-        for owner, text in (
-            ("", "has the password"),
-            ("sentinel-", "has the password of the Sentinels"),
-        )
-        for kind, holder in (
-            ("env", "The environment variable, in every process,"),
-            ("file", "The file, on every machine,"),
-        )
-    ]
+_OF_PASSWORDS = """
+--{prefix}password-env ENV  The environment variable, in every process, that has the password.
+--{prefix}password-file FILE  The file, on every machine, that has the password.
+--{prefix}sentinel-password-env ENV  The environment variable, in every process, that has the
+    password of the Sentinels.
+--{prefix}sentinel-password-file FILE  The file, on every machine, that has the password of the
+    Sentinels.
+"""
+_OF_PLACES = """
+--{prefix}url URL  The URL, as in redis://127.0.0.1:6379/0, without a password{default}
+--{prefix}ns NAME  The namespace.
+--{prefix}any-names  Allow queue names that the Node client refuses.
+"""
 
 
 def place_options(prefix: str | None = None, *, default: str | None = None) -> Decorator:
@@ -53,28 +50,10 @@ def place_options(prefix: str | None = None, *, default: str | None = None) -> D
             command.
         default: the place if no URL is given; None requires one.
     """
-    options = _password_options(prefix or "")
-    if prefix is not None:
-        options = [
-            click.option(
-                f"--{prefix}url", required=default is None, metavar="URL",
-                help="The URL, as in redis://127.0.0.1:6379/0, without a password"
-                + (f"; by default {default}." if default else "."),
-            ),
-            click.option(f"--{prefix}ns", metavar="NAME", help="The namespace."),
-            click.option(
-                f"--{prefix}any-names", is_flag=True,
-                help="Allow queue names that the Node client refuses.",
-            ),
-            *options,
-        ]  # fmt: skip
-
-    def add(function: Callable[..., Any]) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
+    of_place = "" if prefix is None else _OF_PLACES.strip()
+    text = f"{of_place}{_OF_PASSWORDS}".strip()
+    suffix = ".  [required]" if default is None else f"; by default {default}."
+    return options(text.format(prefix=prefix or "", default=suffix))
 
 
 def own_queues(call: Call, options: dict[str, Any]) -> Queues:

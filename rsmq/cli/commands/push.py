@@ -4,30 +4,26 @@ The command push.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, metrics_options, queue_argument
+from rsmq.cli.app.command import command, queue_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 
 if TYPE_CHECKING:
     from rsmq._sync.client import RSMQ
     from rsmq.push.shared_breaker import PushTarget
-    from rsmq.worker import Worker
-
-
-class Reaching(TypedDict):
-    """The options that say what is connected to."""
-
-    allow: tuple[str, ...]
-    allow_http: bool
-    proxy: str | None
+    from rsmq.worker import Middleware, Worker
 
 
 _HEADINGS = ("queue", "url", "state", "failures", "until", "answer")
@@ -43,49 +39,32 @@ _WAIT_FOR_REDIS_SECONDS = 60.0
 )
 @queue_argument(required=False, metavar="[QUEUE]")
 @click.argument("target", required=False, metavar="[URL]")
-@click.option(
-    "--secret-file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Sign the requests with the secret in this file; with both, if it has two on two lines.",
-)  # fmt: skip
-@click.option(
-    "--concurrency", type=int, default=8, show_default=True, metavar="N",
-    help="Push N messages at a time at most.",
-)  # fmt: skip
-@click.option(
-    "--content-type", metavar="TYPE",
-    help="The media type of the bodies; application/octet-stream by default.",
-)  # fmt: skip
-@click.option(
-    "--dead-letter-queue", metavar="QUEUE",
-    help="Move messages here after six attempts. By default the queue's policy decides; without "
-    "one it is QUEUE-dead, which is created.",
-)  # fmt: skip
-@click.option("--allow-http", is_flag=True, help="Allow a URL with http instead of https.")
-@click.option(
-    "--allow", multiple=True, metavar="CIDR",
-    help="Allow these addresses though they are not public, as in 10.0.0.0/8; may be repeated.",
-)  # fmt: skip
-@click.option(
-    "--proxy", metavar="URL", envvar="RSMQ_PUSH_PROXY",
-    help="Connect through this proxy, as in http://proxy.example.org:3128. It must "
-    "refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL instead.",
-)  # fmt: skip
-@metrics_options()
-@click.option(
-    "--subscribers", is_flag=True,
-    help="Push to the subscribers of the QUEUE, or of all queues; rsmq subscribers adds them.",
-)  # fmt: skip
-@click.option("--list", "as_list", is_flag=True, help="Show the targets and their states.")
-@click.option("--resume", is_flag=True, help="Push again to a target that was stopped.")
-@click.option("--remove", is_flag=True, help="Forget a target and its state.")
+@options(
+    """
+    --secret-file FILE  Sign the requests with the secret in this file; with both, if it has two on
+        two lines.
+    --concurrency N  Push N messages at a time at most.  [default: 8]
+    --content-type TYPE  The media type of the bodies; application/octet-stream by default.
+    --dead-letter-queue QUEUE  Move messages here after six attempts. By default the queue's policy
+        decides; without one it is QUEUE-dead, which is created.
+    --allow-http  Allow a URL with http instead of https.
+    --allow CIDR...  Allow these addresses though they are not public, as in 10.0.0.0/8; may be
+        repeated.
+    --proxy URL  Connect through this proxy, as in http://proxy.example.org:3128. It must refuse
+        addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL instead.
+    """,
+    proxy={"envvar": "RSMQ_PUSH_PROXY"},
+)
+@metrics_options
+@options("""
+    --subscribers  Push to the subscribers of the QUEUE, or of all queues; rsmq subscribers adds
+        them.
+    --list  Show the targets and their states.
+    --resume  Push again to a target that was stopped.
+    --remove  Forget a target and its state.
+    """)
 @click.pass_obj
-def push(
-    call: Call, queue: str | None, target: str | None, *, secret_file: Path | None,
-    concurrency: int, content_type: str | None, dead_letter_queue: str | None, allow_http: bool,
-    allow: tuple[str, ...], proxy: str | None, metrics_port: int | None, metrics_host: str,
-    subscribers: bool,
-    as_list: bool, resume: bool, remove: bool,
-) -> Exit | None:  # fmt: skip
+def push(call: Call, /, queue: str | None, target: str | None, **options: Any) -> Exit | None:
     """
     Push the messages of a queue to a URL until stopped.
 
@@ -103,80 +82,80 @@ def push(
     --remove forgets the state of a target. With a QUEUE and a URL they act on this target only. A
     running process stores the state of its target again.
     """
-    if as_list + resume + remove > 1:
+    of = SimpleNamespace(**options)
+    reach = {name: options[name] for name in ("allow", "allow_http", "proxy")}
+    if of.list + of.resume + of.remove > 1:
         raise click.UsageError("Use one of --list, --resume and --remove.")
-    if subscribers:
-        if as_list or resume or remove or target or secret_file or content_type:
-            raise click.UsageError(
-                "--subscribers goes with a QUEUE, --allow-http, --allow, --proxy and "
-                "--metrics-port. rsmq subscribers add sets the rest."
-            )
-        reach: Reaching = {"allow": allow, "allow_http": allow_http, "proxy": proxy}
-        _push_to_subscribers(call, queue, reach, metrics_port, metrics_host)
+    others = of.list or of.resume or of.remove or target or of.secret_file or of.content_type
+    if of.subscribers and others:
+        raise click.UsageError(
+            "--subscribers goes with a QUEUE, --allow-http, --allow, --proxy and --metrics-port. "
+            "rsmq subscribers add sets the rest."
+        )
+    if of.subscribers:
+        _push_to_subscribers(call, queue, reach, of)
         return None
-    if as_list:
+    if of.list:
         _list(call, queue, target)
         return None
     if queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.")
-    if resume or remove:
-        return _change(call, queue, target, is_removal=remove)
+    if of.resume or of.remove:
+        return _change(call, queue, target, is_removal=of.remove)
     if target is None or "://" not in target:
         fault = "Missing argument 'URL'." if target is None else f"{target!r} is not a URL."
         raise click.UsageError(f"{fault} To add a message to a queue, use rsmq send.")
-    client = call.open(client_options={"retry_deadline": None})
-    with client as rsmq:
-        worker = _make_worker(rsmq, concurrency)
-        from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
+    from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
+    from rsmq.worker import Worker  # noqa: PLC0415 - as above
 
+    with call.open(client_options={"retry_deadline": None}) as rsmq:
+        worker = Worker(rsmq, concurrency=of.concurrency)
         worker.webhook(
             queue,
             target,
-            secret=None if secret_file is None else read_secrets(secret_file),
-            content_type=content_type,
-            allow=allow,
-            allow_http=allow_http,
-            proxy=proxy,
-            dead_letter_queue=dead_letter_queue,
+            secret=None if of.secret_file is None else read_secrets(Path(of.secret_file)),
+            content_type=of.content_type,
+            dead_letter_queue=of.dead_letter_queue,
+            **reach,
         )
-        if metrics_port is not None:
-            _serve_metrics(worker, metrics_port, metrics_host)
+        for each in _serve(of):
+            worker.use(each)
         _run(call, worker, queue)
     return None
 
 
 def _push_to_subscribers(
-    call: Call, queue: str | None, reach: Reaching, metrics_port: int | None, metrics_host: str
+    call: Call, queue: str | None, reach: dict[str, Any], of: SimpleNamespace
 ) -> None:
-    from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
-    from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - as above
-    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+    from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - takes time
 
     with call.open(client_options={"retry_deadline": None}) as rsmq:
-        middleware = []
-        if metrics_port is not None:
-            from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
-
-            middleware.append(Metrics())
-        pusher = SubscriberPusher(rsmq, queue, middleware=middleware, **reach)
-        if metrics_port is not None:
-            _serve(metrics_port, metrics_host)
-        log_to_standard_error("info", lambda: None, as_json=call.as_json)
-        asking = partial(ask_for_queue, rsmq, queue or "subscribers")
-        wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
+        pusher = SubscriberPusher(rsmq, queue, middleware=_serve(of), **reach)
+        _begin(call, rsmq, queue or "subscribers", lambda: None)
         pusher.run()
 
 
-def _make_worker(rsmq: RSMQ, concurrency: int) -> Worker:
-    from rsmq.worker import Worker  # noqa: PLC0415 - takes time
+def _serve(of: SimpleNamespace) -> list[Middleware]:
+    """Serve metrics if a port was passed; return the middleware that counts."""
+    if of.metrics_port is None:
+        return []
+    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
 
-    return Worker(rsmq, concurrency=concurrency)
+    serve_metrics(of.metrics_port, of.metrics_host)
+    return [Metrics()]
+
+
+def _begin(call: Call, rsmq: RSMQ, queue: str, name: Callable[[], str | None]) -> None:
+    """Begin to log, and wait for Redis."""
+    from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+
+    log_to_standard_error("info", name, as_json=call.as_json)
+    wait_for_redis(partial(ask_for_queue, rsmq, queue), _WAIT_FOR_REDIS_SECONDS, call.out.note)
 
 
 def _run(call: Call, worker: Worker, queue: str) -> None:
-    from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis  # noqa: PLC0415 - takes time
-    from rsmq.worker import Middleware  # noqa: PLC0415 - as above
-    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+    from rsmq.worker import Middleware  # noqa: PLC0415 - takes time
 
     class StopWhenGone(Middleware):
         """Stops the worker when the target has ended the subscription."""
@@ -190,9 +169,7 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
 
     gone = StopWhenGone()
     worker.use(gone)
-    log_to_standard_error("info", lambda: worker.name, as_json=call.as_json)
-    asking = partial(ask_for_queue, worker.rsmq, queue)
-    wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
+    _begin(call, worker.rsmq, queue, lambda: worker.name)
     worker.run()
     if gone.target is not None:
         raise Failed(
@@ -202,22 +179,6 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
             hint=f"The messages stay in the queue. rsmq push {queue} --resume allows the next "
             "start.",
         )
-
-
-def _serve_metrics(worker: Worker, port: int, host: str) -> None:
-    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
-
-    worker.use(Metrics())
-    _serve(port, host)
-
-
-def _serve(port: int, host: str) -> None:
-    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
-
-    try:
-        serve(port, host)
-    except OSError as error:
-        raise Failed(f"port {port}: {error.strerror}") from None
 
 
 def _list(call: Call, queue: str | None, url: str | None) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command, queue_argument, queues_argument, yes_option
+from rsmq.cli.app.command import command, queue_argument, queues_argument
 from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import YES, options
 from rsmq.cli.app.output import (
     format_cell,
     format_table,
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 @command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")
 @queues_argument()
 @send_options(CREATE)
-@click.option(
-    "--exist-ok", is_flag=True, help="Succeed if the queue exists; its attributes are not changed."
-)
+@options("--exist-ok  Succeed if the queue exists; its attributes are not changed.")
 @click.pass_obj
 def create(call: Call, /, queues: tuple[str, ...], *, exist_ok: bool, **values: Any) -> None:
     """
@@ -110,7 +109,7 @@ def format_fields(fields: dict[str, Any]) -> list[str]:
 )
 @queue_argument()
 @send_options(LIMIT)
-@click.option("--remove", is_flag=True, help="Remove the limits.")
+@options("--remove  Remove the limits.")
 @click.pass_obj
 def limit(
     call: Call, queue: str, *, max_running: int | None, rate: str | None, remove: bool
@@ -234,7 +233,7 @@ _UNDO = click.option(
 
 @command("purge", "rsmq purge orders", "rsmq purge orders --yes --undo")
 @queues_argument()
-@yes_option()
+@YES
 @_UNDO
 @click.pass_obj
 def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:
@@ -261,7 +260,7 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None
 
 @command("delete-queue", "rsmq delete-queue orders", "rsmq delete-queue old older --yes")
 @queues_argument()
-@yes_option()
+@YES
 @_UNDO
 @click.pass_obj
 def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool, undo: bool) -> None:

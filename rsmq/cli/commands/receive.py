@@ -13,14 +13,13 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import (
     DURATION,
-    Decorator,
     command,
     queue_argument,
     queues_argument,
-    vt_option,
 )
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import VT, options
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.message_output import BodyFormat, PoppedWriter, raw_options, write_messages
 from rsmq.model import Message
@@ -30,22 +29,15 @@ from rsmq.wire.limits import MAX_BATCH, check_whole_number
 _FOREVER = "forever"
 
 
-def number_option(default: int, help: str) -> Decorator:
-    """Return an option for the highest number of messages."""
-    return click.option(
-        "--number", "-n", type=int, default=default, show_default=True, metavar="N", help=help
-    )
-
-
 def _parse_wait(text: str | float) -> float | None:
     return None if text == _FOREVER else DURATION.convert(text, None, None)
 
 
-def _wait_option() -> Decorator:
-    return click.option(
-        "--wait", type=_parse_wait, default=0, metavar="DURATION",
-        help=f"How long to wait for the first message, or {_FOREVER}.  [default: 0]",
-    )  # fmt: skip
+_NUMBER = options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1]")
+_WAIT = options(
+    f"--wait DURATION  How long to wait for the first message, or {_FOREVER}.  [default: 0]",
+    wait={"type": _parse_wait},
+)
 
 
 @contextmanager
@@ -70,9 +62,9 @@ def _released_if_unread(call: Call, rsmq: Any, messages: Sequence[Message]) -> I
     "rsmq receive images --raw > image",
 )
 @queues_argument()
-@number_option(1, "The highest number of messages, 1 to 10,000.")
-@vt_option()
-@_wait_option()
+@_NUMBER
+@VT
+@_WAIT
 @raw_options
 @click.pass_obj
 def receive(
@@ -100,8 +92,8 @@ _POP_BATCH = 10
 
 @command("pop", "rsmq pop orders", "rsmq pop orders -n 100 --raw > lines")
 @queues_argument()
-@number_option(1, "The highest number of messages, 1 to 10,000.")
-@_wait_option()
+@_NUMBER
+@_WAIT
 @raw_options
 @click.pass_obj
 def pop(
@@ -139,12 +131,12 @@ def pop(
 
 @command("recover", "rsmq recover orders --idle 3600")
 @queue_argument()
-@click.option(
-    "--idle", type=DURATION, required=True, metavar="DURATION",
-    help="Only messages that were last received so long ago, 0 to 9,999,999; 0 for all.",
-)  # fmt: skip
-@number_option(10, "The highest number of messages, 1 to 10,000.")
-@vt_option()
+@options("""
+    --idle DURATION  Only messages that were last received so long ago, 0 to 9,999,999; 0 for all.
+        [required]
+    """)
+@options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 10]")
+@VT
 @raw_options
 @click.pass_obj
 def recover(

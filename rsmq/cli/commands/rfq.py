@@ -23,9 +23,10 @@ import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, Decorator, Group, complete_queues, yes_option
+from rsmq.cli.app.command import Group, complete_queues
 from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import YES, options
 from rsmq.cli.app.output import format_body, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.compat import rfq_topics as topics
@@ -63,17 +64,13 @@ rfq = _Rfq(
 )
 
 
-def _topic_option() -> Decorator:
-    return click.option(
-        "--topic", "-t", required=True, metavar="TOPIC", shell_complete=complete_queues
-    )
-
-
-def _list_option() -> Decorator:
-    return click.option(
-        "--queue", "-q", "list_name", type=click.Choice(tuple(topics.LISTS)), default="backlog",
-        show_default=True,
-    )  # fmt: skip
+_TOPIC = options(
+    "--topic, -t TOPIC  [required]", topic={"shell_complete": complete_queues, "help": None}
+)
+_LIST = options(
+    "--queue, -q, list_name  [default: backlog]",
+    list_name={"type": click.Choice(tuple(topics.LISTS)), "help": None},
+)
 
 
 @rfq.subcommand("version", "rsmq rfq version")
@@ -132,8 +129,8 @@ def list_topics(call: Call) -> None:
 @rfq.subcommand(
     "list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog"
 )
-@_topic_option()
-@_list_option()
+@_TOPIC
+@_LIST
 @click.pass_obj
 def list_queue(call: Call, topic: str, list_name: str) -> None:
     """List the ids of messages, beginning with the message that is received next."""
@@ -145,9 +142,9 @@ def list_queue(call: Call, topic: str, list_name: str) -> None:
 @rfq.subcommand(
     "purge-queue", "rsmq rfq purge-queue -t ndvi", "rsmq rfq purge-queue -t ndvi -q nextlog -y"
 )
-@_topic_option()
-@_list_option()
-@yes_option()
+@_TOPIC
+@_LIST
+@YES
 @click.pass_obj
 def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
     """Remove the messages of the backlog or the nextlog, and print their ids."""
@@ -165,16 +162,11 @@ def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
 @rfq.subcommand(
     "publish", "rsmq rfq publish -t ndvi -m '{\"tile\": 7}'", "rsmq rfq publish -t t -m {} -f"
 )
-@_topic_option()
-@click.option(
-    "--message", "-m", "text", required=True, metavar="JSON", help="The message, a JSON object."
-)
-@click.option(
-    "--front",
-    "-f",
-    is_flag=True,
-    help="Send it to the front: it precedes all messages that are visible now.",
-)
+@_TOPIC
+@options("""
+    --message, -m, text JSON  The message, a JSON object.  [required]
+    --front, -f  Send it to the front: it precedes all messages that are visible now.
+    """)
 @click.pass_obj
 def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     """
@@ -196,14 +188,14 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
 
 
 @rfq.subcommand("consume", "rsmq rfq consume -t ndvi", "rsmq rfq consume -t ndvi --keep")
-@_topic_option()
-@click.option(
-    "--keep", is_flag=True, help="Leave the message in the nextlog, and print its id before it."
+@_TOPIC
+@options(
+    """
+    --keep  Leave the message in the nextlog, and print its id before it.
+    --vt DURATION  How long it stays in the nextlog; then it is in the backlog again.
+    """,
+    vt={"default": topics.DAY_SECONDS, "show_default": True},
 )
-@click.option(
-    "--vt", type=DURATION, default=topics.DAY_SECONDS, show_default=True, metavar="DURATION",
-    help="How long it stays in the nextlog; then it is in the backlog again.",
-)  # fmt: skip
 @click.pass_obj
 def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
     """
@@ -235,8 +227,8 @@ def _format_message(raw: bytes) -> str:
 
 
 @rfq.subcommand("commit", "rsmq rfq commit -t ndvi -m ID")
-@_topic_option()
-@click.option("--msgid", "-m", "id", required=True, metavar="ID")
+@_TOPIC
+@options("--msgid, -m, id ID  [required]")
 @click.pass_obj
 def commit(call: Call, topic: str, id: str) -> Exit | None:
     """
@@ -251,7 +243,7 @@ def commit(call: Call, topic: str, id: str) -> Exit | None:
 
 
 @rfq.subcommand("harvest", "rsmq rfq harvest -t ndvi")
-@_topic_option()
+@_TOPIC
 @click.pass_obj
 def harvest(call: Call, topic: str) -> None:
     """
@@ -266,8 +258,8 @@ def harvest(call: Call, topic: str) -> None:
 
 
 @rfq.subcommand("peek", "rsmq rfq peek -t ndvi -m ID")
-@_topic_option()
-@click.option("--msgid", "-m", "id", required=True, metavar="ID")
+@_TOPIC
+@options("--msgid, -m, id ID  [required]")
 @click.pass_obj
 def peek(call: Call, topic: str, id: str) -> Exit | None:
     """

@@ -5,14 +5,16 @@ The command group schedule.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, Decorator, Group, queue_argument
+from rsmq.cli.app.command import Decorator, Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_body, format_table, format_text, format_time, to_json_value
 
 if TYPE_CHECKING:
@@ -50,63 +52,30 @@ def _names_argument() -> Decorator:
 @click.argument("name")
 @queue_argument()
 @click.argument("body", default="")
-@click.option("--cron", metavar="EXPRESSION", help="Five fields, six with seconds, or as @daily.")
-@click.option("--every", type=DURATION, metavar="DURATION", help="The time between two messages.")
-@click.option("--timezone", metavar="ZONE", help="The time zone of --cron; UTC by default.")
-@click.option(
-    "--missed", type=click.Choice(["skip", "once", "all"]), default="once", show_default=True,
-    help="What happens to times at which no process ran.",
-)  # fmt: skip
-@click.option(
-    "--jitter", type=DURATION, default=0, metavar="DURATION",
-    help="Send each message later by a random time up to this.",
-)  # fmt: skip
-@click.option(
-    "--tick-field", metavar="FIELD",
-    help="Put the time into this field of the body, a JSON object.",
-)  # fmt: skip
-@click.option("--version", type=int, metavar="N", help="The version; the stored one by default.")
-@click.option(
-    "--unique-key", metavar="TEXT",
-    help="Send no message while one with this key is in the queue.",
-)  # fmt: skip
-@click.option(
-    "--expires", type=DURATION, metavar="DURATION",
-    help="How long after its send a message expires; longer than the queue's delay.",
-)  # fmt: skip
-@click.option(
-    "--max-retries", type=int, metavar="N",
-    help="How often a message is tried again, instead of the number of the worker or the policy.",
-)  # fmt: skip
+@options("""
+    --cron EXPRESSION  Five fields, six with seconds, or as @daily.
+    --every DURATION  The time between two messages.
+    --timezone ZONE  The time zone of --cron; UTC by default.
+    --missed [skip|once|all]  What happens to times at which no process ran.  [default: once]
+    --jitter DURATION=0  Send each message later by a random time up to this.
+    --tick-field FIELD  Put the time into this field of the body, a JSON object.
+    --version N  The version; the stored one by default.
+    --unique-key TEXT  Send no message while one with this key is in the queue.
+    --expires DURATION  How long after its send a message expires; longer than the queue's delay.
+    --max-retries N  How often a message is tried again, instead of the number of the worker or the
+        policy.
+    """)
 @click.pass_obj
-def add(
-    call: Call, name: str, queue: str, body: str, *, cron: str | None, every: float | None,
-    timezone: str | None, missed: str, jitter: float, tick_field: str | None, version: int | None,
-    unique_key: str | None, expires: float | None, max_retries: int | None,
-) -> None:  # fmt: skip
+def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     """
     Add a schedule, or replace the one of this name.
 
     BODY is the text of each message; it is empty by default. --cron needs the extra schedules.
     """
-    if (cron is None) == (every is None):
+    if (definition["cron"] is None) == (definition["every"] is None):
         raise click.UsageError("Give either --cron or --every.")
     with call.open() as rsmq:
-        changed = rsmq.schedules.add(
-            name,
-            cron=cron,
-            every=every,
-            queue=queue,
-            body=body.encode("utf-8", "surrogateescape"),
-            timezone=timezone,
-            missed=missed,
-            jitter=jitter,
-            tick_field=tick_field,
-            version=version,
-            unique_key=unique_key,
-            expires=expires,
-            max_retries=max_retries,
-        )
+        changed = rsmq.schedules.add(name, body=os.fsencode(body), **definition)
         found = rsmq.schedules.get(name)
     following = None if found is None or found.next_tick_at is None else found.next_tick_at
     call.out.result(
@@ -141,10 +110,12 @@ def list_(call: Call) -> None:
 
 @schedule.subcommand("show", "rsmq schedule show report --next 10")
 @click.argument("name")
-@click.option(
-    "--next", "number", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N",
-    help="Show the next N times.",
-)  # fmt: skip
+@options(
+    """
+    --next, number N  Show the next N times.  [default: 5]
+    """,
+    number={"type": click.IntRange(1, 1000)},
+)
 @click.pass_obj
 def show(call: Call, name: str, number: int) -> Exit | None:
     """Show a schedule, its state and its next times."""

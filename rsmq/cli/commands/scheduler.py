@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command
+from rsmq.cli.app.command import command
+from rsmq.cli.app.options import options
 
 if TYPE_CHECKING:
     from rsmq.schedules.scheduler import Scheduler
 
 
 @command("scheduler", "rsmq scheduler", "rsmq scheduler --once")
-@click.option("--once", is_flag=True, help="Send what is due now, and end.")
-@click.option(
-    "--wait-for-redis", type=DURATION, default=60, show_default=True, metavar="DURATION",
-    help="Wait so long at the start for a Redis that is away.",
-)  # fmt: skip
+@options("""
+    --once  Send what is due now, and end.
+    --wait-for-redis DURATION  Wait so long at the start for a Redis that is away.  [default: 60]
+    """)
 @click.pass_obj
 def scheduler(call: Call, *, once: bool, wait_for_redis: float) -> None:
     """

@@ -15,9 +15,10 @@ from typing import Any, cast
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, Decorator, command, queue_argument, queues_argument
+from rsmq.cli.app.command import command, queue_argument, queues_argument
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.app.send_options import as_batch, drop_unset, find_unique, send_options
@@ -27,17 +28,9 @@ from rsmq.printable import format_count
 from rsmq.vocabulary.sends import PUBLISH, SEND
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
-
-def _file_option(help: str) -> Decorator:
-    kind = click.Path(allow_dash=True)  # the shell completes it
-    return click.option("--file", "-f", "path", metavar="FILE", type=kind, help=help)
-
-
-def _timeout_option() -> Decorator:
-    return click.option(
-        "--timeout", type=DURATION, metavar="DURATION",
-        help="How long the call may take with all its attempts, 0.001 to 86,400.",
-    )  # fmt: skip
+_TIMEOUT = options(
+    "--timeout DURATION  How long the call may take with all its attempts, 0.001 to 86,400."
+)
 
 
 @command(
@@ -49,13 +42,13 @@ def _timeout_option() -> Decorator:
 )
 @queue_argument()
 @click.argument("bodies", nargs=-1, metavar="[BODY...]")
-@_file_option("Send each line of the file as a message; - is the standard input.")
-@click.option(
-    "--null", "-0", "null", is_flag=True, help="A NUL byte ends a message, instead of a line end."
-)
-@click.option("--whole", is_flag=True, help="Send the whole file as one message.")
+@options("""
+    --file, -f, path FILE  Send each line of the file as a message; - is the standard input.
+    --null, -0, null  A NUL byte ends a message, instead of a line end.
+    --whole  Send the whole file as one message.
+    """)
 @send_options(SEND)
-@_timeout_option()
+@_TIMEOUT
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None,
@@ -201,10 +194,10 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 
 @command("publish", "rsmq publish mail audit --body 'order 17'")
 @queues_argument()
-@click.option("--body", metavar="BODY", help="The body of the message.")
-@_file_option("Send the whole file as the message; - is the standard input.")
+@options("--body BODY  The body of the message.")
+@options("--file, -f, path FILE  Send the whole file as the message; - is the standard input.")
 @send_options(PUBLISH)
-@_timeout_option()
+@_TIMEOUT
 @click.pass_obj
 def publish(
     call: Call, /, queues: tuple[str, ...], body: str | None, path: str | None,

@@ -12,6 +12,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_text, format_time
 
 if TYPE_CHECKING:
@@ -45,29 +46,17 @@ subscribers = Group(
 @queue_argument()
 @click.argument("name")
 @click.argument("target", metavar="URL")
-@click.option(
-    "--secret-env", metavar="VARIABLE",
-    help="Sign the requests with the secret in this environment variable of the pushers; with "
-    "both, if it has two with a blank between them.",
-)  # fmt: skip
-@click.option(
-    "--content-type", metavar="TYPE",
-    help="The media type of the bodies; application/octet-stream by default.",
-)  # fmt: skip
-@click.option(
-    "--concurrency", type=int, default=8, show_default=True, metavar="N",
-    help="Each pusher pushes N messages at a time at most.",
-)  # fmt: skip
-@click.option(
-    "--max-retries", type=int, metavar="N",
-    help="Retries before a message is a dead letter; 5 by default, unless its queue has a policy.",
-)  # fmt: skip
-@click.option("--replace", is_flag=True, help="Change the settings of a subscriber of this name.")
+@options("""
+    --secret-env VARIABLE  Sign the requests with the secret in this environment variable of the
+        pushers; with both, if it has two with a blank between them.
+    --content-type TYPE  The media type of the bodies; application/octet-stream by default.
+    --concurrency N  Each pusher pushes N messages at a time at most.  [default: 8]
+    --max-retries N  Retries before a message is a dead letter; 5 by default, unless its queue has a
+        policy.
+    --replace  Change the settings of a subscriber of this name.
+    """)
 @click.pass_obj
-def add(
-    call: Call, queue: str, name: str, target: str, *, secret_env: str | None,
-    content_type: str | None, concurrency: int, max_retries: int | None, replace: bool,
-) -> None:  # fmt: skip
+def add(call: Call, /, queue: str, name: str, target: str, **settings: Any) -> None:
     """
     Add a subscriber of a queue.
 
@@ -75,16 +64,7 @@ def add(
     Redis; the secret is not stored.
     """
     with call.open() as rsmq:
-        subscriber = _open(rsmq).add(
-            queue,
-            name,
-            target,
-            secret_env=secret_env,
-            content_type=content_type,
-            concurrency=concurrency,
-            max_retries=max_retries,
-            replace=replace,
-        )
+        subscriber = _open(rsmq).add(queue, name, target, **settings)
     call.out.result(
         _facts(subscriber),
         f"{format_text(queue)} -> {format_text(subscriber.shown_url)}: by way of the queue "
@@ -119,7 +99,7 @@ def list_(call: Call, queue: str | None) -> None:
 )
 @queue_argument()
 @click.argument("name")
-@click.option("--drop", is_flag=True, help="Delete the messages that wait for it.")
+@options("--drop  Delete the messages that wait for it.")
 @click.pass_obj
 def remove(call: Call, queue: str, name: str, *, drop: bool) -> Exit | None:
     """

@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, queues_argument
+from rsmq.cli.app.command import command, queues_argument
 from rsmq.cli.app.errors import ErrorReport, describe_error
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_text, to_json_value
 from rsmq.cli.commands.figures import SORTS, Figures, NamespacesReader, sort_figures, sum_figures
 from rsmq.cli.commands.queues import note_unreadable_queues
@@ -29,12 +30,14 @@ from rsmq.cli.commands.queues import note_unreadable_queues
     "rsmq top --ns shop --ns mail",
 )
 @queues_argument(required=False)
-@click.option(
-    "--interval", type=DURATION, default=1, show_default=True, metavar="DURATION",
-    help="The time between two readings; more than 0.",
-)  # fmt: skip
-@click.option("--sort", "by", type=click.Choice(SORTS), default="queue", show_default=True)
-@click.option("--once", is_flag=True, help="Read once, without rates, and end.")
+@options(
+    """
+    --interval DURATION  The time between two readings; more than 0.  [default: 1]
+    --sort, by    [default: queue]
+    --once  Read once, without rates, and end.
+    """,
+    by={"type": click.Choice(SORTS), "default": "queue", "show_default": True},
+)
 @click.pass_obj
 def top(
     call: Call, queues: tuple[str, ...], interval: float, by: str, *, once: bool

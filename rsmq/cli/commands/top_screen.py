@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rsmq.cli.app.output import format_age, format_text
+from rsmq.cli.app.signals import handling
 from rsmq.cli.commands.figures import Figures, sum_figures
 from rsmq.errors import MissingExtra
 from rsmq.printable import format_count
@@ -184,25 +185,16 @@ class Screen:
 @contextmanager
 def open_screen() -> Iterator[Screen]:
     """Open a screen on the whole terminal; restore the terminal at the end, also at a SIGTERM."""
-    with _exits_at(signal.SIGTERM, getattr(signal, "SIGHUP", None)), _unbuffered_keys() as keys:
+    ends = (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+    with handling(_exit, *ends), _unbuffered_keys() as keys:
         live = Live(console=Console(), screen=True, auto_refresh=False)
         with live:
             yield Screen(live, keys=keys)
 
 
-@contextmanager
-def _exits_at(*signals: signal.Signals | None) -> Iterator[None]:
-    """Let a signal raise SystemExit, with the exit code that a shell has for it."""
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    previous = {each: signal.signal(each, end) for each in signals if each is not None}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _exit(number: int, _: object) -> None:
+    """Raise SystemExit, with the exit code that a shell has for a signal."""
+    raise SystemExit(128 + number)
 
 
 @contextmanager

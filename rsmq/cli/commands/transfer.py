@@ -16,6 +16,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument
 from rsmq.cli.app.errors import Failed, translate_hint
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
@@ -34,11 +35,12 @@ _Bar = AbstractContextManager[Callable[[float], None]]
     "rsmq export orders | rsmq import --url redis://other/0",
 )
 @queues_argument(required=False)
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(allow_dash=True),
-    help="The output file, compressed with gzip if its name ends in .gz. - or no file: the "
-    "standard output.",
-)  # fmt: skip
+@options(
+    """
+    --output, -o FILE  The output file, compressed with gzip if its name ends in .gz. - or no file:
+        the standard output.
+    """,
+)
 @click.pass_obj
 def export(call: Call, queues: tuple[str, ...], output: str | None) -> Exit:
     """
@@ -86,14 +88,12 @@ def _export_lines(exported: Exported) -> Iterator[str]:
     "rsmq import --queue orders=orders-copy --dry-run < queues.jsonl",
 )
 @click.argument("file", required=False, metavar="[FILE]", type=click.Path(allow_dash=True))
-@click.option(
-    "--queue", "names", multiple=True, metavar="NAME[=NEW]",
-    help="Import only this queue of the file, with NEW as its new name; repeatable.",
-)  # fmt: skip
-@click.option(
-    "--new-ids", is_flag=True, help="Send the messages again, with new ids and receive counts of 0."
-)
-@click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
+@options("""
+    --queue, names NAME[=NEW]...  Import only this queue of the file, with NEW as its new name;
+        repeatable.
+    --new-ids  Send the messages again, with new ids and receive counts of 0.
+    --dry-run  Change nothing, and report what would happen.
+    """)
 @click.pass_obj
 def import_(
     call: Call, file: str | None, names: tuple[str, ...], *, new_ids: bool, dry_run: bool

@@ -20,6 +20,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.options import options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -49,96 +50,37 @@ _SIGNALS = tuple(
     "rsmq web --users users.toml --host 0.0.0.0 --allow-host queues.example.com",
     "rsmq web --ns shop --ns billing",
 )
-@click.option(
-    "--port",
-    type=int,
-    default=8080,
-    show_default=True,
-    metavar="PORT",
-    help="Serve on this port; 0 chooses a free one.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Serve on this address; any but loopback needs --users.",
-)
-@click.option(
-    "--rest-rsmq-port",
-    type=int,
-    metavar="PORT",
-    help="Serve the routes of rest-rsmq on this port too, without a prefix.",
-)
-@click.option(
-    "--users",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="The users file; rsmq web-user makes its entries.",
-)
-@click.option(
-    "--no-auth",
-    is_flag=True,
-    help="Let every program of this machine do everything. Only on loopback.",
-)
-@click.option("--read-only", is_flag=True, help="Refuse all changes, receives included.")
-@click.option(
-    "--redact", multiple=True, metavar="PATH",
-    help="Don't show the values at this path of JSON bodies, such as customer.email, to who reads "
-    "messages without receiving them; repeatable.",
-)  # fmt: skip
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="A name of this server in requests; on loopback there are some already.",
-)
-@click.option(
-    "--root-path",
-    default="",
-    metavar="PATH",
-    help="The prefix of the paths at a proxy in front, which may remove it or not.",
-)
-@click.option(
-    "--trusted-proxy",
-    multiple=True,
-    metavar="CIDR",
-    help="A network whose requests name their client in X-Forwarded-For, and use of TLS in "
-    "X-Forwarded-Proto.",
-)
-@click.option(
-    "--user-header", metavar="NAME", help="The header in which such a proxy names the user."
-)
-@click.option(
-    "--tls-cert",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="The certificate of the server.",
-)
-@click.option(
-    "--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="The key of the certificate."
-)
-@click.option(
-    "--no-record",
-    is_flag=True,
-    help="Don't record the history of the queues; nor does --read-only.",
-)
-@click.option(
-    "--push",
-    is_flag=True,
-    help="Push messages to the subscribers of queues too, as rsmq push does.",
-)
-@click.option(
-    "--push-allow", multiple=True, metavar="CIDR",
-    help="Allow these addresses to --push though they are not public, as in 10.0.0.0/8.",
-)  # fmt: skip
-@click.option(
-    "--push-proxy", metavar="URL", envvar="RSMQ_PUSH_PROXY",
-    help="Let --push connect through this proxy, as in http://proxy.example.org:3128. It must "
-    "refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL instead.",
-)  # fmt: skip
-@click.option(
-    "--push-allow-http", is_flag=True, help="Allow URLs with http to --push, instead of https."
+@options(
+    """
+    --port PORT  Serve on this port; 0 chooses a free one.  [default: 8080]
+    --host ADDRESS  Serve on this address; any but loopback needs --users.  [default: 127.0.0.1]
+    --rest-rsmq-port PORT  Serve the routes of rest-rsmq on this port too, without a prefix.
+    --users FILE  The users file; rsmq web-user makes its entries.
+    --no-auth  Let every program of this machine do everything. Only on loopback.
+    --read-only  Refuse all changes, receives included.
+    --redact PATH...  Don't show the values at this path of JSON bodies, such as customer.email, to
+        who reads messages without receiving them; repeatable.
+    --allow-host NAME...  A name of this server in requests; on loopback there are some already.
+    --root-path PATH  The prefix of the paths at a proxy in front, which may remove it or not.
+    --trusted-proxy CIDR...  A network whose requests name their client in X-Forwarded-For, and use
+        of TLS in X-Forwarded-Proto.
+    --user-header NAME  The header in which such a proxy names the user.
+    --tls-cert FILE  The certificate of the server.
+    --tls-key FILE  The key of the certificate.
+    --no-record  Don't record the history of the queues; nor does --read-only.
+    --push  Push messages to the subscribers of queues too, as rsmq push does.
+    --push-allow CIDR...  Allow these addresses to --push though they are not public, as in
+        10.0.0.0/8.
+    --push-proxy URL  Let --push connect through this proxy, as in http://proxy.example.org:3128. It
+        must refuse addresses that are not public. The variable RSMQ_PUSH_PROXY may have the URL
+        instead.
+    --push-allow-http  Allow URLs with http to --push, instead of https.
+    """,
+    users={"type": click.Path(dir_okay=False)},
+    root_path={"default": ""},
+    tls_cert={"type": click.Path(dir_okay=False)},
+    tls_key={"type": click.Path(dir_okay=False)},
+    push_proxy={"envvar": "RSMQ_PUSH_PROXY"},
 )
 @click.pass_obj
 def web(call: Call, /, **options: Any) -> None:

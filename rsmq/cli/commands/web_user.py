@@ -13,6 +13,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group
 from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.options import options
 
 _HELP = """
 Make users and tokens for rsmq web.
@@ -37,25 +38,16 @@ SCOPES = (
 )  # fmt: skip
 
 
-def _rights(function: Any) -> Any:
-    role = click.option(
-        "--role", type=click.Choice(["viewer", "operator", "admin"]),
-        help="What the caller may do; viewer by default.",
-    )  # fmt: skip
-    scopes = click.option(
-        "--scope", "scopes", multiple=True, type=click.Choice(SCOPES),
-        help="What the caller may do, instead of a role; may be repeated.",
-    )  # fmt: skip
-    queues = click.option(
-        "--queue", "queues", multiple=True, metavar="PATTERN",
-        help="Only with queues that match this pattern; may be repeated.",
-    )  # fmt: skip
-    namespaces = click.option(
-        "--namespace", "namespaces", multiple=True, metavar="PATTERN",
-        help="Only in namespaces that match this pattern; may be repeated. Without it, only in the "
-        "first one of the server.",
-    )  # fmt: skip
-    return role(scopes(queues(namespaces(function))))
+_rights = options(
+    """
+    --role [viewer|operator|admin]  What the caller may do; viewer by default.
+    --scope, scopes SCOPE...  What the caller may do, instead of a role; may be repeated.
+    --queue, queues PATTERN...  Only with queues that match this pattern; may be repeated.
+    --namespace, namespaces PATTERN...  Only in namespaces that match this pattern; may be repeated.
+        Without it, only in the first one of the server.
+    """,
+    scopes={"type": click.Choice(SCOPES), "metavar": None},
+)
 
 
 @web_user.subcommand("add", "rsmq web-user add anna --role viewer --queue 'orders*'")
@@ -105,10 +97,12 @@ def token(call: Call, /, name: str, **rights: Any) -> None:
 
 @web_user.subcommand("log-out", "rsmq web-user log-out anna --users users.toml")
 @click.argument("name")
-@click.option(
-    "--users", type=click.Path(path_type=Path), required=True, metavar="FILE",
-    help="The users file of the servers.",
-)  # fmt: skip
+@options(
+    """
+    --users FILE  The users file of the servers.  [required]
+    """,
+    users={"type": click.Path(path_type=Path)},
+)
 @click.pass_obj
 def log_out(call: Call, name: str, users: Path) -> None:
     """

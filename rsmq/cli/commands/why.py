@@ -12,6 +12,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queue_argument
+from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_table, format_text, format_time, truncate
 
 if TYPE_CHECKING:
@@ -97,10 +98,12 @@ def _write(call: Call, explanation: Explanation, events: list[TimelineEvent] | N
 
 @command("dead-letters", "rsmq dead-letters orders-dead")
 @queue_argument(metavar="DEAD_LETTER_QUEUE")
-@click.option(
-    "--count", "--number", "-n", type=click.IntRange(1, 1_000_000), default=10_000,
-    show_default=True, metavar="N", help="The highest number of dead letters to look at.",
-)  # fmt: skip
+@options(
+    """
+    --count, --number, -n N  The highest number of dead letters to look at.  [default: 10000]
+    """,
+    count={"type": click.IntRange(1, 1000000)},
+)
 @click.pass_obj
 def dead_letters(call: Call, queue: str, count: int) -> None:
     """

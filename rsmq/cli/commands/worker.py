@@ -15,8 +15,10 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import DURATION, command, complete_queues, metrics_options
+from rsmq.cli.app.command import command
+from rsmq.cli.app.options import options
 from rsmq.cli.app.program import run
+from rsmq.cli.commands.metrics_server import metrics_options
 
 #: The word that stands for MODULE:NAME when workers are checked.
 _CHECK = "check"
@@ -42,80 +44,43 @@ def _memory_size(text: str) -> int:
 )
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
 @click.argument("checked", required=False, metavar="[NAME]")
-@click.option(
-    "--name", metavar="NAME",
-    help="The name of this worker. The next worker with this name takes over its messages. By "
-    "default a new one at each start; with --processes or several --ns the host and MODULE-NAME.",
-)  # fmt: skip
-@click.option(
-    "--processes", type=click.IntRange(1, _MAX_PROCESSES), metavar="N",
-    help="Run N processes, named NAME-0 to NAME-(N-1), and start them again when they die; SIGHUP "
-    "restarts one after the other. With several --ns, each has one or more of them.",
-)  # fmt: skip
-@click.option(
-    "--max-jobs-per-child", type=click.IntRange(1), metavar="N",
-    help="With --processes: restart a process gracefully after so many messages.",
-)  # fmt: skip
-@click.option(
-    "--max-memory-per-child", type=_memory_size, metavar="SIZE",
-    help="With --processes: restart a process gracefully when it uses more memory, as in 500M.",
-)  # fmt: skip
-@click.option(
-    "--reload", is_flag=True,
-    help="Restart when a Python file in the working folder changes; for development.",
-)  # fmt: skip
-@click.option("--supervised", type=int, hidden=True)
-@click.option("--sends-metrics", is_flag=True, hidden=True)
-@click.option("--shows-ns", is_flag=True, hidden=True)
-@click.option(
-    "--concurrency",
-    type=int,
-    metavar="N",
-    help="The most handlers that run at the same time, in each process.",
+@options(
+    """
+    --name NAME  The name of this worker. The next worker with this name takes over its messages. By
+        default a new one at each start; with --processes or several --ns the host and MODULE-NAME.
+    --processes N  Run N processes, named NAME-0 to NAME-(N-1), and start them again when they die;
+        SIGHUP restarts one after the other. With several --ns, each has one or more of them.
+    --max-jobs-per-child N  With --processes: restart a process gracefully after so many messages.
+    --max-memory-per-child SIZE  With --processes: restart a process gracefully when it uses more
+        memory, as in 500M.
+    --reload  Restart when a Python file in the working folder changes; for development.
+    --supervised
+    --sends-metrics
+    --shows-ns
+    --concurrency N  The most handlers that run at the same time, in each process.
+    --grace DURATION  How long handlers may still run at shutdown, as in 30, 30s or 2m.
+    --wait-for-redis DURATION  Wait so long at the start for a Redis that is away.  [default: 60]
+    --burst  End when all queues of the worker are empty, instead of waiting for messages.
+    --strict  Refuse listeners that retry forever without retry_forever=True.
+    --log-level [debug|info|warning|error]  debug logs every message.  [default: info]
+    --log-format [text|json]  The format of log lines and errors; text by default.
+    """,
+    processes={"type": click.IntRange(1, _MAX_PROCESSES)},
+    max_jobs_per_child={"type": click.IntRange(1)},
+    max_memory_per_child={"type": _memory_size},
+    supervised={"type": int, "hidden": True},
+    sends_metrics={"hidden": True},
+    shows_ns={"hidden": True},
 )
-@click.option(
-    "--grace", type=DURATION, metavar="DURATION",
-    help="How long handlers may still run at shutdown, as in 30, 30s or 2m.",
-)  # fmt: skip
-@click.option(
-    "--wait-for-redis", type=DURATION, default=60, show_default=True, metavar="DURATION",
-    help="Wait so long at the start for a Redis that is away.",
-)  # fmt: skip
-@click.option(
-    "--burst", is_flag=True,
-    help="End when all queues of the worker are empty, instead of waiting for messages.",
-)  # fmt: skip
-@click.option(
-    "--strict", is_flag=True,
-    help="Refuse listeners that retry forever without retry_forever=True.",
-)  # fmt: skip
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-    show_default=True, help="debug logs every message.",
-)  # fmt: skip
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]),
-    help="The format of log lines and errors; text by default.",
-)  # fmt: skip
-@metrics_options()
-@click.option(
-    "--health-port", type=int, metavar="PORT",
-    help="Answer probes on this port: /healthz if the worker makes progress, /readyz if it "
-    "receives messages.",
-)  # fmt: skip
-@click.option(
-    "--health-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
-    help="Answer probes on this address.",
-)  # fmt: skip
-@click.option("--list", is_flag=True, help="Show the workers of the namespace.")
-@click.option(
-    "--pause", metavar="QUEUE", shell_complete=complete_queues,
-    help="Stop all workers from receiving from a queue.",
-)  # fmt: skip
-@click.option(
-    "--resume", metavar="QUEUE", shell_complete=complete_queues,
-    help="Let workers receive from a paused queue again.",
-)  # fmt: skip
+@metrics_options
+@options("""
+    --health-port PORT  Answer probes on this port: /healthz if the worker makes progress, /readyz
+        if it receives messages.
+    --health-host ADDRESS  Answer probes on this address.  [default: 127.0.0.1]
+    --list  Show the workers of the namespace.
+    --pause QUEUE  Stop all workers from receiving from a queue.
+    --resume QUEUE  Let workers receive from a paused queue again.
+    """)
 @click.pass_obj
 def worker(call: Call, /, **options: Any) -> int:
     """

@@ -17,6 +17,7 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
+from rsmq.cli.commands.metrics_server import serve_metrics
 from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
 from rsmq.guarded_log import get_logger
 from rsmq.worker.children.child_process import ChildSettings
@@ -92,7 +93,7 @@ def _supervise(call: Call, args: SimpleNamespace) -> int:
         from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
 
         metrics = ProcessMetrics()
-        _serve_metrics(args)
+        serve_metrics(args.metrics_port, args.metrics_host)
     supervisor = Supervisor(processes, metrics=metrics, is_burst=args.burst, reload=args.reload)
     if args.health_port is not None:
         serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
@@ -226,14 +227,5 @@ def _use_metrics(worker: Worker, args: SimpleNamespace) -> Callable[[], Any]:
         metrics = Metrics()
         worker.use(metrics)
     if args.metrics_port is not None:
-        _serve_metrics(args)
+        serve_metrics(args.metrics_port, args.metrics_host)
     return metrics.snapshot
-
-
-def _serve_metrics(args: SimpleNamespace) -> None:
-    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
-
-    try:
-        serve(args.metrics_port, args.metrics_host)
-    except OSError as error:
-        raise Failed(f"port {args.metrics_port}: {error.strerror}") from None
