@@ -52,7 +52,7 @@ from rsmq.web.requests import (
 from rsmq.web.router import PathRouter
 from rsmq.web.routes.forms import QUEUE
 from rsmq.web.selection.previews import load_selection
-from rsmq.web.table import READING, ApiAnswer, ApiCall, RawBody, Route, Scope
+from rsmq.web.table import ApiAnswer, ApiCall, RawBody, Route, Scope
 from rsmq.web.walks import QueueWalks
 
 _READING_METHODS = {"GET", "HEAD"}
@@ -90,10 +90,12 @@ class Api:
         *,
         read_only: bool,
         redact: tuple[JsonPath, ...] = (),
+        namespaces_of: Callable[[Principal], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._queues = queues
         self._walks = QueueWalks(queues)
         self._redact = redact
+        self._namespaces_of = namespaces_of
         routes = tuple(table)
         self._router = PathRouter(routes)
         self._entries = {(each.method, each.path): each for each in routes}
@@ -130,7 +132,7 @@ class Api:
                 return False
 
         self._check(route, principal, names)
-        if HEADER in headers and not route.idempotent and route.scope not in READING:
+        if HEADER in headers and not route.idempotent and not route.is_reading:
             raise Refused("unknownHeader", "This call does not take Idempotency-Key", status=400)
         # Not before the caller is known and may do it: a body takes memory.
         body = await read_bytes(receive, headers, MAX_BODY_BYTES)
@@ -140,6 +142,7 @@ class Api:
             await self._client_for(route, len(body)), names, values, raw, headers,
             self._allow_of(principal), departure.wait, principal.redaction(self._redact),
             keeps_rights, principal.name, scope[ADDRESS], self._read_only, self._walks,
+            partial(self._show_namespaces, scope),
         )  # fmt: skip
         return await self._run(route, call, ApiCaller(principal, scope[ADDRESS]))
 
@@ -192,7 +195,14 @@ class Api:
         return partial(principal.check, read_only=self._read_only)
 
     def _check(self, route: Route, principal: Principal, names: Mapping[str, str]) -> None:
-        principal.check(route.scope, names.get(QUEUE), read_only=self._read_only)
+        if route.scope is not None:
+            principal.check(route.scope, names.get(QUEUE), read_only=self._read_only)
+
+    def _show_namespaces(self, scope: AsgiScope) -> dict[str, str]:
+        """Return the namespaces of the caller of a request, each with the path of its API."""
+        server = quote(scope["root_path"].rstrip("/"))
+        paths = self._namespaces_of(scope[PRINCIPAL])
+        return {name: server + path for name, path in paths.items()}
 
     async def _client_for(self, route: Route, size: int) -> Client:
         is_large = route.scope is Scope.SEND and size > _LARGE_BODY_BYTES

@@ -40,7 +40,8 @@ def _section(route: Route) -> str:
     answers = "; ".join(f"{status}: {text}" for status, text in route.answers.items())
     return (
         f"<section><h2><code>{escape(route.method)} {escape(route.path)}</code></h2>"
-        f"<p>{escape(route.summary)} Needs the scope <code>{route.scope.value}</code>."
+        f"<p>{escape(route.summary)}"
+        + ("" if route.scope is None else f" Needs the scope <code>{route.scope.value}</code>.")
         + (" Takes <code>Idempotency-Key</code>." if route.idempotent else "")
         + "</p>"
         + _fields("Query", route.query)

@@ -35,7 +35,7 @@ from rsmq.web.api_page import POLICY, make_page
 from rsmq.web.bulk.runner import OperationRunner
 from rsmq.web.client import Client
 from rsmq.web.monitoring import NamespacesOf, healthz, metrics_of, problem_response, readyz_of
-from rsmq.web.namespaces import NamespacePaths, namespace_switch, namespaces_listing
+from rsmq.web.namespaces import NamespacePaths, namespace_switch
 from rsmq.web.openapi import make_document, server_of_namespaces
 from rsmq.web.pages.site import Site
 from rsmq.web.problems import HttpProblem
@@ -135,12 +135,18 @@ def create_app(
     def namespaces_of(principal: Principal) -> tuple[str, ...]:
         return tuple(name for name in names if has_rights(name, principal))
 
+    def paths_of(principal: Principal) -> dict[str, str]:
+        first_name = names[0]
+        shown = namespaces_of(principal)
+        return {name: "" if name == first_name else path_of_namespace(name) for name in shown}
+
     from rsmq import __version__  # noqa: PLC0415 - a circle at the import
 
     def make_part(client: Client, its_gate: AccessGate) -> _Part:
-        operations = Api(client, TABLE, read_only=read_only, redact=paths)
+        operations = Api(client, TABLE, read_only=read_only, redact=paths, namespaces_of=paths_of)
         return _Part(
             its_gate.guard(operations),
+            operations,
             its_gate,
             Site(
                 its_gate, operations, SharedWalks(client), namespace=client.namespace.name,
@@ -171,7 +177,8 @@ def create_app(
                     await stack.enter_async_context(TrashEmptier(client))
             yield
 
-    listing = gate.guard(request_response(namespaces_listing(PREFIX, namespaces_of, names[0])))
+    # Also for those who have no rights in the first namespace.
+    listing = gate.guard(_listing_of(first.operations))
     switch = request_response(namespace_switch(gate, namespaces_of, names[0]))
     api_of_namespaces = NamespacePaths(
         PREFIX, parts,
@@ -215,11 +222,13 @@ class _Part:
     What serves one namespace; called with a request below the path of its API.
 
     Attributes:
+        operations: the API, for requests that were admitted.
         gate: admits callers with rights in the namespace.
         documents: the OpenAPI document, and the page with the API, by their paths.
     """
 
     api: Asgi
+    operations: Api
     gate: AccessGate
     site: Site
     documents: Mapping[str, Asgi]
@@ -291,6 +300,18 @@ async def _answer_problem(request: Request, error: Any) -> Response:
 def _prefix_of(request: Request) -> str:
     """Return the path of the API, below that of a mount or of a proxy's prefix."""
     return quote(request.scope.get("root_path", "").rstrip("/")) + PREFIX
+
+
+def _listing_of(operations: Api) -> Asgi:
+    """Return an application that answers what its API answers at the path of the namespaces."""
+
+    async def listing(scope: Any, receive: Any, send: Any) -> None:
+        root = scope.get("root_path", "").removesuffix(PREFIX + _NAMESPACES) + PREFIX
+        path = root + _NAMESPACES
+        scope |= {"root_path": root, "path": path, "raw_path": quote(path, safe="/:").encode()}
+        await operations(scope, receive, send)
+
+    return listing
 
 
 def _mount(path: str, app: Any) -> Mount:

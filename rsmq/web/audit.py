@@ -38,7 +38,7 @@ _log = get_logger("rsmq.web")
 
 
 def is_audited(
-    scope: Scope, method: str, names: Mapping[str, str], values: Mapping[str, Any]
+    scope: Scope | None, method: str, names: Mapping[str, str], values: Mapping[str, Any]
 ) -> bool:
     """
     Return whether a call is recorded: it manages, destroys or repairs, or changes messages without
@@ -52,7 +52,7 @@ def is_audited(
     return scope in _RECORDED or without_receipt
 
 
-def is_destroying(scope: Scope, values: Mapping[str, Any]) -> bool:
+def is_destroying(scope: Scope | None, values: Mapping[str, Any]) -> bool:
     """Return whether a call may remove messages for good, so that it must not run unrecorded."""
     return scope in {Scope.DESTROY, Scope.REPAIR} or values.get("drop") is True
 

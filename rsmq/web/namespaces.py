@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
-from rsmq.web.access.gate import PRINCIPAL, AccessGate, Asgi
+from rsmq.web.access.gate import AccessGate, Asgi
 from rsmq.web.access.principals import namespace_not_found
 from rsmq.web.fields import Refused
 from rsmq.web.monitoring import NamespacesOf, problem_response
@@ -59,20 +59,6 @@ class NamespacePaths:
         scope["raw_path"] = f"{quote(root, safe='/:')}/{rest}".encode("latin-1")
         scope[NAMESPACE] = namespace
         await self._apps.get(namespace, self._nowhere)(scope, receive, send)
-
-
-def namespaces_listing(prefix: str, namespaces_of: NamespacesOf, first: str) -> Any:
-    """Return an endpoint that lists the namespaces of its caller, with the paths of their API."""
-
-    async def list_namespaces(request: Request) -> Response:
-        server = quote(request.scope.get("root_path", "").removesuffix(prefix + PATH)) + prefix
-        shown = [
-            {"name": name, "path": server + ("" if name == first else path_of_namespace(name))}
-            for name in namespaces_of(request.scope[PRINCIPAL])
-        ]
-        return JSONResponse({"namespaces": shown}, headers={"Cache-Control": "no-store"})
-
-    return list_namespaces
 
 
 def namespace_switch(gate: AccessGate, namespaces_of: NamespacesOf, first: str) -> Any:

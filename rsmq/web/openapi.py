@@ -104,7 +104,9 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _name(route),
         "summary": route.summary,
-        "description": f"Needs the scope `{route.scope.value}`.",
+        "description": "Needs no scope."
+        if route.scope is None
+        else f"Needs the scope `{route.scope.value}`.",
         "parameters": parameters,
         "responses": _responses(route),
     }

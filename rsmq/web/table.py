@@ -89,6 +89,7 @@ class ApiCall:
         address: its address.
         is_read_only: whether the server sends Redis no command that may write.
         walks: the walks through all queues.
+        namespaces: returns the namespaces of the caller, each with the path of its API.
     """
 
     queues: Client
@@ -104,6 +105,7 @@ class ApiCall:
     address: str
     is_read_only: bool
     walks: QueueWalks
+    namespaces: Callable[[], Mapping[str, str]] = dict
 
 
 Handler: TypeAlias = Callable[[ApiCall], Coroutine[Any, Any, ApiAnswer]]
@@ -116,7 +118,8 @@ class Route:
 
     Attributes:
         path: parts in braces are names; a part may end with ``:action``.
-        scope: for the queue ``queue`` of the path; for any queue if there is none.
+        scope: for the queue ``queue`` of the path; for any queue if there is none. None is for each
+            caller that is known.
         summary: one line.
         calls: the methods of the client that it calls; those of schedules as ``schedules.add``.
         query: the fields of the query.
@@ -132,7 +135,7 @@ class Route:
 
     method: str
     path: str
-    scope: Scope
+    scope: Scope | None
     summary: str
     handler: Handler
     calls: tuple[str, ...] = ()
@@ -144,3 +147,8 @@ class Route:
     is_preview: bool = False
     is_long: bool = False
     queue_of: Callable[[ApiCall], Awaitable[str]] | None = None
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether its scope allows no changes."""
+        return self.scope is None or self.scope in READING

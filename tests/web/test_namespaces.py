@@ -110,6 +110,9 @@ def test_an_entry_without_namespaces_has_rights_in_the_first_one_only(run, users
         for name, expected in allowed.items():
             found = (await http("GET", "/ns", headers=_as(name))).json["namespaces"]
             assert [each["name"] for each in found] == expected
+            below = f"/ns/{quote(expected[0], safe='')}/ns"
+            assert (await http("GET", below, headers=_as(name))).json["namespaces"] == found
+            assert (await http("GET", "/ns/", headers=_as(name))).json["namespaces"] == found
             for namespace in _NAMES:
                 paths = [f"/ns/{quote(namespace, safe='')}"]
                 paths += [""] if namespace == "shop" else []
@@ -168,6 +171,9 @@ def test_unread_parts_of_the_server_show_only_namespaces_of_the_caller(run, user
         assert document["servers"][1]["url"] == "/api/v1/ns/{ns}"
         document = (await http("GET", "/openapi.json", headers=_as("old"))).json
         assert document["servers"] == [{"url": "/api/v1"}]
+        answers = document["paths"]["/ns"]["get"]["responses"]
+        shown = answers["200"]["content"]["application/json"]["schema"]["properties"]["namespaces"]
+        assert list(shown["items"]["properties"]) == ["name", "path"]
         document = (await http("GET", "/ns/billing/openapi.json", headers=_as("all"))).json
         assert document["servers"] == [{"url": "/api/v1/ns/billing"}]
         docs = (await http("GET", f"/ns/{_ODD}/docs", headers=_as("odd"))).content.decode()

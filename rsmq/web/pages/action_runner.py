@@ -190,7 +190,8 @@ class Actions:
 
     def _check(self, asked: Asked, *, is_form: bool) -> None:
         scope = self.route_of(asked.action).scope
-        asked.call.check(scope, one(asked.fields, "queue") or None)
+        if scope is not None:
+            asked.call.check(scope, one(asked.fields, "queue") or None)
         asked.action.check_fields(asked.fields, is_form=is_form)
 
     def _read(

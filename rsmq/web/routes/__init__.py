@@ -17,6 +17,7 @@ from rsmq.web.routes import (
     jobs,
     message_list,
     messages,
+    namespaces,
     outcomes,
     queue_list,
     queues,
@@ -56,4 +57,5 @@ TABLE: tuple[Route, ...] = (
     *workers.ROUTES,
     *audit.ROUTES,
     *alerts.ROUTES,
+    *namespaces.ROUTES,
 )
