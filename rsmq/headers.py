@@ -22,10 +22,6 @@ from rsmq.errors import InvalidFormat, show, show_type
 
 #: The header of a correlation id.
 REQUEST_ID = "request_id"
-#: The line before the body in which ``TracedCodec`` writes the context of a trace.
-TRACE_LINE = "rsmq-trace:1 "
-
-_TRACE_LINE = TRACE_LINE.encode()
 #: The names of the fields of an envelope.
 ENVELOPE_FIELDS = {"headers", "body"}
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -75,11 +71,8 @@ def read_headers(raw: bytes) -> dict[str, str]:
     Return the headers of a stored body; empty if it has none.
 
     Args:
-        raw: an envelope, the body of a task, or a body after the line of a ``TracedCodec``.
+        raw: an envelope, or the body of a task.
     """
-    traced, _ = split_trace_line(raw)
-    if traced is not None:
-        return traced
     parsed = _parse_with_headers(raw)
     if parsed is None or not (
         parsed.keys() == ENVELOPE_FIELDS or isinstance(parsed.get("task"), str)
@@ -96,17 +89,6 @@ def split_envelope(raw: bytes) -> tuple[dict[str, str], Any] | None:
     return text_headers(parsed["headers"]), parsed["body"]
 
 
-def split_trace_line(raw: bytes) -> tuple[dict[str, str] | None, bytes]:
-    """Return the headers of the line of a ``TracedCodec``, None without, and the other bytes."""
-    if not raw.startswith(_TRACE_LINE):
-        return None, raw
-    line, line_end, encoded = raw.partition(b"\n")
-    headers = _parse_object(line[len(_TRACE_LINE) :])
-    if not line_end or headers is None:
-        return None, raw
-    return text_headers(headers), encoded
-
-
 def text_headers(headers: object) -> dict[str, str]:
     """Return those headers of a message that are text; other programs may write anything."""
     if not isinstance(headers, dict):
@@ -118,16 +100,12 @@ def _parse_with_headers(raw: bytes) -> dict[str, Any] | None:
     """Return a JSON object with an object of headers; None for other bodies, mostly unparsed."""
     if b'"headers"' not in raw or not raw.lstrip().startswith(b"{"):
         return None
-    parsed = _parse_object(raw)
-    return parsed if parsed is not None and isinstance(parsed.get("headers"), dict) else None
-
-
-def _parse_object(raw: bytes) -> dict[str, Any] | None:
     try:
         parsed = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return parsed if isinstance(parsed, dict) else None
+    has_headers = isinstance(parsed, dict) and isinstance(parsed.get("headers"), dict)
+    return parsed if has_headers else None
 
 
 class HeaderFilter(logging.Filter):

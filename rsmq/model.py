@@ -87,7 +87,7 @@ class _MessageFields(Generic[B_co]):
         """
         The headers that were sent with the body, whichever codec decodes it; empty without any.
 
-        They are those of an ``EnvelopeCodec``, of a task, or of a ``TracedCodec``. Each access
+        They are those of an ``EnvelopeCodec`` or of a task. Each access
         reads them from ``raw``.
         """
         return read_headers(self.raw)

@@ -10,7 +10,7 @@ from typing import Any, Generic
 from rsmq.codecs.formats import JSON, BytesCodec, JsonCodec, MsgpackCodec, TextCodec
 from rsmq.codecs.interface import CannotDecode, CannotEncode, Codec, check_codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.headers import current_headers, split_envelope, split_trace_line
+from rsmq.headers import current_headers, split_envelope
 from rsmq.type_variables import In_contra, Out_co
 
 
@@ -19,8 +19,8 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
     A codec that writes the current headers and a body as ``{"headers": {...}, "body": ...}``.
 
     Without headers (``use_headers``) it writes the body as the inner codec does. It decodes both,
-    and bodies with the line of a ``TracedCodec``, so change consumers before producers. The headers
-    are in ``Message.headers``, and count towards the queue's maxsize.
+    so change consumers before producers. The headers are in ``Message.headers``, and count towards
+    the queue's maxsize.
 
     Consumers without this codec, also those in other languages, see the envelope as the body. A
     JSON object with exactly these two fields, whose headers are an object, is an envelope, whoever
@@ -55,7 +55,7 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
         if not isinstance(raw, bytes):
             return encoded  # the send refuses it
         headers = current_headers()
-        if not headers and split_envelope(raw) is None and split_trace_line(raw)[0] is None:
+        if not headers and split_envelope(raw) is None:
             return encoded
         return f'{{"headers":{JSON.encode(dict(headers))},"body":{self._to_json(raw)}}}'
 
@@ -76,7 +76,7 @@ class EnvelopeCodec(Generic[In_contra, Out_co]):
         """Return the body of an envelope; without one, what the inner codec decodes."""
         envelope = split_envelope(raw)
         if envelope is None:
-            return self._codec.decode(split_trace_line(raw)[1])
+            return self._codec.decode(raw)
         _, body = envelope
         if isinstance(self._codec, JsonCodec):
             decoded: Any = body

@@ -25,10 +25,6 @@ BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 600.0, 1800.0, 3600.0,
 )  # fmt: skip
-#: The buckets of rsmq_handler_seconds.
-_OLD_BUCKETS = (
-    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0,
-)  # fmt: skip
 
 _RECEIVED = Series("rsmq_messages_received", "Messages received")
 _HANDLED = Series("rsmq_messages_handled", "Messages whose handlers returned")
@@ -54,12 +50,6 @@ _WAIT = Series(
     "The time from the send of a message to its first handler call",
     kind="histogram",
     buckets=BUCKETS,
-)
-_OLD_DURATION = Series(
-    "rsmq_handler_seconds",
-    "The earlier name of rsmq_handler_duration_seconds, for this version only",
-    kind="histogram",
-    buckets=_OLD_BUCKETS,
 )
 _RUNNING = Series("rsmq_handlers_running", "Handlers that run now", kind="gauge")
 _INFO = Series(
@@ -92,7 +82,7 @@ _MAX_EXCEPTIONS, _OTHER_EXCEPTIONS = 100, "other"
 #: The metrics of a worker.
 ALL_SERIES = (
     _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEFERRED, _DEAD_LETTERED, _DROPPED, _RELEASED,
-    _LEASES_LOST, _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO, _PUSHES, _PUSH_DURATION,
+    _LEASES_LOST, _DURATION, _WAIT, _RUNNING, _INFO, _PUSHES, _PUSH_DURATION,
     _TARGET_STATE,
 )  # fmt: skip
 
@@ -197,7 +187,6 @@ class _WorkerHooks(Middleware):
             self._counted_as_running.discard(id(message))
             self._metrics.tally.add(_RUNNING, labels, -1)
         self._metrics.tally.observe(_DURATION, labels, seconds)
-        self._metrics.tally.observe(_OLD_DURATION, labels, seconds)
         if error is None:
             self._metrics.tally.add(_HANDLED, labels)
 

@@ -15,8 +15,8 @@ try:
 except ImportError as error:
     raise MissingExtra("opentelemetry", "rsmq.opentelemetry") from error
 
+from rsmq.opentelemetry.spans import message_context
 from rsmq.opentelemetry.traced_client import instrument_client
-from rsmq.opentelemetry.traced_codec import TracedCodec, message_context
 from rsmq.opentelemetry.tracing_middleware import TracingMiddleware
 
-__all__ = ["TracedCodec", "TracingMiddleware", "instrument_client", "message_context"]
+__all__ = ["TracingMiddleware", "instrument_client", "message_context"]

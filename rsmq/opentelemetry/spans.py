@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from opentelemetry import propagate
+from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
     Span,
@@ -23,8 +25,7 @@ from opentelemetry.trace import (
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.aio import AsyncRSMQ
-from rsmq.model import Message
-from rsmq.opentelemetry.traced_codec import message_context
+from rsmq.model import Message, StoredMessage
 
 BATCH_MESSAGE_COUNT = "messaging.batch.message_count"
 DESTINATION_NAME = "messaging.destination.name"
@@ -70,6 +71,20 @@ def server_attributes(client: RSMQ | AsyncRSMQ) -> dict[str, Any]:
         return {}
     port = int(options.get("port") or _DEFAULT_REDIS_PORT)
     return {SERVER_ADDRESS: options["host"], SERVER_PORT: port}
+
+
+def message_context(message: Message | StoredMessage) -> Context:
+    """
+    Return the context in which a message was sent, for a span of your own.
+
+    Args:
+        message: a message with headers, whichever codec decodes it.
+
+    Returns:
+        The context, for ``tracer.start_as_current_span("process orders", context=...)``. It is
+        empty if the message has no headers: then the span is the root of a new trace.
+    """
+    return propagate.extract(message.headers, context=Context())
 
 
 def creation_links(message: Message, *, is_batch: bool) -> list[Link]:

@@ -51,8 +51,8 @@ def instrument_client(client: Client, *, tracer_provider: TracerProvider | None 
     never a body. If a call raises, the span has the class of the error, not its text.
 
     The context of a send is added to its headers, which an ``EnvelopeCodec`` and tasks write into
-    the message. Such a send has the kind PRODUCER, also one with a ``TracedCodec``; all others have
-    CLIENT. A receive links to the spans that sent its messages, if these have such a context.
+    the message. Such a send has the kind PRODUCER; all others have CLIENT. A receive links to the
+    spans that sent its messages, if these have such a context.
 
     Args:
         client: an RSMQ or AsyncRSMQ.

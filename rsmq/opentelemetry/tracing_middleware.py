@@ -20,7 +20,6 @@ from opentelemetry.trace import (
 
 from rsmq.model import Message
 from rsmq.opentelemetry import spans
-from rsmq.opentelemetry.traced_codec import message_context
 from rsmq.worker import Defer, Discard, Middleware, current_message
 
 
@@ -76,7 +75,7 @@ class TracingMiddleware(Middleware):
         if is_batch:
             parent = Context()
         else:
-            parent = message_context(message)
+            parent = spans.message_context(message)
             attributes[spans.MESSAGE_ID] = message.id
             attributes[spans.RECEIVE_COUNT] = message.receive_count
         # The worker may have been started inside a span, which is not the parent of its calls.

@@ -15,7 +15,6 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias
 
 from rsmq.errors import InvalidFormat
-from rsmq.headers import split_trace_line
 
 
 class Wildcard(Enum):
@@ -106,13 +105,13 @@ def parse_path(text: str) -> JsonPath:
 
 def parse_json(raw: bytes) -> Any:
     """
-    Return the value of a body that is JSON, also behind the line of a ``TracedCodec``.
+    Return the value of a body that is JSON.
 
     Raises:
         NotJson: it is not JSON in UTF-8, or too deep.
     """
     try:
-        return json.loads(split_trace_line(raw)[1].decode(), parse_constant=_refuse)
+        return json.loads(raw.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise NotJson from None
 

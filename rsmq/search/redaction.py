@@ -3,7 +3,7 @@ Redaction: what a caller sees of a body, if values at some paths are not for it.
 
 A body that can't be searched for the paths is not shown at all: bytes, text, and JSON that is no
 object or list. In an envelope (``EnvelopeCodec``) the paths hold for the envelope and for its body,
-also in an envelope within it; before a body, for the line of a ``TracedCodec``.
+also in an envelope within it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rsmq.headers import ENVELOPE_FIELDS, TRACE_LINE, split_trace_line
+from rsmq.headers import ENVELOPE_FIELDS
 from rsmq.model import DeadLetterReason
 from rsmq.search.json_path import BEGIN, JsonPath, PathSteps
 
@@ -36,13 +36,8 @@ class Redaction:
         """Return the body as the caller sees it; None if it is withheld."""
         if not self.paths:
             return raw
-        body = split_trace_line(raw)[1]
-        line = raw[: len(raw) - len(body)]
         try:
-            if line:
-                begin = TRACE_LINE.encode()
-                line = begin + self._rewrite(line.removeprefix(begin).removesuffix(b"\n")) + b"\n"
-            return line + self._rewrite(body)
+            return self._rewrite(raw)
         except (ValueError, RecursionError):
             return None
 

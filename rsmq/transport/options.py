@@ -45,9 +45,11 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
         option = re.match(r"Invalid value for '(\w+)' in connection URL", str(error))
         invalid = _make_url_error(url, option[1] if option else None)
     except TypeError as error:
-        rejected = str(error).partition(" got ")[2]
+        option = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        rule = "There is no such option" if option else "redis-py does not accept their types"
         invalid = InvalidFormat(
-            "options", hint=f"redis-py does not accept these options: {rejected}."
+            option[1] if option else "options",
+            hint=f"{rule}. Pass options of redis-py's connections, as in socket_timeout=5.",
         )
     else:
         _check_options(pool.connection_kwargs)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rsmq.errors import InvalidFormat
-from rsmq.headers import split_trace_line
 from rsmq.search.json_path import JsonPath, fault, find_values, parse_path, read_path
 
 INDENT = "  "
@@ -36,7 +35,7 @@ def _refuse(name: str) -> Any:
 
 def read_json(raw: bytes, members: Callable[[list[tuple[str, Any]]], Any]) -> Any:
     """
-    Return the value of a body that is JSON, also behind the line of a ``TracedCodec``.
+    Return the value of a body that is JSON.
 
     Raises:
         NotThisForm: it is not JSON.
@@ -44,7 +43,7 @@ def read_json(raw: bytes, members: Callable[[list[tuple[str, Any]]], Any]) -> An
     """
     try:
         return json.loads(
-            split_trace_line(raw)[1].decode(),
+            raw.decode(),
             object_pairs_hook=members,
             parse_int=WrittenNumber,
             parse_float=WrittenNumber,

@@ -252,9 +252,9 @@ class JSONLines(logging.Formatter):
     One JSON object for each line.
 
     It has time (UTC), level, logger, message, pid; worker, ns, queue, message_id, attempt and
-    request_id if they are known; traceback and stack. ``text`` is the earlier name of ``message``,
-    for this version only. Fields of ``extra=`` follow, under their names; after ``extra_`` if
-    the line has such a name already. A value that JSON can't have is its text.
+    request_id if they are known; traceback and stack. Fields of ``extra=`` follow, under their
+    names; after ``extra_`` if the line has such a name already. A value that JSON can't have is
+    its text.
     """
 
     def __init__(
@@ -278,7 +278,6 @@ class JSONLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            "text": record.getMessage(),
             "pid": record.process,
         }
         worker = self._worker_name()

@@ -84,7 +84,6 @@ NOT_RUN = {
         "partitions.md",
         "function partition_of(string $key, int $count): int {",
     ): "is for PHP; compat/test_partitions.py runs it",
-    ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("versions.md", "scripts/release --dry-run"): "takes minutes; scripts/soak release runs it",
     (KIT, "docker build -t shop ."): "needs Docker; tests/operations checks the kit",

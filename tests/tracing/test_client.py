@@ -11,8 +11,9 @@ from opentelemetry.semconv._incubating.attributes import messaging_attributes as
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
-from rsmq import BYTES, JSON, RSMQ, TEXT, AsyncRSMQ, InvalidFormat, MessageNotString, QueueNotFound
-from rsmq.opentelemetry import TracedCodec, instrument_client
+from rsmq import JSON, RSMQ, TEXT, AsyncRSMQ, InvalidFormat, MessageNotString, QueueNotFound
+from rsmq.codecs import EnvelopeCodec
+from rsmq.opentelemetry import instrument_client
 from rsmq.opentelemetry import spans as names
 from rsmq.opentelemetry.traced_client import _METHODS
 from tests.expect import refused
@@ -139,7 +140,7 @@ def test_an_empty_receive_has_no_message(queues, server, spans):
 
 
 def test_an_envelope_links_the_receive_to_the_send(make_client, spans, raw, ns):
-    queues = make_client(codec=TracedCodec(JSON))
+    queues = make_client(codec=EnvelopeCodec(JSON))
     queues.create_queue("orders")
     id = queues.send_message("orders", {"number": 1})
     message = queues.receive_message("orders")
@@ -148,7 +149,7 @@ def test_an_envelope_links_the_receive_to_the_send(make_client, spans, raw, ns):
     context = send.context
     ids = f"{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     assert raw.hget(f"{ns}:orders:Q", id) == (
-        f'rsmq-trace:1 {{"traceparent":"00-{ids}"}}\n{{"number":1}}'.encode()
+        f'{{"headers":{{"traceparent":"00-{ids}"}},"body":{{"number":1}}}}'.encode()
     )
     assert message.body == {"number": 1}
     assert (send.kind, receive.kind) == (SpanKind.PRODUCER, SpanKind.CLIENT)
@@ -159,10 +160,10 @@ def test_an_envelope_links_the_receive_to_the_send(make_client, spans, raw, ns):
 def test_a_batch_links_to_each_message_with_an_envelope(make_client, spans):
     queues = make_client()
     queues.create_queue("orders")
-    codec = TracedCodec(TEXT)
+    codec = EnvelopeCodec(TEXT)
     first, second = queues.send_messages("orders", ["a", "b"], codec=codec)
     queues.send_message("orders", "c")
-    third = queues.send_message("orders", b"d", codec=TracedCodec(BYTES))
+    third = queues.send_message("orders", "d", codec=EnvelopeCodec(JSON))
     messages = queues.receive_messages("orders", 10, codec=codec)
     batch, plain, single = spans.named("send orders")
 

@@ -9,12 +9,13 @@ from opentelemetry import context, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rsmq import JSON, TEXT
-from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client, message_context
+from rsmq.codecs import EnvelopeCodec
+from rsmq.opentelemetry import TracingMiddleware, instrument_client, message_context
 from rsmq.worker import DeadLetter, Defer, Discard, Middleware, Retry
 from tests.tracing.test_client import attributes, link_to, links
 from tests.workers.polling import wait_until
 
-CODEC = TracedCodec(TEXT)
+CODEC = EnvelopeCodec(TEXT)
 
 
 @pytest.fixture(params=["threads", "asyncio"])
@@ -289,10 +290,10 @@ def test_a_message_that_another_middleware_refuses(
 
 def test_a_message_that_cannot_be_decoded_has_no_span(env, sender, spans, tracing, as_handler):
     worker = env.create_worker(middleware=[tracing], concurrency=1)
-    worker.listener("orders", codec=TracedCodec(JSON), dead_letter_queue="dead", max_retries=0)(
+    worker.listener("orders", codec=EnvelopeCodec(JSON), dead_letter_queue="dead", max_retries=0)(
         as_handler(lambda body: None)
     )
-    sender.send_message("orders", "{")
+    sender.send_message("orders", "{", codec=TEXT)
     sender.send_message("orders", "1")
     worker.start()
     wait_until(lambda: worker.numbers.handled == worker.numbers.dead == 1)

@@ -22,7 +22,7 @@ from rsmq import (
     StoredMessage,
 )
 from rsmq.codecs import dataclass_codec, pydantic_codec
-from rsmq.opentelemetry import TracedCodec, instrument_client
+from rsmq.opentelemetry import instrument_client
 
 B = TypeVar("B")
 
@@ -76,7 +76,6 @@ def clients_from_urls(url: str) -> None:
     assert_type(RSMQ.from_url(url, codec=dataclass_codec(Order)), RSMQ[Order])
     assert_type(RSMQ.from_url(url, codec=OrderCodec()), RSMQ[Order])
     assert_type(RSMQ.from_url(url, codec=NumberCodec()), RSMQ[int])
-    assert_type(RSMQ.from_url(url, codec=TracedCodec(OrderCodec())), RSMQ[Order])
     assert_type(AsyncRSMQ.from_url(url), AsyncRSMQ[str])
     assert_type(AsyncRSMQ.from_url(url, codec=JSON), AsyncRSMQ[Any])
     assert_type(AsyncRSMQ.from_url(url, codec=OrderCodec()), AsyncRSMQ[Order])
@@ -203,7 +202,6 @@ def codecs_of_classes(order: Order, mapping: Mapping[str, int]) -> None:
     assert_type(dataclass_codec(Order), Codec[Order, Order])
     assert_type(pydantic_codec(Invoice), Codec[Invoice, Invoice])
     assert_type(dataclass_codec(Order).encode(order), str | bytes)
-    assert_type(TracedCodec(OrderCodec()).decode(b""), Order)
     dataclass_codec(Order).encode(mapping)  # type: ignore[arg-type]
     pydantic_codec(Order)  # type: ignore[type-var]
     TEXT.encode(5)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from opentelemetry.context import Context
 
 from rsmq import JSON, RSMQ, TEXT, AsyncRSMQ, Message
 from rsmq.codecs import EnvelopeCodec
-from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client, message_context
+from rsmq.opentelemetry import TracingMiddleware, instrument_client, message_context
 from rsmq.worker import Worker
 
 
@@ -22,7 +22,7 @@ def tracing(client: RSMQ, async_client: AsyncRSMQ, shop: Shop, message: Message)
     assert_type(instrument_client(async_client), AsyncRSMQ)
     assert_type(instrument_client(shop), Shop)
     assert_type(message_context(message), Context)
-    client.send_message("orders", {"number": 1}, codec=TracedCodec(JSON))
+    client.send_message("orders", {"number": 1}, codec=EnvelopeCodec(JSON))
     assert_type(RSMQ.from_url("memory://", codec=EnvelopeCodec(TEXT)), RSMQ[str])
     assert_type(message.headers, dict[str, str])
     Worker(client, middleware=[TracingMiddleware()])

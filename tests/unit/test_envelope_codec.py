@@ -16,7 +16,6 @@ from rsmq.codecs import EnvelopeCodec, dataclass_codec
 from rsmq.headers import HeaderFilter, current_headers, use_headers
 from rsmq.operations.arguments import encode_body
 
-LINE = 'rsmq-trace:1 {"traceparent":"00-x"}\n'
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("headers"), inner),
@@ -50,9 +49,7 @@ def test_every_value_and_header_survives(body, headers):
 
 
 @settings(max_examples=50)
-@given(
-    st.text() | envelopes.map(json.dumps) | st.text().map(lambda text: LINE + text), st.booleans()
-)
+@given(st.text() | envelopes.map(json.dumps), st.booleans())
 def test_every_text_survives(body, has_headers):
     codec = EnvelopeCodec(TEXT)
     raw = stored(codec, body, {"a": "b"} if has_headers else {})
@@ -90,7 +87,6 @@ def test_without_headers_the_body_is_that_of_the_inner_codec():
         (b'{"headers": [], "body": 1}', {"headers": [], "body": 1}, {}),
         (b'{"headers": {"a": "b"}}', {"headers": {"a": "b"}}, {}),
         (b'{"headers": {}, "body": 1, "n": 1}', {"headers": {}, "body": 1, "n": 1}, {}),
-        (LINE.encode() + b"[1]", [1], {"traceparent": "00-x"}),
     ],
 )
 def test_bodies_of_other_producers_are_read(raw, body, headers):

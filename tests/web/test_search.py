@@ -46,11 +46,9 @@ def _json_value(chance, depth=0):
 
 def _body(chance):
     kind = chance.randrange(10)
-    if kind < 6:
+    if kind < 7:
         text = json.dumps(_json_value(chance), ensure_ascii=chance.random() < 0.5)
         return text.encode()
-    if kind == 6:
-        return b'rsmq-trace:1 {"traceparent": "x"}\n' + json.dumps(_json_value(chance)).encode()
     if kind == 7:
         return bytes(chance.randrange(256) for _ in range(20))
     if kind == 8:

@@ -800,14 +800,14 @@ def test_log_lines_of_handlers_have_message_fields_and_can_be_json(env, rsmq):
 
     assert about == {
         "time": about["time"], "level": "info", "logger": log.name, "message": "about it",
-        "text": "about it", "pid": os.getpid(), "queue": "q", "message_id": id, "attempt": 1,
+        "pid": os.getpid(), "queue": "q", "message_id": id, "attempt": 1,
     }  # fmt: skip
     parsed = time.strptime(about["time"][:19], "%Y-%m-%dT%H:%M:%S")
     assert abs(time.mktime(parsed) - time.mktime(time.gmtime())) < 10
     assert (about["time"][19], about["time"][-1], len(about["time"])) == (".", "Z", 24)
-    assert (no_good["text"], no_good["level"]) == ("no\ngood é", "error")
+    assert (no_good["message"], no_good["level"]) == ("no\ngood é", "error")
     assert no_good["traceback"].endswith("ZeroDivisionError: division by zero")
-    assert set(outside) == {"time", "level", "logger", "message", "text", "pid"}
+    assert set(outside) == {"time", "level", "logger", "message", "pid"}
 
 
 def format_record(**fields):
@@ -834,10 +834,10 @@ def test_json_lines_have_the_fields_of_extra(value, expected):
 
 
 def test_fields_of_extra_replace_no_field_of_a_json_line():
-    line = format_record(worker="mine", time=5, text="other", queue="orders", duration=0.5)
+    line = format_record(worker="mine", time=5, queue="orders", duration=0.5)
 
-    assert (line["worker"], line["message"], line["text"]) == ("orders-1", "a text", "a text")
-    assert (line["extra_worker"], line["extra_time"], line["extra_text"]) == ("mine", 5, "other")
+    assert (line["worker"], line["message"]) == ("orders-1", "a text")
+    assert (line["extra_worker"], line["extra_time"]) == ("mine", 5)
     assert (line["queue"], line["duration"]) == ("orders", 0.5)
     assert "extra_queue" not in line
 

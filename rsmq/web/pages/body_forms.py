@@ -11,7 +11,6 @@ from typing import Any
 
 import msgpack
 
-from rsmq.headers import split_trace_line
 from rsmq.search.json_path import JsonPath
 from rsmq.web.json_text import (
     INDENT,
@@ -70,8 +69,7 @@ def _try(show: Callable[[bytes], str], raw: bytes) -> str | None:
 
 
 def _as_json(raw: bytes) -> str:
-    line = raw[: len(raw) - len(split_trace_line(raw)[1])].decode(errors="backslashreplace")
-    return show_text(line + write_json(read_json(raw, Members), ""))
+    return show_text(write_json(read_json(raw, Members), ""))
 
 
 def _as_text(raw: bytes) -> str:
