@@ -12,6 +12,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import redis
@@ -132,12 +133,7 @@ def _compare_connections(cluster: Cluster, rounds: int) -> None:
         one = [(redis.Redis(port=first.port), keys[first.port])]
         _print_ratios(
             f"{count:3} connections of redis-py",
-            _pairs(
-                cluster,
-                lambda one=one: with_redis_py(one),
-                lambda many=many: with_redis_py(many),
-                rounds,
-            ),
+            _pairs(cluster, partial(with_redis_py, one), partial(with_redis_py, many), rounds),
         )
         for connection, _ in (*one, *many):
             connection.close()
