@@ -145,7 +145,7 @@ def test_an_administrator_lists_and_cancels_jobs_with_the_documented_rights(env,
 def run(env, handler, **options):
     """Return a worker that tracks the messages of queue q, started."""
     worker = env.create_worker(name="w", concurrency=1)
-    worker.listener("q", **{"track": True, "vt": 3, "backoff": 0, **options})(handler)
+    worker.listener("q", **{"track": True, "vt": 60, "backoff": 0, **options})(handler)
     worker.start()
     return worker
 
