@@ -80,7 +80,7 @@ def copy(
     copier.maxsize = target_queue.read_maxsize(target, to, found)
     copier.total = found.total
     if dry_run:
-        target_queue.pause_like_source(target, to, found, report, dry_run=True)
+        target_queue.preview_settings(target, to, found, report)
         copier.preview()
     else:
         target_queue.prepare(source, target, to, found, report)

@@ -88,7 +88,7 @@ def move(
         report.note(note)
     if dry_run:
         maxsize = target_queue.read_maxsize(target, to, found)
-        target_queue.pause_like_source(target, to, found, report, dry_run=True)
+        target_queue.preview_settings(target, to, found, report)
         preview_move(source, queue, target, report, maxsize, in_flight=in_flight)
     else:
         target_queue.prepare(source, target, to, found, report)

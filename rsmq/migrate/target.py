@@ -24,10 +24,16 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.model import QueueAttributes
+from rsmq.operations.copying import compare_settings, copy_policy, copy_queue, fit_settings
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
+from rsmq.vocabulary.queues import COPIED_ATTRIBUTES, CREATE, POLICY
 from rsmq.wire.keys import QueueKeys
+from rsmq.wire.limits import DEFAULT_MAXSIZE
 from rsmq.wire.names import encode_name
+
+#: The settings without which messages expire at another time, or are lost by it.
+_EXPIRY = ("keep", "expired")
 
 #: Seconds after each step of a copy for which the digests of the copied messages are kept.
 COPY_LIFETIME_SECONDS = 30 * 86_400.0
@@ -93,82 +99,60 @@ def prepare(
         found: the queue at the source.
         report: the report of the run.
     """
-    try:
-        stored = target.rsmq.get_queue_attributes(queue)
-    except QueueNotFound:
-        report.created = target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
-        if report.created and found.stored is not None:
-            # Now, and not at the end: the record of the copy belongs to this creation time.
-            creation = replace(found.stored, total_sent=0, total_received=0)
-            target.rsmq.run(restore_totals(target.rsmq.namespace.queue(queue), creation))
-            if creation.max_running is not None or creation.rate is not None:
-                target.rsmq.set_queue_limits(
-                    queue, max_running=creation.max_running, rate=creation.rate
-                )
-        pause_like_source(target, queue, found, report)
+    rsmq = target.rsmq
+    report.created = rsmq.run_steps(
+        copy_queue(rsmq.namespace, queue, found.settings, if_unused={"paused"})
+    )
+    if report.created and found.stored is not None:
+        # Now, and not at the end: the record of the copy belongs to this creation time.
+        creation = replace(found.stored, total_sent=0, total_received=0)
+        rsmq.run(restore_totals(rsmq.namespace.queue(queue), creation))
+    if report.created:
         _copy_policy(source, target, queue, found, report)
-        note_expired(found, target.rsmq.get_queue_attributes(queue), report)
-        return
-    pause_like_source(target, queue, found, report)
-    note_differences(found, stored, report)
+    note_differences(found, rsmq.get_queue_attributes(queue), report)
 
 
 def note_differences(found: Found, stored: QueueAttributes, report: MigrationReport) -> None:
-    """Note each setting of the source that an existing queue has not."""
-    for name, value in found.attributes.items():
-        if (own_value := getattr(stored, name) or 0) != value:
-            report.note(f"its {name} of {value}: the queue has {own_value:g}")
-            report.lost_settings |= name == "keep" and value > 0
-    for name in ("max_running", "rate"):
-        limit, own_limit = getattr(found.stored, name, None), getattr(stored, name)
-        if limit not in {None, own_limit}:
-            report.note(f"its {name} of {limit}: the queue has {own_limit or 'none'}")
+    """Note each setting of the source that the queue does not have, and whether it is paused."""
+    if found.settings.get("paused"):
+        _note_pause(report, is_paused=stored.paused)
+    attributes = {each.name: each for each in COPIED_ATTRIBUTES if each.name != "paused"}
+    for each in compare_settings(found.settings, stored):
+        attribute = attributes.get(each.name)
+        if attribute is None or attribute.name in POLICY.options:
+            continue
+        wanted, has = (attribute.fit(value) for value in (each.wanted, each.has))
+        is_set = attribute.name in CREATE.options or each.wanted != attribute.default
+        if is_set and wanted != has:
+            shown = "none" if has is None else f"{has:g}" if isinstance(has, float) else has
+            report.note(f"its {attribute.name} of {wanted}: the queue has {shown}")
+            report.lost_settings |= attribute.name in _EXPIRY and wanted != attribute.removing
     policy = _policy_of(found)
-    if policy and policy != (stored.dead_letter_queue, stored.max_receives):
+    if policy and not report.created and policy != (stored.dead_letter_queue, stored.max_receives):
         report.note(f"{_describe(policy)}: the queue keeps its own, or none")
-    note_expired(found, stored, report)
 
 
-def note_expired(found: Found, stored: QueueAttributes, report: MigrationReport) -> None:
-    """Note that the queue drops expired messages, if its source moves them to dead letters."""
-    if found.stored is not None and found.stored.expired != "drop" == stored.expired:
-        report.note(f"its expired of {found.stored.expired}: the queue has {stored.expired}")
-        report.lost_settings = True
-
-
-def pause_like_source(
-    target: Server, queue: str, found: Found, report: MigrationReport, *, dry_run: bool = False
-) -> None:
-    """
-    Pause the target queue for workers if its source is paused and nothing was sent to it yet.
-
-    A queue that was used keeps its state. The report notes the result.
-
-    Args:
-        target: the target server.
-        queue: the name of the target queue.
-        found: the queue at the source.
-        report: the report of the run.
-        dry_run: True only notes the result.
-    """
-    if not found.is_paused:
-        return
+def preview_settings(target: Server, queue: str, found: Found, report: MigrationReport) -> None:
+    """Note what a run would note about the settings of the target queue, without a change."""
+    is_paused = bool(found.settings.get("paused"))
     try:
         stored = target.rsmq.get_queue_attributes(queue)
-        is_paused, is_unused = stored.paused, not (stored.total_sent or stored.messages)
     except QueueNotFound:
-        is_paused, is_unused = False, True
-    if is_unused and not dry_run:
-        target.rsmq.pause_queue(queue)
-    is_too = is_paused or is_unused
-    report.note(f"it is paused for workers: the queue is {'too' if is_too else 'not'}")
+        if is_paused:
+            _note_pause(report, is_paused=True)
+        return
+    is_unused = not (stored.total_sent or stored.messages)
+    stored = replace(stored, paused=stored.paused or (is_unused and is_paused))
+    note_differences(found, stored, report)
+
+
+def _note_pause(report: MigrationReport, *, is_paused: bool) -> None:
+    report.note(f"it is paused for workers: the queue is {'too' if is_paused else 'not'}")
 
 
 def _policy_of(found: Found) -> tuple[str, int] | None:
-    stored = found.stored
-    if stored is None or stored.dead_letter_queue is None or not stored.max_receives:
-        return None
-    return stored.dead_letter_queue, stored.max_receives
+    name, most = (found.settings.get(each) for each in POLICY.options)
+    return None if name is None or not most else (name, most)
 
 
 def _describe(policy: tuple[str, int]) -> str:
@@ -179,22 +163,17 @@ def _copy_policy(
     source: Source, target: Server, queue: str, found: Found, report: MigrationReport
 ) -> None:
     """Set the dead-letter policy of the source, and create its queue if the source has it."""
-    policy = _policy_of(found)
-    if policy is None:
-        return
-    dead_letter_queue, max_receives = policy
-    if dead_letter_queue not in target.rsmq.list_queues() and dead_letter_queue in source.queues():
-        target.rsmq.create_queue(
-            dead_letter_queue, **source.look(dead_letter_queue).attributes, exist_ok=True
-        )
+    rsmq, policy = target.rsmq, _policy_of(found)
+    text = "its policy" if policy is None else _describe(policy)
+    name = None if policy is None else policy[0]
+    if name is not None and name not in rsmq.list_queues() and name in source.queues():
+        rsmq.run_steps(copy_queue(rsmq.namespace, name, source.look(name).settings))
     try:
-        target.rsmq.set_dead_letter_policy(queue, dead_letter_queue, max_receives)
-        if found.stored is not None and found.stored.expired != "drop":
-            target.rsmq.set_queue_attributes(queue, expired=found.stored.expired)
+        rsmq.run_steps(copy_policy(rsmq.namespace, queue, found.settings))
     except QueueNotFound:
-        report.note(f"{_describe(policy)}: there is no queue {dead_letter_queue}")
+        report.note(f"{text}: there is no queue {name}")
     except RSMQError as error:
-        report.note(f"{_describe(policy)}: {error}")
+        report.note(f"{text}: {error}")
 
 
 def read_maxsize(target: Server, queue: str, found: Found) -> int:
@@ -202,7 +181,7 @@ def read_maxsize(target: Server, queue: str, found: Found) -> int:
     try:
         return target.rsmq.get_queue_attributes(queue).maxsize
     except QueueNotFound:
-        return found.attributes.get("maxsize", 65536)
+        return int(fit_settings(found.settings).get("maxsize", DEFAULT_MAXSIZE))
 
 
 def finish(target: Server, queue: str, found: Found) -> None:

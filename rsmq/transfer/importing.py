@@ -5,7 +5,6 @@ Import: adds the queues and messages of an export file to Redis.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,6 +14,13 @@ from redis.exceptions import RedisError
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
 from rsmq.model import QueueAttributes
+from rsmq.operations.copying import (
+    compare_settings,
+    copy_policy,
+    copy_queue,
+    find_unfit,
+    read_settings,
+)
 from rsmq.operations.restore import (
     RestoredMessage,
     restore_limits,
@@ -27,7 +33,6 @@ from rsmq.transfer.exporting import look_up
 from rsmq.wire.fields import MESSAGE_SUFFIXES
 from rsmq.wire.ids import check_id
 from rsmq.wire.keys import QueueKeys
-from rsmq.wire.limits import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, UNLIMITED
 from rsmq.wire.names import encode_name
 
 #: The number of messages that are added at a time, and the bytes of their bodies after which a page
@@ -38,12 +43,6 @@ _PAGE_BYTES = 1024 * 1024
 #: The largest number that is imported. Redis counts higher, but scores and JavaScript clients have
 #: no exact larger integers.
 _LARGEST_NUMBER = 2**53
-
-#: The attributes that an existing queue keeps. Differences from the export are noted.
-_COMPARED_ATTRIBUTES = (
-    "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused",
-    "keep", "expired", "max_running", "rate",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,28 +290,12 @@ class _Importer:
         return (self._names or {}).get(name, name)
 
     def _create(self, target: _ImportTarget) -> bool:
-        exported, name = target.exported, target.keys.name
-        # A queue has whole seconds; they are rounded up, so that none becomes shorter.
-        vt, delay = math.ceil(exported.vt), math.ceil(exported.delay)
-        maxsize = exported.maxsize
-        if maxsize != UNLIMITED:
-            maxsize = min(max(maxsize, MIN_MAXSIZE), MAX_MAXSIZE)
-        keep = min(math.ceil(exported.keep or 0), MAX_SECONDS)
-        created = self._rsmq.create_queue(
-            name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True, keep=keep
-        )
+        settings = read_settings(target.exported)
+        created = self._rsmq.run_steps(copy_queue(self._rsmq.namespace, target.keys.name, settings))
         if created:
-            for attribute, value in (("vt", vt), ("delay", delay), ("maxsize", maxsize)):
-                old_value = getattr(exported, attribute)
-                if old_value != value:
-                    target.notes.append(
-                        f"{attribute} is {value}, for {old_value}, which is not a value for it"
-                    )
-            if exported.paused:
-                self._rsmq.pause_queue(name)
-            if exported.max_running is not None or exported.rate is not None:
-                self._rsmq.set_queue_limits(
-                    name, max_running=exported.max_running, rate=exported.rate
+            for each in find_unfit(settings):
+                target.notes.append(
+                    f"{each.name} is {each.has}, for {each.wanted}, which is not a value for it"
                 )
         return created
 
@@ -324,12 +307,10 @@ class _Importer:
 
     def _note_differences(self, target: _ImportTarget) -> None:
         stored = self._rsmq.get_queue_attributes(target.keys.name)
-        for attribute in _COMPARED_ATTRIBUTES:
-            exported, value = getattr(target.exported, attribute), getattr(stored, attribute)
-            if exported != value:
-                target.notes.append(
-                    f"{attribute} stays {_format(value)}; the export has {_format(exported)}"
-                )
+        for each in compare_settings(read_settings(target.exported), stored):
+            target.notes.append(
+                f"{each.name} stays {_format(each.has)}; the export has {_format(each.wanted)}"
+            )
 
     def _set_policies(self) -> None:
         """Set the dead-letter policies whose dead-letter queue exists."""
@@ -342,13 +323,12 @@ class _Importer:
             return
         pending, self._without_policy = self._without_policy, []
         for target in pending:
-            exported = target.exported
             try:
-                self._rsmq.set_dead_letter_policy(
-                    target.keys.name, exported.dead_letter_queue, exported.max_receives
+                self._rsmq.run_steps(
+                    copy_policy(
+                        self._rsmq.namespace, target.keys.name, read_settings(target.exported)
+                    )
                 )
-                if exported.expired != "drop":
-                    self._rsmq.set_queue_attributes(target.keys.name, expired=exported.expired)
             except QueueNotFound:
                 self._without_policy.append(target)
             except RSMQError as error:

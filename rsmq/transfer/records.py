@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,11 +14,13 @@ from rsmq.errors import InvalidExport, InvalidFormat, RSMQError, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
+from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES, QueueAttribute
+from rsmq.vocabulary.sends import ValueKind
 from rsmq.wire.groups import check_group, make_limit_group, parse_group
-from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, MAX_RECEIVES, UNLIMITED
+from rsmq.wire.limits import MAX_RECEIVES
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_time
-from rsmq.wire.throttle import MAX_RUNNING, Throttle, encode_throttle
+from rsmq.wire.throttle import MAX_RUNNING, encode_throttle
 
 #: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
 #: integers exactly.
@@ -29,26 +32,14 @@ def make_queue_record(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     return {
         "type": lines.QUEUE,
         "queue": name,
-        "vt": attributes.vt,
-        "delay": attributes.delay,
-        "maxsize": attributes.maxsize,
-        "created": _unix_seconds(attributes.created),
-        "modified": _unix_seconds(attributes.modified),
-        "total_sent": attributes.total_sent,
-        "total_received": attributes.total_received,
-        "dead_letter_queue": attributes.dead_letter_queue,
-        "max_receives": attributes.max_receives,
-        "paused": attributes.paused,
-        "keep": attributes.keep,
-        "expired": attributes.expired,
-        "max_running": attributes.max_running,
-        "rate": attributes.rate,
+        **{each.name: _to_json(getattr(attributes, each.name)) for each in QUEUE_ATTRIBUTES},
         "messages": attributes.messages,
     }
 
 
-def _unix_seconds(moment: datetime | None) -> int | None:
-    return None if moment is None else int(moment.timestamp())
+def _to_json(value: Any) -> Any:
+    """Return the value of an attribute in a record: times are Unix seconds."""
+    return int(value.timestamp()) if isinstance(value, datetime) else value
 
 
 def make_message_record(
@@ -116,46 +107,47 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     Raises:
         InvalidExport: a value has a wrong type or is out of range.
     """
-
-    def number(field: str, default: float = 0, *, low: float = 0) -> Any:
-        value = _parse_number(line, record, field, low=low, high=_LARGEST_NUMBER)
-        return default if value is None else value
-
-    created = _parse_number(line, record, "created", low=0, high=_LARGEST_NUMBER)
-    dead_letter_queue = record.get("dead_letter_queue")
-    messages = int(number("messages"))
-    limits = _parse_limits(line, record)
+    values = {each.name: _parse_attribute(line, record, each) for each in QUEUE_ATTRIBUTES}
+    messages = int(_parse_number(line, record, "messages", low=0, high=_LARGEST_NUMBER) or 0)
+    try:
+        encode_throttle(values["max_running"], values["rate"])
+    except RSMQError as error:
+        raise InvalidExport(line, "has limits that are none", hint=str(error)) from error
     return QueueAttributes(
-        vt=number("vt", DEFAULT_VT),
-        delay=number("delay", DEFAULT_DELAY),
-        maxsize=int(number("maxsize", DEFAULT_MAXSIZE, low=UNLIMITED)),
-        total_received=int(number("total_received")),
-        total_sent=int(number("total_sent")),
-        created=None if created is None else parse_time(b"%d" % int(created)),
-        modified=None,
+        **values,
         messages=messages,
         hidden_messages=0,
         visible_messages=messages,
         next_due_ms=None,
-        dead_letter_queue=None
-        if dead_letter_queue is None
-        else _parse_text(line, record, "dead_letter_queue"),
-        max_receives=_parse_number(line, record, "max_receives", high=_LARGEST_NUMBER),
-        paused=record.get("paused") is True,
-        keep=number("keep") or None,
-        expired="dead-letter" if record.get("expired") == "dead-letter" else "drop",
-        max_running=limits.max_running,
-        rate=limits.rate,
     )
 
 
-def _parse_limits(line: int, record: dict[str, Any]) -> Throttle:
-    limits = Throttle(record.get("max_running"), record.get("rate"))
-    try:
-        encode_throttle(*limits)
-    except RSMQError as error:
-        raise InvalidExport(line, "has limits that are none", hint=str(error)) from error
-    return limits
+def _parse_attribute(line: int, record: dict[str, Any], attribute: QueueAttribute) -> Any:
+    """Return the value of an attribute; a number that a queue can't have is fitted later."""
+    name, value = attribute.name, record.get(attribute.name)
+    if attribute.kind is ValueKind.FLAG:
+        return value is True
+    choices = [each for each, _ in attribute.choices]
+    is_unknown_choice = choices and value not in choices
+    is_for_people = not (attribute.is_copied or attribute.is_restored)
+    if value is None or is_unknown_choice or is_for_people:
+        return attribute.default
+    if attribute.kind is ValueKind.LABEL:
+        return _parse_text(line, record, name)
+    if attribute.kind in _NUMBERS:
+        is_limit = attribute.low == 1  # those that another client has stored are not checked here
+        low = -math.inf if is_limit else 0 if attribute.unlimited is None else attribute.unlimited
+        number = _parse_number(line, record, name, low=low, high=_LARGEST_NUMBER)
+        value = _NUMBERS[attribute.kind](number)
+    return attribute.default if value == attribute.removing else value
+
+
+#: The conversions of attributes that are numbers in a record.
+_NUMBERS: Mapping[ValueKind, Callable[[Any], Any]] = {
+    ValueKind.SECONDS: lambda number: number,
+    ValueKind.WHOLE_NUMBER: int,
+    ValueKind.TIME: lambda number: parse_time(b"%d" % int(number)),
+}
 
 
 def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:

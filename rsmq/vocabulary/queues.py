@@ -81,7 +81,8 @@ class QueueAttribute:
         default: what a queue has that was created without it.
         removing: the value that removes the field; None if nothing does.
         hint: further advice for forms, in whole sentences.
-        is_copied: whether a copy of the queue has it.
+        is_copied: whether a copy of the queue has it, as a setting.
+        is_restored: whether a copy of the queue has it after ``restore_totals``.
         read: returns the value of a stored field, or of none; None reads the kind's.
     """
 
@@ -100,6 +101,7 @@ class QueueAttribute:
     removing: object = None
     hint: str = ""
     is_copied: bool = False
+    is_restored: bool = False
     read: Callable[[bytes | None], Any] | None = None
 
     def describe(self, _: Callable[[str], str] = str) -> str:
@@ -213,22 +215,25 @@ QUEUE_ATTRIBUTES: tuple[QueueAttribute, ...] = (
         read=lambda stored: parse_maxsize(stored or b""),
     ),
     QueueAttribute(
-        "total_received", TOTAL_RECEIVED, ValueKind.WHOLE_NUMBER, "received so far",
-        "Receives and pops so far, repeated receives included.",
-        read=lambda stored: parse_integer(stored) or 0,
-    ),
-    QueueAttribute(
-        "total_sent", TOTAL_SENT, ValueKind.WHOLE_NUMBER, "sent so far",
-        "Messages sent so far.",
-        read=lambda stored: parse_integer(stored) or 0,
-    ),
-    QueueAttribute(
         "created", "created", ValueKind.TIME, "created",
         "When it was created.",
+        is_restored=True,
     ),
     QueueAttribute(
         "modified", "modified", ValueKind.TIME, "modified",
         "When its attributes were last set.",
+    ),
+    QueueAttribute(
+        "total_sent", TOTAL_SENT, ValueKind.WHOLE_NUMBER, "sent so far",
+        "Messages sent so far.",
+        default=0,
+        is_restored=True,
+    ),
+    QueueAttribute(
+        "total_received", TOTAL_RECEIVED, ValueKind.WHOLE_NUMBER, "received so far",
+        "Receives and pops so far, repeated receives included.",
+        default=0,
+        is_restored=True,
     ),
     QueueAttribute(
         "dead_letter_queue", DEAD_LETTER_QUEUE, ValueKind.LABEL, "dead-letter queue",
@@ -298,6 +303,7 @@ COPIED_ATTRIBUTES = tuple(each for each in QUEUE_ATTRIBUTES if each.is_copied)
 CREATE = QueueCall("create_queue", QUEUE_ATTRIBUTES)
 SET = QueueCall("set_queue_attributes", QUEUE_ATTRIBUTES)
 LIMIT = QueueCall("set_queue_limits", QUEUE_ATTRIBUTES)
+POLICY = QueueCall("set_dead_letter_policy", QUEUE_ATTRIBUTES)
 #: The attributes that a queue is created with, at least.
 REQUIRED_ATTRIBUTES = tuple(each for each in CREATE.options.values() if each.default is not None)
 

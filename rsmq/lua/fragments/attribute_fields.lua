@@ -3,7 +3,7 @@
 -- Returns the fields of a queue's attributes.
 local function attribute_fields()
   return {
-    'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified', 'x:dlq', 'x:max', 'x:paused',
+    'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv', 'x:dlq', 'x:max', 'x:paused',
     'x:keep', 'x:expired', 'x:throttle',
   }
 end

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rsmq.model import QueueAttributes
 
@@ -122,19 +122,16 @@ class Found:
     Attributes:
         name: its name at the source.
         counts: the number of its messages, by state.
-        attributes: the settings that a queue of RSMQ has too: vt, delay and keep in seconds,
-            maxsize.
+        settings: the attributes that a queue of RSMQ has too, by name.
         notes: its properties that a queue of RSMQ can't store.
         stored: all attributes, if it is an RSMQ queue.
-        is_paused: whether its workers do not receive.
     """
 
     name: str
     counts: Mapping[ItemState, int]
-    attributes: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     stored: QueueAttributes | None = None
-    is_paused: bool = False
 
     @property
     def total(self) -> int:

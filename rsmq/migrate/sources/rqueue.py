@@ -107,9 +107,8 @@ class Rqueue(KeyedSource):
         return Found(
             queue,
             counts,
-            _parse_attributes(config),
+            _parse_settings(config),
             _make_notes(queue, config),
-            is_paused=config is not None and config.values.get("paused") is True,
         )
 
     def periodic_messages(self, queue: str) -> list[PeriodicMessage]:
@@ -308,9 +307,12 @@ def _without_java_class(value: object) -> object:
     return value
 
 
-def _parse_attributes(config: QueueConfig | None) -> dict[str, int]:
-    ms = _parse_integer(config.values.get("visibilityTimeout")) if config else None
-    return {} if not ms else {"vt": min(-(-ms // 1000), 9_999_999)}
+def _parse_settings(config: QueueConfig | None) -> dict[str, Any]:
+    if config is None:
+        return {}
+    ms = _parse_integer(config.values.get("visibilityTimeout"))
+    settings = {} if not ms else {"vt": ms / 1000}
+    return {**settings, "paused": config.values.get("paused") is True}
 
 
 def _parse_integer(value: object) -> int | None:

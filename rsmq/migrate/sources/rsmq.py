@@ -4,7 +4,6 @@ RSMQ queues in another namespace, database or server, also those of other client
 
 from __future__ import annotations
 
-import math
 import re
 from typing import ClassVar
 
@@ -13,12 +12,12 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
+from rsmq.operations.copying import find_unfit, fit_settings, read_settings
 from rsmq.operations.plain import parse_scores
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
 from rsmq.wire.fields import LIMITED, MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
 from rsmq.wire.keys import GROUP_OF, HELD_BACK, LIMITS, PrefixKeys
-from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 
@@ -98,29 +97,17 @@ class RsmqQueues(KeyedSource):
                 value=queue,
                 hint="`rsmq migrate --from rsmq --dry-run`, with the same options, lists all.",
             )
-        vt, delay, keep = (
-            min(math.ceil(each), MAX_SECONDS)
-            for each in (stored.vt, stored.delay, stored.keep or 0)
-        )
-        maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)
-        notes = []
-        attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
-        for name, new_value in attributes.items():
-            if (value := getattr(stored, name)) != new_value:
-                notes.append(f"its {name} of {value:g} is not a value of RSMQ: {new_value}")
-        attributes["keep"] = keep
+        settings = read_settings(stored)
+        notes = [
+            f"its {each.name} of {each.wanted:g} is not a value of RSMQ: {each.has}"
+            for each in find_unfit(settings)
+        ]
+        vt = stored.vt
         if not self._milliseconds and vt >= _IMPLAUSIBLE_VT_SECONDS and vt % 1000 == 0:
             notes.append(
-                f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
+                f"its vt of {vt:g} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
             )
-        return Found(
-            queue,
-            self.counts(queue),
-            attributes,
-            tuple(notes),
-            stored,
-            is_paused=stored.paused,
-        )
+        return Found(queue, self.counts(queue), fit_settings(settings), tuple(notes), stored)
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
         values = self.server.call("HMGET", self._keys.hash(queue), *ATTRIBUTE_FIELDS)

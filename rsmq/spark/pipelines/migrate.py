@@ -4,15 +4,21 @@ The job migrate: copies all queues of a namespace to another namespace or server
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
+from rsmq.operations.copying import (
+    compare_settings,
+    copy_policy,
+    copy_queue,
+    read_settings,
+)
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
 from rsmq.spark.connections import SparkServer
@@ -20,13 +26,11 @@ from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_
 from rsmq.spark.pipelines.queues import Queues, count_partitions
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
 
-_COMPARED_ATTRIBUTES = (
-    "vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "keep", "expired",
-    "max_running", "rate", "paused",
-)  # fmt: skip
 _COMPARED_COLUMNS = (
     "id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS,
 )  # fmt: skip
+#: The settings that a queue gets too that is at the target already and was never used.
+_IF_UNUSED = ("max_running", "rate", "paused")
 _HAS_GROUP = "`group` IS NOT NULL OR limit_key IS NOT NULL"
 
 
@@ -52,6 +56,24 @@ class MigratedQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class LostSetting:
+    """
+    A setting that a queue does not have at the target.
+
+    Attributes:
+        queue: the queue's name.
+        name: the attribute.
+        wanted: its value at the source.
+        has: its value at the target.
+    """
+
+    queue: str
+    name: str
+    wanted: Any
+    has: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Migrated:
     """
     The result of a migration.
@@ -60,11 +82,14 @@ class Migrated:
         queues: the result of each queue.
         messages: the number of messages at the source.
         verified: whether all queues and messages are at the target unchanged.
+        not_carried: the settings that queues do not have at the target, since they were there
+            before with their own, or have no dead-letter queue there.
     """
 
     queues: tuple[MigratedQueue, ...]
     messages: int
     verified: bool
+    not_carried: tuple[LostSetting, ...] = ()
 
 
 def migrate(
@@ -134,51 +159,32 @@ def migrate(
         )
     finally:
         originals.unpersist()
-    results = []
+    results, lost = [], list[LostSetting]()
     for name in names:
         messages, checksum, _ = before.get(name, (0, 0, 0))
         found, target_checksum, _ = after.get(name, (0, 0, 0))
-        same = (messages, checksum) == (found, target_checksum) and _has_same_attributes(
-            attributes[name], server.rsmq.get_queue_attributes(name)
-        )
-        results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
-    return Migrated(tuple(results), total, all(result.same for result in results))
+        stored = server.rsmq.get_queue_attributes(name)
+        differences = list(compare_settings(read_settings(attributes[name]), stored))
+        lost += [LostSetting(name, each.name, each.wanted, each.has) for each in differences]
+        same = (messages, checksum) == (found, target_checksum) and not differences
+        checksum_text = f"{checksum & 2**64 - 1:016x}"
+        results.append(MigratedQueue(name, messages, found, checksum_text, same))
+    return Migrated(tuple(results), total, all(result.same for result in results), tuple(lost))
 
 
 def _copy_queues(
     source: SparkServer, target: SparkServer, names: Sequence[str]
 ) -> dict[str, QueueAttributes]:
     """Create the queues at the target; return their attributes at the source, by name."""
-    all_attributes = {name: source.rsmq.get_queue_attributes(name) for name in names}
-    for name, attributes in all_attributes.items():
-        target.rsmq.create_queue(
-            name,
-            # Other clients may have stored fractions: rounded up, messages are rather hidden
-            # longer.
-            vt=math.ceil(attributes.vt),
-            delay=math.ceil(attributes.delay),
-            maxsize=min(max(attributes.maxsize, 1024), 65536) if attributes.maxsize != -1 else -1,
-            keep=math.ceil(attributes.keep or 0),
-            exist_ok=True,
-        )
-        stored = target.rsmq.get_queue_attributes(name)
-        if stored.total_sent or stored.messages:
-            continue  # a queue that is in use keeps its limits and its state
-        if attributes.max_running is not None or attributes.rate is not None:
-            target.rsmq.set_queue_limits(
-                name, max_running=attributes.max_running, rate=attributes.rate
-            )
-        if attributes.paused:
-            target.rsmq.pause_queue(name)
-    for name, policy in all_attributes.items():
-        if policy.dead_letter_queue in names and policy.max_receives:
-            target.rsmq.set_dead_letter_policy(name, policy.dead_letter_queue, policy.max_receives)
-            target.rsmq.set_queue_attributes(name, expired=policy.expired)
-    return all_attributes
-
-
-def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:
-    return all(getattr(source, name) == getattr(target, name) for name in _COMPARED_ATTRIBUTES)
+    found = {name: source.rsmq.get_queue_attributes(name) for name in names}
+    all_settings = {name: read_settings(attributes) for name, attributes in found.items()}
+    for name, settings in all_settings.items():
+        steps = copy_queue(target.namespace, name, settings, if_unused=_IF_UNUSED)
+        target.rsmq.run_steps(steps)
+    for name, settings in all_settings.items():
+        if settings["dead_letter_queue"] in names:
+            target.rsmq.run_steps(copy_policy(target.namespace, name, settings))
+    return found
 
 
 def _divide_by_groups(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli import run_pipeline
 from rsmq.cli.commands.pipeline import format_rows
 from rsmq.spark import InvalidOption, pipelines
+from rsmq.vocabulary.queues import COPIED_ATTRIBUTES
 from tests.spark.session.conftest import ENVIRONMENT, JAVA_OPTIONS
 
 
@@ -192,7 +194,8 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
     rsmq.send_message("q", "limited", expires=9000, max_retries=2)
     rsmq.send_message("q", "retries", max_retries=0)
     target = pipelines.Queues(server.url, f"{ns}-other")
-    fields = ("x:keep", "x:expired", "x:throttle", "x:limited")
+    settings = {each.field for each in COPIED_ATTRIBUTES} - {"x:paused"}
+    fields = (*settings, "x:limited")
 
     for _ in range(2):
         assert pipelines.migrate(spark, queues, target).verified
@@ -201,14 +204,16 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
         assert raw.hgetall(f"{ns}-other:q:x:limits") == raw.hgetall(f"{ns}:q:x:limits")
 
     changes = (
-        (f"{ns}-other:q:Q", "x:keep", b"60"),
-        (f"{ns}-other:q:x:limits", raw.hkeys(f"{ns}:q:x:limits")[0], b"9:"),
-        (f"{ns}-other:q:Q", "x:paused", b""),
+        (f"{ns}-other:q:Q", "x:keep", b"60", [("q", "keep", 86_400, 60)]),
+        (f"{ns}-other:q:x:limits", raw.hkeys(f"{ns}:q:x:limits")[0], b"9:", []),
+        (f"{ns}-other:q:Q", "x:paused", b"", [("q", "paused", True, False)]),
     )
-    for key, field, value in changes:
+    for key, field, value, lost in changes:
         before = raw.hget(key, field)
         raw.hset(key, field, value) if value else raw.hdel(key, field)
-        assert not pipelines.migrate(spark, queues, target).verified
+        done = pipelines.migrate(spark, queues, target)
+        assert not done.verified
+        assert [dataclasses.astuple(each) for each in done.not_carried] == lost
         raw.hset(key, field, before)
     assert pipelines.migrate(spark, queues, target).verified
 
