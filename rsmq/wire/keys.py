@@ -7,7 +7,7 @@ Source: npm rsmq 0.12.4, index.js, for the keys without ``x:``. Keys with ``x:``
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import lru_cache
 
@@ -23,11 +23,6 @@ RESERVED_NAME = "QUEUES"
 _HASH_SUFFIX = ":Q"
 _EXTENSION = ":x:"
 
-#: The ends of the keys of groups, behind the key of the ids.
-GROUP_OF, HELD_BACK = b":x:group_of", b":x:held_back"
-
-#: The end of the key of the limits of messages, behind that of their sorted set.
-LIMITS = b":x:limits"
 _ASIDE_PREFIX = "x:aside:"
 _JOB_INFIX = b":x:job:"
 _LOCK_SUFFIX = ":held"
@@ -43,33 +38,43 @@ _NAME_RULE = "A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -"
 _WORKER_RULE = "A worker's name has 1 to 160 characters of A-Z a-z 0-9 _ -"
 
 
+#: Marks extension data whose fields are ids of messages.
+_BY_ID = {"by_id": True}
+#: Marks extension data that a purge keeps.
+_OF_QUEUE = {"of_queue": True}
+
+
 @dataclass(frozen=True, slots=True)
 class QueueKeys:
     """
     The Redis keys of one queue, and its notification channel.
+
+    The attributes behind ``namespace`` are extension data, which is deleted together with the
+    queue. Their keys end with their names, but for ``quarantined``.
 
     Attributes:
         zset: the sorted set of message ids.
         hash: the attributes, bodies and counters.
         channel: the channel to which a send with realtime publishes.
         namespace: the first part of all keys.
-        dedup: extension data of sends with a dedup_id: the id of each message by its dedup_id.
-        leases: extension data of streams: the receipts of the batches in flight.
-        staged: extension data of writes in two steps: messages that are not sent yet.
-        reasons: extension data of workers: why messages were moved to this dead-letter queue.
-        quarantined: extension data of workers: the quarantine records of messages that were not
-            settled.
-        unbegun: extension data of workers: the receives of messages that are no attempts.
-        retrying: extension data of workers: the errors of messages that wait for a retry.
-        copied: extension data of migrations: digests of the messages that were copied.
-        unique: extension data of sends with a unique_key: the id of the message that has each key.
-        limits: extension data of sends with max_retries or expires: the limits of each message.
-        group_of: extension data of sends with a group: when each message is due, and its group.
-        admitted, held_back: extension data of sends with a group: the messages of each group, one
-            of which is admitted.
-        running: extension data of queues with limits: what of them is used.
-        rates: extension data of sends with a rate: when the next message of each key is due.
-        history: extension data of recorders: what has happened in each minute and hour.
+        dedup: of sends with a dedup_id: the id of each message by its dedup_id.
+        leases: of streams: the receipts of the batches in flight.
+        staged: of writes in two steps: messages that are not sent yet.
+        reasons: of workers: why messages were moved to this dead-letter queue.
+        quarantined: of workers: the quarantine records of messages that were not settled.
+        unbegun: of workers: the receives of messages that are no attempts.
+        retrying: of workers: the errors of messages that wait for a retry.
+        copied: of migrations: digests of the messages that were copied.
+        unique: of sends with a unique_key: the id of the message that has each key.
+        finished: of workers: which handlers of a message have finished.
+        locks: of workers: the receipt of the message that has each lock.
+        limits: of sends with max_retries or expires: the limits of each message.
+        group_of: of sends with a group: when each message is due, and its group.
+        admitted, held_back: of sends with a group: the messages of each group, one of which is
+            admitted.
+        running: of queues with limits: what of them is used.
+        rates: of sends with a rate: when the next message of each key is due.
+        history: of recorders: what has happened in each minute and hour.
     """
 
     name: str
@@ -80,62 +85,38 @@ class QueueKeys:
     dedup: bytes
     leases: bytes
     staged: bytes
-    reasons: bytes
-    quarantined: bytes
-    unbegun: bytes
-    retrying: bytes
+    reasons: bytes = field(metadata=_BY_ID)
+    quarantined: bytes = field(metadata=_BY_ID)
+    unbegun: bytes = field(metadata=_BY_ID)
+    retrying: bytes = field(metadata=_BY_ID)
     copied: bytes
     unique: bytes
-    finished: bytes
+    finished: bytes = field(metadata=_BY_ID)
     locks: bytes
-    limits: bytes
-    group_of: bytes
+    limits: bytes = field(metadata=_BY_ID)
+    group_of: bytes = field(metadata=_BY_ID)
     admitted: bytes
     held_back: bytes
     running: bytes
     rates: bytes
-    history: bytes
+    history: bytes = field(metadata=_OF_QUEUE)
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
         """All keys of extension data, which are deleted together with the queue."""
-        return (*self.extensions_of_messages, self.history)
+        return tuple(getattr(self, each.name) for each in _EXTENSION_FIELDS)
 
     @property
     def extensions_of_messages(self) -> tuple[bytes, ...]:
         """The keys of extension data that are deleted when a queue is purged."""
-        return (
-            self.dedup,
-            self.leases,
-            self.staged,
-            self.reasons,
-            self.quarantined,
-            self.unbegun,
-            self.retrying,
-            self.copied,
-            self.unique,
-            self.finished,
-            self.locks,
-            self.limits,
-            self.group_of,
-            self.admitted,
-            self.held_back,
-            self.running,
-            self.rates,
-        )
+        found = (each.name for each in _EXTENSION_FIELDS if "of_queue" not in each.metadata)
+        return tuple(getattr(self, name) for name in found)
 
     @property
     def extensions_by_id(self) -> tuple[bytes, ...]:
         """Those keys of extension data whose fields are ids of messages."""
-        return (
-            self.reasons,
-            self.quarantined,
-            self.unbegun,
-            self.retrying,
-            self.finished,
-            self.limits,
-            self.group_of,
-        )
+        found = (each.name for each in _EXTENSION_FIELDS if "by_id" in each.metadata)
+        return tuple(getattr(self, name) for name in found)
 
     def short_name(self, key: bytes) -> str:
         """Return the name of a key of this queue among its keys, as in hash, zset and dedup."""
@@ -145,7 +126,10 @@ class QueueKeys:
 
     def job(self, id: str) -> bytes:
         """Return the key of the record of a tracked message, which has a time to live."""
-        return self.zset + _JOB_INFIX + encode_name(id)
+        return job_key(self.zset, encode_name(id))
+
+
+_EXTENSION_FIELDS = fields(QueueKeys)[5:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,24 +336,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_HASH_SUFFIX}"),
         encode_name(f"{prefix}:rt:{qname}"),
         encode_name(prefix),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}dedup"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}leases"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}staged"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}reasons"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}alone"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}unbegun"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}retrying"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}unique"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}finished"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}locks"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}limits"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}group_of"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}admitted"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}held_back"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}running"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}rates"),
-        encode_name(f"{prefix}:{qname}{_EXTENSION}history"),
+        *(extension_key(encode_name(f"{prefix}:{qname}"), each.name) for each in _EXTENSION_FIELDS),
     )
 
 
@@ -467,9 +434,14 @@ def classify_key(namespace: str, key: bytes) -> tuple[KeyKind, str]:
     return KeyKind.QUEUE, name.partition(_EXTENSION)[0].removesuffix(_HASH_SUFFIX)
 
 
-def copied_key(zset: bytes) -> bytes:
-    """Return the key of the digests of copied messages, for a queue's sorted set."""
-    return zset + _EXTENSION.encode() + b"copied"
+def extension_key(zset: bytes, name: str) -> bytes:
+    """Return the key of extension data, for a queue's sorted set and an attribute of QueueKeys."""
+    return zset + f"{_EXTENSION}{'alone' if name == 'quarantined' else name}".encode()
+
+
+def job_key(zset: bytes, id: bytes) -> bytes:
+    """Return the key of the record of a tracked message, for a queue's sorted set."""
+    return zset + _JOB_INFIX + id
 
 
 def order_field(source: str, *, in_flight: bool = False) -> bytes:

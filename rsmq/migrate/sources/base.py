@@ -24,7 +24,7 @@ from rsmq.migrate.operations import (
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.operations.plain import parse_fields, parse_scores
-from rsmq.wire.keys import TARGET_FIELD, copied_key
+from rsmq.wire.keys import TARGET_FIELD, extension_key
 
 #: The largest number of messages of a page, and about how many bytes it may have.
 PAGE_SIZE, PAGE_BYTES = 1000, 4_000_000
@@ -246,7 +246,7 @@ class KeyedSource(ABC):
                 to,
                 place.hash,
                 place.key,
-                copied_key(place.key),
+                extension_key(place.key, "copied"),
                 [(item.element.raw, item.element.score or 0.0, row) for item, row in given],
             )
         else:

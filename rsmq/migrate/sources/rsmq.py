@@ -17,7 +17,7 @@ from rsmq.operations.plain import parse_scores
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
 from rsmq.wire.fields import LIMITED, MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
-from rsmq.wire.keys import GROUP_OF, HELD_BACK, LIMITS, PrefixKeys
+from rsmq.wire.keys import PrefixKeys, extension_key
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 
@@ -192,7 +192,9 @@ class RsmqQueues(KeyedSource):
     def _groups(self, place: Place, elements: list[Element]) -> dict[bytes, tuple[str, int | None]]:
         """Return by id the group of each message that has one; if held back, also its own time."""
         ids = [each.raw for each in elements if may_have_group(decode_name(each.raw))]
-        records = self.server.call("HMGET", place.key + GROUP_OF, *ids) if ids else []
+        records = (
+            self.server.call("HMGET", extension_key(place.key, "group_of"), *ids) if ids else []
+        )
         found = {}
         for id, record in zip(ids, records, strict=True):
             due, _, group = (record or b"").partition(b":")
@@ -200,7 +202,7 @@ class RsmqQueues(KeyedSource):
                 found[id] = int(due), group
         members = [group + b"\0" + id for id, (_, group) in found.items()]
         held_back = self.server.pipelined(
-            [("ZSCORE", place.key + HELD_BACK, member) for member in members]
+            [("ZSCORE", extension_key(place.key, "held_back"), member) for member in members]
         )
         return {
             id: (decode_name(group), None if score is None else due)
@@ -210,7 +212,7 @@ class RsmqQueues(KeyedSource):
     def _limits(self, place: Place, elements: list[Element]) -> dict[bytes, bytes]:
         """Return by id the limits of each message that has some."""
         ids = [each.raw for each in elements]
-        records = self.server.call("HMGET", place.key + LIMITS, *ids)
+        records = self.server.call("HMGET", extension_key(place.key, "limits"), *ids)
         return {
             id: record
             for id, record in zip(ids, records, strict=True)
