@@ -25,11 +25,7 @@ _RUFF = str(Path(sys.executable).with_name("ruff"))
 NAMES = {
     "AsyncCaller": "Caller",
     "AsyncConsumer": "Consumer",
-    "AsyncEveryCell": "EveryCell",
     "AsyncJobHandle": "JobHandle",
-    "AsyncLook": "Look",
-    "AsyncLookedAt": "LookedAt",
-    "AsyncMembership": "Membership",
     "AsyncPartitions": "Partitions",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
@@ -45,12 +41,9 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
-    "async_callers_from_clients": "callers_from_clients",
-    "async_callers_from_urls": "callers_from_urls",
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
     "async_client": "client",
-    "open_async_queues": "open_queues",
     "asyncio": "",
 }
 _NAMES_IN_TEXTS = re.compile(
