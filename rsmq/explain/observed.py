@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rsmq.figures import HiddenCounts
+from rsmq.figures.facts import RepeatedReceives
 from rsmq.jobs.status import JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.search.redaction import Redaction
@@ -18,8 +19,6 @@ from rsmq.wire.ids import is_redriven, parse_sent_us
 from rsmq.wire.throttle import Limit
 from rsmq.wire.workers import WorkerInfo
 
-#: Fewer messages may have been in flight when a consumer died.
-_MIN_REPEATED = 3
 #: Fewer messages that wait for a retry may each have a fault of their own.
 _MIN_RETRYING = 3
 #: Minutes of the history that a rate is computed from.
@@ -69,38 +68,6 @@ class QueueRates:
     received_per_minute: float
     seconds: float
     last: QueueRates | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedReceives:
-    """
-    Receives that ended without a delete or a recorded retry, of the next ten hidden messages.
-
-    A release by a consumer that is not a worker counts too: nothing records it.
-
-    Attributes:
-        id: of a message in flight that had at least two of them; None without one.
-        count: how often it was received.
-        repeated: messages that had at least one.
-        received: messages that were received.
-        lost: of how many receives of the message nothing is known; at least two with an id.
-        first_received_ms: Unix ms of the first receive of the message, if it is known.
-        last_first_received_ms: the last Unix ms at which one of the repeated messages was received
-            first; None if one is not known.
-    """
-
-    id: str | None = None
-    count: int = 0
-    repeated: int = 0
-    received: int = 0
-    lost: int = 0
-    first_received_ms: int | None = None
-    last_first_received_ms: int | None = None
-
-    @property
-    def are_many(self) -> bool:
-        """Whether so many messages are received again that it is not the fault of one of them."""
-        return self.repeated >= _MIN_REPEATED and 2 * self.repeated >= self.received
 
 
 @dataclass(frozen=True, slots=True)

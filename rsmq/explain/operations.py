@@ -15,8 +15,8 @@ from rsmq.explain.observed import (
     ObservedMessage,
     ObservedQueue,
     QueueRates,
-    RepeatedReceives,
 )
+from rsmq.figures.facts import parse_repeated
 from rsmq.figures.operations import SAMPLE, parse_hidden
 from rsmq.history.records import recent_fields, recent_totals
 from rsmq.jobs.operations import JobRecord
@@ -114,15 +114,6 @@ def read_queue_state(namespace: Namespace, qname: str) -> Operation[ObservedQueu
         parse,
         RetryClass.ALWAYS,
         (keys.name,),
-    )
-
-
-def parse_repeated(found: Sequence[Any]) -> RepeatedReceives:
-    """Return what ``received_again.lua`` has returned."""
-    id, count, lost, repeated, received, first, last = found
-    name = None if id is None else decode_name(id)
-    return RepeatedReceives(
-        name, count, repeated, received, lost, parse_integer(first), parse_integer(last)
     )
 
 

@@ -22,20 +22,16 @@ from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.figures.facts import ATTRIBUTES
 from rsmq.figures.operations import MAX_WALKED_MESSAGES, HiddenCounts, sample_hidden
+from rsmq.figures.reading import read_queues
 from rsmq.model import QueueAttributes
-from rsmq.operations.queues import (
-    describe_queues,
-    get_queue_attributes,
-    list_queues_in_steps,
-)
+from rsmq.operations.queues import get_queue_attributes, list_queues_in_steps
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.names import is_pattern
 
 #: Seconds for which the result of a walk is reused.
 FRESH_SECONDS = 5.0
-#: Queues whose attributes one script reads.
-_QUEUES_PER_STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +92,25 @@ class QueueReader:
         if has_list:
             self._listed = self._rsmq.run_steps(list_queues_in_steps(self._rsmq.namespace))
         named = list(dict.fromkeys([*self._listed, *named]))
-        for start in range(0, len(named), _QUEUES_PER_STEP):
-            self._describe(named[start : start + _QUEUES_PER_STEP])
+        for start in range(0, len(named), ATTRIBUTES.step):
+            self._describe(named[start : start + ATTRIBUTES.step])
 
     def _describe(self, names: list[str]) -> None:
         """Read queues; of those that can't be read, note the errors."""
         namespace = self._rsmq.namespace
         try:
-            found = self._rsmq.run(describe_queues(namespace, names))
+            keys = [namespace.queue(name) for name in names]
+            found = self._rsmq.run(read_queues(namespace, keys, (ATTRIBUTES,)))
         except (ResponseError, RSMQError) as error:
             if not _concerns_queues(error):
                 raise
-            found = dict.fromkeys(names)
+            found = {}
         for name in names:
             try:
-                self._read[name] = found.get(name) or self._rsmq.run(
-                    get_queue_attributes(namespace, name)
+                self._read[name] = (
+                    found[name][ATTRIBUTES]
+                    if name in found
+                    else self._rsmq.run(get_queue_attributes(namespace, name))
                 )
             except (ResponseError, RSMQError) as error:
                 if not _concerns_queues(error):

@@ -4,7 +4,7 @@ Operations on queues: create, delete, list, attributes, limits, pause, purge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
@@ -138,31 +138,6 @@ def get_queue_attributes(namespace: Namespace, qname: str) -> Operation[QueueAtt
         parse_attributes,
         RetryClass.ALWAYS,
         (keys.name,),
-    )
-
-
-def describe_queues(
-    namespace: Namespace, qnames: Sequence[str]
-) -> Operation[dict[str, QueueAttributes | None]]:
-    """
-    Return the attributes and counts of several queues at one moment, by their names.
-
-    A queue that does not exist, and one that ``get_queue_attributes`` can't read, has None.
-    """
-    queues = [namespace.queue(name) for name in qnames]
-
-    def parse(reply: Any) -> dict[str, QueueAttributes | None]:
-        return {
-            keys.name: None if each is None else parse_attributes(each)
-            for keys, each in zip(queues, reply, strict=True)
-        }
-
-    return Operation(
-        load("describe_queues"),
-        tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (),
-        parse,
-        RetryClass.ALWAYS,
     )
 
 

@@ -14,11 +14,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from rsmq.errors import RSMQError
 from rsmq.model import QueueAttributes
+from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.access.gate import PRINCIPAL
 from rsmq.web.access.gate import Scope as AsgiScope
 from rsmq.web.access.principals import Principal
 from rsmq.web.client import Client
-from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Refused
 from rsmq.web.liveness import ping
 from rsmq.web.problems import MEDIA_TYPE, HttpProblem, describe
@@ -113,7 +113,8 @@ async def _read(
     """Return a client, and the attributes of the queues that the caller may see; None is away."""
     try:
         async with asyncio.timeout(_METRICS_SECONDS):
-            names = [name for name in await list_names(queues) if _may_see(scope, name)]
+            listed = await queues.run_steps(list_queues_in_steps(queues.namespace))
+            names = [name for name in listed if _may_see(scope, name)]
             return queues, await read_attributes(queues, names)
     except (RedisError, RSMQError, OSError):
         return queues, None

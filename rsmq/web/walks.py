@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rsmq.web.activity.operations import NEW_SECONDS, QueueBacklog, QueueRate
-from rsmq.web.activity.reader import read_rates, read_states
+from rsmq.figures.facts import BACKLOG, RATES, QueueBacklog, QueueFact, QueueRate, T
+from rsmq.figures.reading import read_queues_in_steps
+from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.client import Client
-from rsmq.web.each_queue import list_names, read_each
-from rsmq.web.operations import sort_values
 
-#: Queues that one script reads: a value takes 1 to 3 µs of Redis's time.
-_VALUES_STEP = 150
 #: A shared walk is used for so many seconds; if it took long, for so many times as long as it took.
 _MIN_SECONDS, _TIMES_ITS_OWN, _MAX_SECONDS = 1.5, 150, 60.0
 
@@ -37,6 +34,7 @@ _VALUES: Mapping[str, Callable[[QueueBacklog], float | None]] = {
     "sent": lambda each: each.sent,
     "received": lambda each: each.received,
     "created": lambda each: each.created,
+    "dead_letters": lambda each: each.dead_letters,
 }
 
 
@@ -47,24 +45,34 @@ class QueueWalks:
         self._queues = queues
 
     async def names(self) -> list[str]:
-        """Return the names of all queues; see ``list_names``."""
-        return await list_names(self._queues)
+        """
+        Return the names of all queues that exist.
+
+        They are not those of one moment, see ``list_queues_in_steps``.
+        """
+        return await self._queues.run_steps(list_queues_in_steps(self._queues.namespace))
 
     async def states(self, names: Iterable[str]) -> tuple[dict[str, QueueBacklog], float]:
         """Return what waits in those queues that exist, and how many seconds ago it was read."""
-        return await read_states(self._queues, names, NEW_SECONDS), 0.0
+        return await self._read(names, BACKLOG), 0.0
 
     async def rates(self, names: Iterable[str]) -> dict[str, QueueRate]:
         """Return the rates of those queues of which they are known."""
-        return await read_rates(self._queues, names)
+        found = await self._read(names, RATES)
+        return {name: each for name, each in found.items() if each is not None}
 
     async def values(self, names: Iterable[str], sort: str) -> Values:
         """Return the values of queues, and the dead-letter queues of their policies."""
-        read = partial(sort_values, sort=sort)
-        found = await read_each(self._queues, names, read, step=_VALUES_STEP)
-        values = {name: each.value for name, each in found.items() if each.value is not None}
-        targets = {each.dead_letter_queue for each in found.values()}
+        states, _ = await self.states(names)
+        found = {name: _VALUES[sort](each) for name, each in states.items()}
+        values = {name: value for name, value in found.items() if value is not None}
+        targets = {each.dead_letter_queue for each in states.values()}
         return values, {each for each in targets if each is not None}
+
+    async def _read(self, names: Iterable[str], fact: QueueFact[T]) -> dict[str, T]:
+        reading = read_queues_in_steps(self._queues.namespace, names, fact)
+        found = await self._queues.run_steps(reading)
+        return {name: each[fact] for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +117,6 @@ class SharedWalks(QueueWalks):
         rates = (await self._get("rates", self._walk_rates)).content
         return {name: rates[name] for name in names if name in rates}
 
-    async def values(self, names: Iterable[str], sort: str) -> Values:
-        """See ``QueueWalks``."""
-        _, states = (await self._get("states", self._walk_states)).content
-        chosen = [states[name] for name in names if name in states]
-        targets = {each.name: each.dead_letter_queue for each in chosen if each.dead_letter_queue}
-        if sort == "dead_letters":
-            values: dict[str, float] = {
-                name: states[target].messages if target in states else 0
-                for name, target in targets.items()
-            }
-        else:
-            value_of = _VALUES[sort]
-            found = {each.name: value_of(each) for each in chosen}
-            values = {name: value for name, value in found.items() if value is not None}
-        return values, set(targets.values())
-
     def forget_all(self) -> None:
         """Let the next page walk again, after a change."""
         self._walks.clear()
@@ -132,7 +124,7 @@ class SharedWalks(QueueWalks):
 
     async def _walk_states(self) -> tuple[list[str], dict[str, QueueBacklog]]:
         names = await self.names()
-        return names, await read_states(self._queues, names, NEW_SECONDS)
+        return names, await self._read(names, BACKLOG)
 
     async def _walk_rates(self) -> dict[str, QueueRate]:
         return await super().rates(await self.names())

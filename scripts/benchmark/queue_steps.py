@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from rsmq import RSMQ
-from rsmq.operations.operation import Operation
-from rsmq.operations.queues import describe_queues, list_queues, list_queues_in_steps
-from rsmq.web.activity.operations import queue_activities, queue_rates, queue_states
-from rsmq.web.operations import sort_values
-from rsmq.wire.keys import Namespace
+from rsmq.figures.facts import ACTIVITY, ATTRIBUTES, BACKLOG, RATES, QueueFact
+from rsmq.figures.reading import read_queues_in_steps
+from rsmq.operations.queues import list_queues, list_queues_in_steps
 from scripts.benchmark.server import Server
 
 _ROUNDS = 3
@@ -29,22 +27,10 @@ _MAX_ENTRIES = 100_000
 #: Steps take longer, and the commands inside their scripts do not.
 _NOTED_US = 20
 
-_Read = Callable[[Namespace, Sequence[str]], Operation[Any]]
-
-
-def _activities(namespace: Namespace, names: Sequence[str]) -> Operation[Any]:
-    return queue_activities(namespace, dict.fromkeys(names))
-
-
-#: The reads, and the queues in a step of each.
-_READS: tuple[tuple[str, _Read, int], ...] = (
-    ("visible", partial(sort_values, sort="visible"), 150),
-    ("oldest", partial(sort_values, sort="oldest"), 150),
-    ("rates", queue_rates, 150),
-    ("states", partial(queue_states, fresh_seconds=3600), 50),
-    ("activities", _activities, 50),
-    ("attributes", describe_queues, 50),
-)
+#: The facts that are read together.
+_READS: tuple[tuple[QueueFact[Any], ...], ...] = (
+    (RATES,), (BACKLOG,), (ACTIVITY,), (ATTRIBUTES,), (ATTRIBUTES, BACKLOG, ACTIVITY),
+)  # fmt: skip
 
 
 def main() -> None:
@@ -69,14 +55,14 @@ def _measure_all(server: Server, client: RSMQ, names: list[str], state: str) -> 
     def list_in_steps() -> None:
         client.run_steps(list_queues_in_steps(namespace))
 
-    def read_all(read: _Read, step: int) -> None:
-        for at in range(0, len(names), step):
-            client.run(read(namespace, names[at : at + step]))
+    def read_all(facts: tuple[QueueFact[Any], ...]) -> None:
+        client.run_steps(read_queues_in_steps(namespace, names, *facts))
 
     _measure(server, f"{state}: names at once", lambda: client.run(list_queues(namespace)))
     _measure(server, f"{state}: names in steps", list_in_steps)
-    for name, read, step in _READS:
-        _measure(server, f"{state}: {name} of {step}", partial(read_all, read, step))
+    for facts in _READS:
+        title = ", ".join(each.name for each in facts)
+        _measure(server, f"{state}: {title}", partial(read_all, facts))
     server.client.config_set("slowlog-log-slower-than", -1)
 
 
@@ -91,7 +77,7 @@ def _measure(server: Server, title: str, call: Callable[[], object]) -> None:
         if entry["command"].split()[0] in {b"EVALSHA", b"SSCAN"}
     ]
     print(
-        f"{title:28} {len(times) // _ROUNDS:4} steps, median {statistics.median(times):5.0f} µs, "
+        f"{title:40} {len(times) // _ROUNDS:4} steps, median {statistics.median(times):5.0f} µs, "
         f"maximum {max(times):6} µs",
         flush=True,
     )

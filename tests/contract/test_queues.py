@@ -15,7 +15,8 @@ from rsmq import (
     QueueExists,
     QueueNotFound,
 )
-from rsmq.operations.queues import describe_queues
+from rsmq.figures.facts import ATTRIBUTES
+from rsmq.figures.reading import read_queues
 from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
@@ -397,10 +398,12 @@ def test_several_queues_are_described_in_one_call(env, queue):
     env.raw.set(env.zset("other-type"), "text")
     before = env.state()
     names = [queue, "missing", "no-number", "other-type"]
-    found = env.rsmq.run(describe_queues(Namespace(env.ns), names))
+    namespace = Namespace(env.ns)
+    keys = [namespace.queue(name) for name in names]
+    found = env.rsmq.run(read_queues(namespace, keys, (ATTRIBUTES,)))
 
-    assert list(found) == names
-    assert found[queue] == env.rsmq.get_queue_attributes(queue)
-    assert (found[queue].messages, found[queue].hidden_messages) == (2, 1)
-    assert [found[name] for name in names[1:]] == [None] * 3
+    assert list(found) == [queue]
+    attributes = found[queue][ATTRIBUTES]
+    assert attributes == env.rsmq.get_queue_attributes(queue)
+    assert (attributes.messages, attributes.hidden_messages) == (2, 1)
     assert env.state() == before

@@ -15,9 +15,10 @@ from rsmq.explain import (
     explain_message,
     explain_queue,
 )
-from rsmq.explain.observed import DeadLetterPlace, RepeatedReceives
+from rsmq.explain.observed import DeadLetterPlace
 from rsmq.explain.sentences import format_span
 from rsmq.figures import HiddenCounts
+from rsmq.figures.facts import RepeatedReceives
 from rsmq.jobs.status import JobState, JobStatus
 from rsmq.model import DeadLetterReason, QueueAttributes
 from rsmq.trash import Deletion, DeletionKind

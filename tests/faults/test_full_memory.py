@@ -64,7 +64,7 @@ UNCHANGING = {
     "delete_expired_leases": ([LEASES], []),
     "delete_selected": ([H, Z], ["", NO_ID, "", ""]),
     "move_selected": ([*DEAD, H, Z], ["", NO_ID, "", ""]),
-    "queue_states": ([H, Z], [60_000]),
+    "read_queues": ([H, Z], ["attributes backlog hidden next", 2, "rsmq:", 60_000, 10, 10]),
     "read_queue_state": ([H, Z], [10, WORKERS]),
     "release_selected": ([H, Z], ["", NO_ID, "", ""]),
     "delete_message": ([H, Z], [NO_ID, ""]),

@@ -7,19 +7,18 @@ from datetime import UTC, datetime
 import pytest
 
 from rsmq.explain import observe_queue
-from rsmq.explain.observed import RepeatedReceives
+from rsmq.explain.alerts.alert import AlertKind
+from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
+from rsmq.explain.alerts.rules import find_alerts
+from rsmq.figures.facts import QueueActivity, QueueBacklog, RepeatedReceives
 from rsmq.history.recorder import record_queues
 from rsmq.history.records import HistoryRecord, make_history
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash import Deletion, DeletionKind, DeletionState
-from rsmq.web.activity.operations import QueueActivity, QueueBacklog
-from rsmq.web.activity.reader import read_states
-from rsmq.web.alerts.alert import AlertKind
-from rsmq.web.alerts.facts import AlertFacts, HeldMessages
-from rsmq.web.alerts.removals import RemovedMessage, read_removals
-from rsmq.web.alerts.rules import find_alerts
+from rsmq.web.removals import read_removals
+from rsmq.web.walks import QueueWalks
 from rsmq.wire.workers import WorkerInfo
 
 _MINUTE = 30_000_000
@@ -29,9 +28,7 @@ _CALM = AlertFacts(_NOW, recorded_minute=_MINUTE)
 
 def _state(name="q", *, messages=0, waits=None, **values):
     since = None if waits is None else _NOW - waits * 1000
-    state = QueueBacklog(
-        name, messages, messages if waits is not None else 0, since, 0, None, None, None
-    )
+    state = QueueBacklog(name, messages, messages if waits is not None else 0, since)
     return replace(state, **values)
 
 
@@ -43,8 +40,8 @@ def _activity(*, sent=0, received=0, visible=0, recorded=60):
     ]
     hour = make_history(records, _MINUTE - 60, _MINUTE, 1)
     if not recorded:
-        return QueueActivity(None, None, False, None, None, None, None, hour)
-    return QueueActivity(None, None, False, sent / 60, received / 60, 0, 0, hour)
+        return QueueActivity(None, None, None, None, hour)
+    return QueueActivity(sent / 60, received / 60, 0, 0, hour)
 
 
 def _worker(name="w", *, alive=True, queues=None):
@@ -546,13 +543,13 @@ def test_a_message_is_shown_that_was_received_and_neither_deleted_nor_retried(ru
         first_ms = (await queues.get_message("q", id)).first_received_ms
         expected = RepeatedReceives(id, 3, 1, 1, 2, first_ms, first_ms)
         assert (await observe_queue(queues, "q")).repeated == expected
-        assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
+        assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
         # It is not read if the attributes were changed long ago: two timeouts of 600 s.
         changed = plain_command("HINCRBY", queues.namespace.queue("q").hash, "modified", "-1300")
         await queues.run(changed)
         expected = replace(expected, last_first_received_ms=None)
         assert (await observe_queue(queues, "q")).repeated == expected
-        assert (await read_states(queues, ["q"], 60))["q"].repeated == expected
+        assert (await QueueWalks(queues).states(["q"]))[0]["q"].repeated == expected
         why = (await http("GET", "/queues/q/why")).json
         assert (why["cause"], why["causes"][1]["cause"]) == ("received-again", "all-hidden")
         why = (await http("GET", f"/queues/q/messages/{id}/why")).json

@@ -8,6 +8,7 @@ import pytest
 from rsmq import AsyncRSMQ
 from rsmq.web import walks as walks_module
 from rsmq.web.walks import QueueWalks, SharedWalks
+from rsmq.wire.keys import Namespace
 from tests.web.pages_client import open_pages, read_page, run_action
 
 SORTS = ("depth", "visible", "hidden", "oldest", "sent", "received", "created", "dead_letters")
@@ -35,7 +36,7 @@ class Clock:
 class Counted(SharedWalks):
     """Walks whose reads take a time that a test chooses, and are counted."""
 
-    def __init__(self, monkeypatch, seconds):
+    def __init__(self, seconds):
         self.clock, self.seconds, self.reads = Clock(), seconds, []
         super().__init__(None, self.clock)
 
@@ -48,8 +49,15 @@ class Counted(SharedWalks):
             return content
 
         self.content = {}
-        monkeypatch.setattr(walks_module, "list_names", lambda _: read("names", ["q"]))
-        monkeypatch.setattr(walks_module, "read_states", lambda *_: read("states", self.content))
+
+        class Client:
+            namespace = Namespace("rsmq")
+
+            def run_steps(_, steps):  # noqa: N805
+                is_names = steps.__name__ == "list_queues_in_steps"
+                return read("names", ["q"]) if is_names else read("states", self.content)
+
+        self._queues = Client()
 
     async def later(self, seconds):
         """Ask after a time; return how many walks that made."""
@@ -62,7 +70,7 @@ class Counted(SharedWalks):
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.001, 1.5), (0.1, 15), (5, 60)])
 @with_loop
 async def test_a_walk_lasts_for_many_times_what_it_took(monkeypatch, seconds, lasts):
-    walks = Counted(monkeypatch, seconds)
+    walks = Counted(seconds)
     walks._walks["names"] = walks_module._LastWalk(["q"], walks.clock.now, 1)  # for a minute
     assert await walks.later(0) == 1
     _, age = await walks.states(["q"])
@@ -76,7 +84,7 @@ async def test_a_walk_lasts_for_many_times_what_it_took(monkeypatch, seconds, la
 
 @with_loop
 async def test_all_who_ask_at_once_share_a_walk_and_a_change_ends_it(monkeypatch):
-    walks = Counted(monkeypatch, 0.001)
+    walks = Counted(0.001)
     await asyncio.gather(*(walks.states(["q"]) for _ in range(100)))
     assert walks.reads == ["names", "states"]
     running = asyncio.create_task(walks.states(["q"]))
@@ -91,7 +99,7 @@ async def test_all_who_ask_at_once_share_a_walk_and_a_change_ends_it(monkeypatch
 
 @with_loop
 async def test_a_walk_that_fails_is_not_kept_and_one_that_is_cancelled_goes_on(monkeypatch):
-    walks = Counted(monkeypatch, 0.001)
+    walks = Counted(0.001)
     walks.content = OSError("away")
     with pytest.raises(OSError, match="away"):
         await walks.states(["q"])
@@ -137,13 +145,13 @@ def _note_walks(monkeypatch):
     def note(name):
         read = getattr(walks_module, name)
 
-        def noted(*args, **options):
+        def noted(*args):
             begun.append(name)
-            return read(*args, **options)
+            return read(*args)
 
         monkeypatch.setattr(walks_module, name, noted)
 
-    for name in ("list_names", "read_states", "read_rates", "read_each"):
+    for name in ("list_queues_in_steps", "read_queues_in_steps"):
         note(name)
     return begun
 
@@ -158,7 +166,7 @@ def test_pages_share_a_walk_until_an_action_and_programs_get_new_ones(run, monke
             await queues.send_message("q", "x")
             reply = await http("GET", "/queues?sort=-depth")
             assert reply.json["queues"][0]["messages"] == messages
-        assert begun == ["list_names", "read_each"] * 2
+        assert begun == ["list_queues_in_steps", "read_queues_in_steps"] * 2
         begun.clear()
         open_pages(http)
         for path in (
@@ -166,12 +174,12 @@ def test_pages_share_a_walk_until_an_action_and_programs_get_new_ones(run, monke
             "/dead-letters",
         ):  # fmt: skip
             await read_page(http, path)
-        assert begun == ["list_names", "read_states"]
+        assert begun == ["list_queues_in_steps", "read_queues_in_steps"]
         begun.clear()
         assert (await run_action(http, "pause", queue="q")).status == 303
         begun.clear()  # an action does not share
         for path in ("/", "/queues?sort=-oldest"):
             await read_page(http, path)
-        assert begun == ["list_names", "read_states"]
+        assert begun == ["list_queues_in_steps", "read_queues_in_steps"]
 
     run(test)

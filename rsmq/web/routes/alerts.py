@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from rsmq.explain.alerts.alert import Alert, AlertKind
+from rsmq.explain.alerts.facts import dead_letter_queues
+from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.alerts.alert import Alert, AlertKind
-from rsmq.web.alerts.facts import dead_letter_queues
-from rsmq.web.alerts.reader import read_facts
-from rsmq.web.alerts.rules import find_alerts
+from rsmq.web.alert_facts import read_facts
 from rsmq.web.fields import Field, Shape
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope

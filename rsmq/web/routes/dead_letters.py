@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.errors import InvalidValue
+from rsmq.explain.alerts.facts import dead_letter_queues
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.alerts.facts import dead_letter_queues
 from rsmq.web.bulk.manager import MAX_RATE, OperationRequest
 from rsmq.web.bulk.records import OperationKind
 from rsmq.web.fields import Field, Refused, Shape, between

@@ -4,39 +4,48 @@ The messages of all queues that wait for their time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from rsmq.figures.facts import HIDDEN, NEXT, NextMessage
+from rsmq.figures.reading import ReadFacts, read_queues_in_steps
 from rsmq.web.fields import Field, Shape, between
-from rsmq.web.hidden import MAX_QUEUES, WaitingCounts, read_waiting
-from rsmq.web.operations import NextMessage
 from rsmq.web.routes.forms import may, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.limits import check_whole_number
 
 _MAX_LIMIT = 500
+#: Queues that are looked at: those with the most hidden messages.
+_MAX_QUEUES = 50
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
     limit = check_whole_number("limit", call.values.get("limit", 50), 1, _MAX_LIMIT)
     names = [name for name in await call.walks.names() if may(call, Scope.STATS, name)]
     hidden, _ = await call.walks.values(names, "hidden")
-    found = await read_waiting(call.queues, hidden, limit)
+    chosen = sorted((name for name in hidden if hidden[name]), key=lambda each: -hidden[each])
+    reading = read_queues_in_steps(call.queues.namespace, chosen[:_MAX_QUEUES], HIDDEN, NEXT)
+    found = await call.queues.run_steps(reading)
     return ApiAnswer(
         {
-            "queues": list(map(_show_queue, found.queues)),
-            "messages": [_show(call, queue, each) for queue, each in found.messages],
-            "others": found.others,
+            "queues": [_show_queue(name, each) for name, each in found.items()],
+            "messages": [_show(call, *each) for each in _first_of(found)[:limit]],
+            "others": max(len(chosen) - _MAX_QUEUES, 0),
         }
     )
 
 
-def _show_queue(waiting: WaitingCounts) -> dict[str, Any]:
-    return {
-        "queue": waiting.queue,
-        **asdict(waiting.counts),
-        "next_ms": whole(waiting.next_ms),
-    }
+def _first_of(found: Mapping[str, ReadFacts]) -> list[tuple[str, NextMessage]]:
+    """Return the next messages of all queues, each with its queue."""
+    messages = [(name, each) for name, facts in found.items() for each in facts[NEXT]]
+    return sorted(messages, key=lambda each: (each[1].visible_at_ms, each[0], each[1].id))
+
+
+def _show_queue(name: str, facts: ReadFacts) -> dict[str, Any]:
+    messages = facts[NEXT]
+    next_ms = whole(messages[0].visible_at_ms) if messages else None
+    return {"queue": name, **asdict(facts[HIDDEN]), "next_ms": next_ms}
 
 
 def _show(call: ApiCall, queue: str, message: NextMessage) -> dict[str, Any]:
@@ -62,7 +71,7 @@ ROUTES = (
             ),
         ),
         result=(
-            Field("queues", Shape.OBJECTS, f"The {MAX_QUEUES} with the most hidden messages: "
+            Field("queues", Shape.OBJECTS, f"The {_MAX_QUEUES} with the most hidden messages: "
             "delayed, retrying, in_flight, next_ms, and margin, by how much these numbers of a "
             "sample differ at most; 0 if they are exact."),
             Field("messages", Shape.OBJECTS, "In the order in which they become visible: queue, "

@@ -13,9 +13,9 @@ from rsmq.doctor.examination import examine
 from rsmq.doctor.finding import Finding
 from rsmq.doctor.repairer import Repair, repair
 from rsmq.errors import InvalidFormat, QueueNotFound, show_all
+from rsmq.operations.queues import list_queues_in_steps
 from rsmq.web.access.principals import ALL_QUEUES
 from rsmq.web.blocking import in_thread
-from rsmq.web.each_queue import list_names
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
@@ -57,7 +57,7 @@ async def _examine(call: ApiCall) -> ApiAnswer:
     elif sees_all:
         names = None
     else:
-        listed = await list_names(call.queues)
+        listed = await call.queues.run_steps(list_queues_in_steps(call.queues.namespace))
         names = [name for name in listed if may(call, Scope.PEEK, name)]
     if names == []:
         return ApiAnswer({"queues": 0, "messages": 0, "findings": []})

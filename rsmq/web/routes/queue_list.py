@@ -9,12 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from rsmq.errors import InvalidFormat, InvalidValue, show_all
+from rsmq.figures.facts import ACTIVITY, ATTRIBUTES, BACKLOG
+from rsmq.figures.reading import ReadFacts, read_queues_in_steps
 from rsmq.model import QueueAttributes
-from rsmq.operations.queues import describe_queues
-from rsmq.web.activity.operations import QueueActivity
-from rsmq.web.activity.reader import read_activities
 from rsmq.web.client import Client
-from rsmq.web.each_queue import read_each
 from rsmq.web.fields import Field, Shape, between
 from rsmq.web.routes.forms import bad_cursor, make_cursor, may, read_cursor, show_attributes
 from rsmq.web.routes.queues import QUEUE_RESULT
@@ -22,8 +20,6 @@ from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.names import is_pattern
 
 _MAX_LIMIT = 1000
-#: Queues that one script reads: the attributes of each take 10 µs of Redis's time.
-_ATTRIBUTES_STEP = 50
 
 #: The place of a queue in an order: whether it has no value, the value or its negative, its name.
 _Place: TypeAlias = tuple[bool, float, str]
@@ -37,12 +33,9 @@ _SORTS = ("name", *_SCRIPT_SORTS, *_RATES)
 
 
 async def read_attributes(queues: Client, names: list[str]) -> dict[str, QueueAttributes]:
-    """
-    Return the attributes of those queues that exist.
-
-    Other clients may have made queues with other names; those that no call accepts are left out.
-    """
-    return await read_each(queues, names, describe_queues, step=_ATTRIBUTES_STEP)
+    """Return the attributes of those queues that can be read."""
+    found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, ATTRIBUTES))
+    return {name: each[ATTRIBUTES] for name, each in found.items()}
 
 
 async def _read_sorted(
@@ -89,33 +82,36 @@ async def _list(call: ApiCall) -> ApiAnswer:
         if after is not None:
             places = [place for place in places if place > after]
     page = places[:limit]
-    read = await read_attributes(call.queues, [name for _, _, name in page])
-    shown = [show_attributes(name, read[name]) for _, _, name in page if name in read]
-    if call.values.get("activity"):
-        await _add_activities(call, shown)
+    facts = (ATTRIBUTES, BACKLOG, ACTIVITY) if call.values.get("activity") else (ATTRIBUTES,)
+    chosen = [name for _, _, name in page]
+    reading = read_queues_in_steps(call.queues.namespace, chosen, *facts)
+    read = await call.queues.run_steps(reading)
     return ApiAnswer(
         {
-            "queues": shown,
+            "queues": [
+                _show(name, read[name], has_activity=len(facts) > 1)
+                for name in chosen
+                if name in read
+            ],
             "cursor": make_cursor(sort, *page[-1]) if len(places) > limit else None,
         }
     )
 
 
-async def _add_activities(call: ApiCall, shown: list[dict[str, Any]]) -> None:
-    """Add what happens in queues to what is shown of them."""
-    targets = {each["name"]: each["dead_letter_queue"] for each in shown}
-    activities = await read_activities(call.queues, targets)
-    for each in shown:
-        each["activity"] = _show_activity(activities.get(each["name"]))
+def _show(name: str, facts: ReadFacts, *, has_activity: bool) -> dict[str, Any]:
+    shown = show_attributes(name, facts[ATTRIBUTES])
+    return {**shown, "activity": _show_activity(facts)} if has_activity else shown
 
 
-def _show_activity(activity: QueueActivity | None) -> dict[str, Any] | None:
-    if activity is None:
+def _show_activity(facts: ReadFacts) -> dict[str, Any] | None:
+    activity, backlog = facts.get(ACTIVITY), facts.get(BACKLOG)
+    if activity is None or backlog is None:
         return None
+    since = backlog.visible_since_ms
     return {
-        "waiting_seconds": activity.waiting_seconds,
-        "dead_letters": activity.dead_letters,
-        "has_reasons": activity.has_reasons,
+        "waiting_seconds": None if since is None else (facts.now_ms - since) / 1000,
+        "dead_letters": backlog.dead_letters,
+        "has_reasons": backlog.has_reasons,
         "sent_per_second": activity.sent_per_second,
         "received_per_second": activity.received_per_second,
         "visible_last_hour": activity.hour.visible,

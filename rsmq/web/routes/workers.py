@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rsmq.explain.held import HeldMessage, read_held
 from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape
-from rsmq.web.held import read_held
 from rsmq.web.routes.forms import may, read_receipts, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.workers import WorkerInfo
@@ -43,7 +43,7 @@ async def _list_workers(call: ApiCall) -> ApiAnswer:
 
 async def _list_in_flight(call: ApiCall) -> ApiAnswer:
     name = call.names["worker"]
-    held = await read_held(call.queues, name)
+    held = await _read_held(call)
     if not held and await _find_worker(call) is None:
         raise _not_found(name)
     return ApiAnswer(
@@ -71,7 +71,7 @@ async def _release_held(call: ApiCall) -> ApiAnswer:
             "workerAlive", "The worker is alive", status=409, value=name,
             hint="It still works on its messages. Release single ones by their receipts.",
         )  # fmt: skip
-    held = [each for each in await read_held(call.queues, name) if each.is_hidden]
+    held = [each for each in await _read_held(call) if each.is_hidden]
     if not held and worker is None:
         raise _not_found(name)
     for queue in {each.queue for each in held}:
@@ -85,6 +85,13 @@ async def _release_held(call: ApiCall) -> ApiAnswer:
         ]
         released += len(await call.queues.release_messages(messages))
     return ApiAnswer({"released": released})
+
+
+async def _read_held(call: ApiCall) -> list[HeldMessage]:
+    """Return what is recorded as in flight with the worker of the path."""
+    name = call.names["worker"]
+    found = await call.queues.run_steps(read_held(call.queues.namespace, [name]))
+    return found[name]
 
 
 def _not_found(name: str) -> Refused:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rsmq.web.alerts.rules import LATE_SECONDS
+from rsmq.explain.alerts.rules import LATE_SECONDS
 from rsmq.web.pages.formats import show_duration, show_number
 from rsmq.web.pages.table import PageCall, PageEntry
 from rsmq.web.pages.views.figures import Figure, counted

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from redis.exceptions import ResponseError
 
+from rsmq.explain.alerts.crashes import find_repeated_deaths
+from rsmq.explain.alerts.facts import AlertFacts, HeldMessages
+from rsmq.explain.alerts.rules import may_need_activity
+from rsmq.explain.held import read_held
+from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
+from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
 from rsmq.push.shared_breaker import PushTarget, list_targets
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
-from rsmq.web.activity.operations import QueueBacklog
-from rsmq.web.activity.reader import read_activities
-from rsmq.web.alerts.crashes import find_repeated_deaths
-from rsmq.web.alerts.facts import AlertFacts, HeldMessages
-from rsmq.web.alerts.removals import read_removals
-from rsmq.web.alerts.rules import may_need_activity
 from rsmq.web.blocking import in_thread
 from rsmq.web.client import Client
-from rsmq.web.held import read_held
+from rsmq.web.removals import read_removals
 from rsmq.web.walks import QueueWalks
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.workers import WorkerInfo
@@ -65,7 +65,7 @@ async def read_facts(
     return AlertFacts(
         now_ms,
         states,
-        await read_activities(queues, _choose(states.values(), now_ms)),
+        await _read_activities(queues, states.values(), now_ms),
         shown,
         await _read_held(queues, shown, may_see),
         [each for each in targets if may_see(each.queue)],
@@ -86,10 +86,14 @@ async def _nothing() -> None:
     return None
 
 
-def _choose(states: Iterable[QueueBacklog], now_ms: int) -> dict[str, None]:
-    found = [each for each in states if may_need_activity(each, now_ms)]
-    found.sort(key=lambda each: each.visible_since_ms or 0)
-    return {each.name: None for each in found[:_MAX_QUEUES]}
+async def _read_activities(
+    queues: Client, states: Iterable[QueueBacklog], now_ms: int
+) -> dict[str, QueueActivity]:
+    chosen = [each for each in states if may_need_activity(each, now_ms)]
+    chosen.sort(key=lambda each: each.visible_since_ms or 0)
+    names = [each.name for each in chosen[:_MAX_QUEUES]]
+    found = await queues.run_steps(read_queues_in_steps(queues.namespace, names, ACTIVITY))
+    return {name: each[ACTIVITY] for name, each in found.items()}
 
 
 async def _read_workers(queues: Client) -> tuple[int, list[WorkerInfo]]:
@@ -120,19 +124,17 @@ async def _read_held(
     # One may have received its only message after its last heartbeat; the others come first.
     dead.sort(key=lambda each: (not any(each.queues.values()), -each.seen_ms))
     found: dict[str, HeldMessages] = {}
-    for worker in dead[:_MAX_WORKERS]:
-        hidden = [
-            each
-            for each in await read_held(queues, worker.name)
-            if each.is_hidden and may_see(each.queue)
-        ]
+    names = [worker.name for worker in dead[:_MAX_WORKERS]]
+    held = await queues.run_steps(read_held(queues.namespace, names))
+    for name in names:
+        hidden = [each for each in held[name] if each.is_hidden and may_see(each.queue)]
         by_queue: dict[str, int] = {}
         for each in hidden:
             by_queue[each.queue] = by_queue.get(each.queue, 0) + 1
         if hidden:
             last = max(each.visible_at_ms or 0 for each in hidden)
             ids = frozenset((each.queue, each.id) for each in hidden)
-            found[worker.name] = HeldMessages(by_queue, last, ids)
+            found[name] = HeldMessages(by_queue, last, ids)
     return found
 
 

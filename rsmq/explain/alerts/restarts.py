@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rsmq.explain.alerts.alert import Alert, AlertKind
+from rsmq.explain.alerts.facts import AlertFacts
 from rsmq.explain.sentences import format_moment
-from rsmq.web.alerts.alert import Alert, AlertKind
-from rsmq.web.alerts.facts import AlertFacts
 from rsmq.wire.workers import WorkerInfo
 
 #: A service manager has so many seconds to start a worker again.

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
+from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
+from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
+from rsmq.explain.alerts.restarts import find_not_restarted
+from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
-from rsmq.web.activity.operations import QueueActivity, QueueBacklog
-from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
-from rsmq.web.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
-from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
-from rsmq.web.alerts.restarts import find_not_restarted
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60

@@ -7,12 +7,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
-from rsmq.web.activity.operations import QueueActivity, QueueBacklog
-from rsmq.web.alerts.removals import RemovedMessage
 from rsmq.wire.workers import WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMessage:
+    """
+    A message that somebody has moved to another queue, or deleted.
+
+    Attributes:
+        queue: from which it was removed.
+        id: as callers know it.
+        by: who has done it; None if that is not known.
+        at_ms: Unix ms.
+        destination: the queue that has it now; None if it was deleted.
+        lost: of how many of its receives it is not recorded how they ended; 0 if it was deleted.
+    """
+
+    queue: str
+    id: str
+    by: str | None
+    at_ms: int
+    destination: str | None
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)

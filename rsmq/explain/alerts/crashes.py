@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
+from rsmq.explain.alerts.facts import AlertFacts, RemovedMessage, dead_letter_queues
 from rsmq.explain.observed import settling_end_ms
 from rsmq.explain.sentences import (
     format_moment,
     remedy_after_change,
     remedy_of_lost_receives,
 )
+from rsmq.figures.facts import QueueBacklog
 from rsmq.printable import format_count
-from rsmq.web.activity.operations import QueueBacklog
-from rsmq.web.alerts.alert import Alert, AlertKind, format_span, list_names
-from rsmq.web.alerts.facts import AlertFacts, dead_letter_queues
-from rsmq.web.alerts.removals import RemovedMessage
 from rsmq.wire.workers import WorkerInfo
 
 #: Deaths of workers within so many seconds are a crash loop: two of one name, or three.

@@ -8,10 +8,10 @@ these records say which one it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rsmq.errors import QueueNotFound
 from rsmq.explain import observe_message
+from rsmq.explain.alerts.facts import RemovedMessage
 from rsmq.web.access.principals import EVERYONE
 from rsmq.web.audit import read_entries
 from rsmq.web.client import Client
@@ -23,28 +23,6 @@ _DELETIONS = {
     "POST /queues/{queue}/messages:delete",
     "DELETE /queues/{queue}/messages/{id}",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedMessage:
-    """
-    A message that somebody has moved to another queue, or deleted.
-
-    Attributes:
-        queue: from which it was removed.
-        id: as callers know it.
-        by: who has done it; None if that is not known.
-        at_ms: Unix ms.
-        destination: the queue that has it now; None if it was deleted.
-        lost: of how many of its receives it is not recorded how they ended; 0 if it was deleted.
-    """
-
-    queue: str
-    id: str
-    by: str | None
-    at_ms: int
-    destination: str | None
-    lost: int
 
 
 async def read_removals(
