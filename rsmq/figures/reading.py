@@ -114,7 +114,7 @@ def read_queues_in_steps(
     For a user who may not read histories, facts that need them are missing.
     """
     found: dict[str, ReadFacts] = {}
-    queues = _keys_of(namespace, qnames)
+    queues = keys_of(namespace, qnames)
     step = int(1 / sum(1 / each.step for each in facts))
     for at in range(0, len(queues), step):
         try:
@@ -145,7 +145,7 @@ def read_receipts_in_steps(
     """
     found: dict[tuple[str, Receipt], tuple[int, float | None]] = {}
     listed = list(receipts)
-    queues = {each.name: each for each in _keys_of(namespace, {queue for queue, _ in listed})}
+    queues = {each.name: each for each in keys_of(namespace, {queue for queue, _ in listed})}
     readable = [each for each in listed if each[0] in queues]
     for at in range(0, len(readable), _RECEIPTS_PER_STEP):
         by_queue: dict[str, list[Receipt]] = {}
@@ -159,7 +159,7 @@ def read_receipts_in_steps(
     return found
 
 
-def _keys_of(namespace: Namespace, qnames: Iterable[str]) -> list[QueueKeys]:
+def keys_of(namespace: Namespace, qnames: Iterable[str]) -> list[QueueKeys]:
     """Return the keys of the queues whose names calls accept."""
     tolerant = Namespace(namespace.name, strict_names=False)
     found = (_find_keys(tolerant, name) for name in qnames)

@@ -42,6 +42,9 @@ from rsmq.web.problems import HttpProblem
 from rsmq.web.requests import NAMESPACE, path_of, path_of_namespace
 from rsmq.web.rest_rsmq import RestRsmq
 from rsmq.web.routes import TABLE
+from rsmq.web.sqs import Sqs
+from rsmq.web.sqs.names import SqsSite
+from rsmq.web.sqs.signatures import Signatures
 from rsmq.web.stopping import end_waits
 from rsmq.web.trash_emptier import TrashEmptier
 from rsmq.web.walks import SharedWalks
@@ -70,6 +73,7 @@ def create_app(
     user_header: str | None = None,
     record: bool = False,
     redact: Iterable[str] = (),
+    sqs: SqsSite | None = None,
 ) -> Starlette:
     """
     Return an ASGI application with the dashboard and the HTTP API, for a server or for a mount.
@@ -108,6 +112,9 @@ def create_app(
         redact: JSON paths such as ``customer.email``: who reads messages without receiving them
             does not see the values there, and no body that is not JSON. Entries of the users file
             may add paths, or see all.
+        sqs: the region and the account in names of queues for clients of SQS, at ``/sqs`` and by
+            ``app.state.sqs`` at the root. That one admits any access key unless ``users`` is
+            passed; ``/sqs`` of a server with a key takes it as the secret of any access key.
 
     Raises:
         MissingParameter: none of users, key and auth=False is passed.
@@ -115,7 +122,6 @@ def create_app(
             may read the file.
     """
     callers = _find_users(users, key, auth=auth)
-    proxies = TrustedProxies(trusted_proxies)
     paths = tuple(map(parse_path, redact))
     is_own = isinstance(queues, str)
     clients = _open(queues)
@@ -124,13 +130,16 @@ def create_app(
         callers,
         EndedSessions(clients[0], read_only=read_only),
         allow_hosts=None if allow_hosts is None else tuple(allow_hosts),
-        trusted_proxies=proxies,
+        trusted_proxies=TrustedProxies(trusted_proxies),
         user_header=user_header,
         link_key=key,
     )
 
     def has_rights(name: str, principal: Principal) -> bool:
         return principal.has_namespace(name, is_first=name == names[0])
+
+    def has_first(principal: Principal) -> bool:
+        return has_rights(names[0], principal)
 
     def namespaces_of(principal: Principal) -> tuple[str, ...]:
         return tuple(name for name in names if has_rights(name, principal))
@@ -164,6 +173,10 @@ def create_app(
     nowhere = make_part(clients[0], gate.limited_to(lambda _: False))
     rest_rsmq = first.gate.guard(RestRsmq(clients[0], read_only=read_only))
 
+    make_sqs = partial(Sqs, clients[0], gate, read_only=read_only, site=sqs or SqsSite())
+    sqs_below = make_sqs(_sqs_signatures(callers, key, has_first))
+    sqs_at_root = make_sqs(_sqs_signatures(callers, key, has_first, is_open=not users))
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -196,6 +209,8 @@ def create_app(
             _mount(PREFIX, first),
             Route("/rest-rsmq", rest_rsmq),
             _mount("/rest-rsmq", rest_rsmq),
+            Route("/sqs", sqs_below),
+            _mount("/sqs", sqs_below),
             Route("/healthz", healthz),
             Route("/readyz", readyz_of(clients)),
             Route("/metrics", gate.guard(request_response(metrics_of(clients, namespaces_of)))),
@@ -208,6 +223,7 @@ def create_app(
     app.router.default = first.site
     app.api, app.api_of_namespaces = first.api, api_of_namespaces
     app.state.rest_rsmq = rest_rsmq
+    app.state.sqs = sqs_at_root
     app.state.end_waits = lambda: _end_all_waits(clients)
     return app
 
@@ -336,6 +352,17 @@ def _open(queues: Client | str | Sequence[Client]) -> list[Client]:
 
 
 _MIN_KEY = 16
+
+
+def _sqs_signatures(
+    callers: Callable[[], Users] | None,
+    key: str | None,
+    has_rights: Callable[[Principal], bool],
+    *,
+    is_open: bool = False,
+) -> Signatures | None:
+    """Return what finds the callers of SQS; None admits any access key."""
+    return None if callers is None or is_open else Signatures(callers, key, has_rights)
 
 
 def _find_users(

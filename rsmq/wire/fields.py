@@ -39,6 +39,9 @@ GROUPED = "x:groups"
 NAMED = "x:named"
 RATED = "x:rated"
 
+#: The attributes and tags that only SQS has, as JSON.
+SQS = "x:sqs"
+
 #: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
 DIVIDED = "x:divided"
 

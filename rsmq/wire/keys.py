@@ -195,6 +195,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:ended_sessions")
 
     @property
+    def sqs_key(self) -> bytes:
+        """Extension data of HTTP: the random key that signs receipt handles of SQS."""
+        return encode_name(f"{self.name}:x:sqs_key")
+
+    @property
     def operations(self) -> bytes:
         """Extension data of HTTP: a sorted set of the ids of operations of many messages."""
         return encode_name(f"{self.name}:x:operations")

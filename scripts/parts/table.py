@@ -214,8 +214,9 @@ def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
         measured(
             "web: the API, rest-rsmq, callers; history, undo, explanations", 130, "tests/web",
             "tests/history", "tests/trash", "tests/explain",
-            "--ignore=tests/web/test_failover.py", is_waiting=True,
+            "--ignore=tests/web/test_failover.py", "--ignore=tests/web/sqs", is_waiting=True,
         ),
+        measured("web: clients of SQS", 90, "tests/web/sqs", is_waiting=True),
         measured(
             "features: schedules, tasks, jobs, Django, admission", 120, "tests/schedules",
             "tests/tasks", "tests/asgi", "tests/jobs", "tests/django", "tests/admission",

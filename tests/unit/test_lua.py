@@ -255,7 +255,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
         name.encode()
         for name in (
             *ATTRIBUTE_FIELDS, fields.RESUMED, fields.DIVIDED, fields.LIMITED,
-            fields.GROUPED, fields.NAMED, fields.RATED,
+            fields.GROUPED, fields.NAMED, fields.RATED, fields.SQS,
         )
     }  # fmt: skip
     names.add(b"total")  # of the progress of a job

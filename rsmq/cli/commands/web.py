@@ -9,6 +9,7 @@ import contextlib
 import faulthandler
 import ipaddress
 import os
+import re
 import signal
 import socket
 import sys
@@ -55,6 +56,10 @@ _SIGNALS = tuple(
     --port PORT  Serve on this port; 0 chooses a free one.  [default: 8080]
     --host ADDRESS  Serve on this address; any but loopback needs --users.  [default: 127.0.0.1]
     --rest-rsmq-port PORT  Serve the routes of rest-rsmq on this port too, without a prefix.
+    --sqs-port PORT  Serve clients of Amazon SQS on this port too. Without --users, it takes any
+        access key.
+    --sqs-region REGION  The region in the ARNs of queues.  [default: us-east-1]
+    --sqs-account DIGITS  The account in the ARNs and URLs of queues.  [default: 000000000000]
     --users FILE  The users file; rsmq web-user makes its entries.
     --no-auth  Let every program of this machine do everything. Only on loopback.
     --read-only  Refuse all changes, receives included.
@@ -87,19 +92,20 @@ def web(call: Call, /, **options: Any) -> None:
     """
     Serve the queues over HTTP, until stopped.
 
-    It has a dashboard, an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq, and
-    /metrics, /healthz and /readyz. Without --users it makes a key, which it prints, and which may
-    do everything. With --push it also pushes the messages of queues to their subscribers. It needs
-    the extra web, and push for --push. With several --ns, paths without a namespace are those of
-    the first one; the others have /ns/NAME/ and /api/v1/ns/NAME. Once a minute one of all servers
-    of a namespace records the history of its queues. It runs until Ctrl-C, SIGTERM or SIGHUP, and
-    then says which.
+    It has a dashboard, an API in JSON under /api/v1, the routes of rest-rsmq under /rest-rsmq,
+    Amazon SQS under /sqs, and /metrics, /healthz and /readyz. Without --users it makes a key, which
+    it prints, and which may do everything. With --push it also pushes the messages of queues to
+    their subscribers. It needs the extra web, and push for --push. With several --ns, paths without
+    a namespace are those of the first one; the others have /ns/NAME/ and /api/v1/ns/NAME. Once a
+    minute one of all servers of a namespace records the history of its queues. It runs until
+    Ctrl-C, SIGTERM or SIGHUP, and then says which.
     """
     _check(options)
     from rsmq.web import create_app  # noqa: PLC0415 - needs an extra
     from rsmq.web.access.gate import LOOPBACK_NAMES  # noqa: PLC0415 - as above
     from rsmq.web.access.secrets import make_token  # noqa: PLC0415 - as above
     from rsmq.web.application import CLIENT_OPTIONS  # noqa: PLC0415 - as above
+    from rsmq.web.sqs.names import SqsSite  # noqa: PLC0415 - as above
 
     is_local = _is_loopback(options["host"])
     has_key = options["users"] is None and not options["no_auth"]
@@ -120,6 +126,7 @@ def web(call: Call, /, **options: Any) -> None:
                 user_header=options["user_header"],
                 record=not options["no_record"],
                 redact=options["redact"],
+                sqs=SqsSite(options["sqs_region"], options["sqs_account"]),
             )
             async with app.router.lifespan_context(app):
                 await _serve(call, app, options, key)
@@ -198,6 +205,10 @@ def _check(options: dict[str, Any]) -> None:
         raise Failed("--push-allow and --push-allow-http need --push")
     if options["push"] and options["read_only"]:
         raise Failed("Pass one of --push and --read-only", hint="A push deletes its message.")
+    if not options["sqs_account"].isascii() or not options["sqs_account"].isdecimal():
+        raise Failed("--sqs-account has digits only, such as 123456789012")
+    if not re.fullmatch(r"[A-Za-z0-9-]+", options["sqs_region"]):
+        raise Failed("--sqs-region is the name of a region, such as us-east-1")
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise Failed("--tls-cert and --tls-key need each other")
 
@@ -216,9 +227,13 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
     with contextlib.ExitStack() as sockets:
         listeners = [sockets.enter_context(_listen(host, options["port"]))]
         servers = [_make_server(app, options, app.state.end_waits)]
-        if options["rest_rsmq_port"] is not None:
-            listeners.append(sockets.enter_context(_listen(host, options["rest_rsmq_port"])))
-            servers.append(_make_server(app.state.rest_rsmq, options, app.state.end_waits))
+        more = {"the routes of rest-rsmq": (options["rest_rsmq_port"], app.state.rest_rsmq)}
+        more["Amazon SQS"] = options["sqs_port"], app.state.sqs
+        texts = [text for text, (port, _) in more.items() if port is not None]
+        for text in texts:
+            port, its_app = more[text]
+            listeners.append(sockets.enter_context(_listen(host, port)))
+            servers.append(_make_server(its_app, options, app.state.end_waits))
 
         received: list[signal.Signals] = []
         loop = asyncio.get_running_loop()
@@ -237,8 +252,8 @@ async def _serve(call: Call, app: Starlette, options: dict[str, Any], key: str |
         address = f"{scheme}://{name}:{ports[0]}"
         entry = address if key is None else f"{address}/?key={key}"
         _note(call, f"{address}/api/v1: Ctrl-C ends it")
-        if len(ports) > 1:
-            _note(call, f"{scheme}://{name}:{ports[1]}: the routes of rest-rsmq")
+        for port, text in zip(ports[1:], texts, strict=True):
+            _note(call, f"{scheme}://{name}:{port}: {text}")
         if key is not None:
             _note(call, f"The key of this run: {key}")
             _note(call, f"curl -u :{key} {address}/api/v1/queues")

@@ -79,18 +79,30 @@ def add(call: Call, /, name: str, **rights: Any) -> None:
     "token",
     "rsmq web-user token shop --role operator --queue orders",
     "rsmq web-user token sensor --scope send --queue 'readings*'",
+    "rsmq web-user token billing --sqs --role operator",
 )
 @click.argument("name")
+@click.option("--sqs", is_flag=True, help="Make an access key for clients of Amazon SQS instead.")
 @_rights
 @click.pass_obj
-def token(call: Call, /, name: str, **rights: Any) -> None:
+def token(call: Call, /, name: str, *, sqs: bool, **rights: Any) -> None:
     """
     Make a token, and write its entry. The token itself is shown once, on the standard error.
-    """
-    from rsmq.web.access.secrets import hash_token, make_token  # noqa: PLC0415 - as above
 
-    made = make_token()
+    With --sqs it is an access key: its entry has the secret, which a signature needs.
+    """
+    from rsmq.web.access.secrets import (  # noqa: PLC0415 - as above
+        hash_token,
+        make_access_key,
+        make_token,
+    )
+
     chosen = _rights_of(**rights)
+    if sqs:
+        id, secret = make_access_key()
+        _write(call, "access_keys", name, {"id": id, "secret": secret}, chosen)
+        return
+    made = make_token()
     _write(call, "tokens", name, {"sha256": hash_token(made)}, chosen, token=made)
     call.out.note(f"The token, which is shown once: {made}")
 

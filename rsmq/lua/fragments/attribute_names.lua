@@ -5,7 +5,7 @@
 -- store, and not x:limited, which is about the messages.
 local function stored_attributes(hash)
   local names, found, missing = attribute_fields(), {}, {}
-  for _, name in ipairs({'x:resumed', 'x:divided', 'createdby'}) do
+  for _, name in ipairs({'x:resumed', 'x:divided', 'x:sqs', 'createdby'}) do
     names[#names + 1] = name
   end
   local values = redis.call('HMGET', hash, unpack(names))

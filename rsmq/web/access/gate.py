@@ -134,8 +134,7 @@ class AccessGate:
     async def _find_caller(
         self, headers: Mapping[str, str], peer: Any, *, is_secure: bool
     ) -> Principal:
-        self.check_host(headers)
-        _check_origin(headers, is_secure=is_secure)
+        self.check_site(headers, is_secure=is_secure)
         if self._read_users is None:
             return EVERYONE
         users = self._read_users()
@@ -172,8 +171,7 @@ class AccessGate:
         Raises:
             Refused: Host or the origin is another site.
         """
-        self.check_host(headers)
-        _check_origin(headers, is_secure=is_secure)
+        self.check_site(headers, is_secure=is_secure)
         if (session := await self.find_session(headers)) is not None:
             await self._ended.end(session, everywhere=everywhere)
 
@@ -191,8 +189,7 @@ class AccessGate:
         Raises:
             Refused: Host or the origin is another site, or the secret is wrong.
         """
-        self.check_host(headers)
-        _check_origin(headers, is_secure=is_secure)
+        self.check_site(headers, is_secure=is_secure)
         address = self.address_of(headers, peer)
         users = self._read_users() if self._read_users else Users()
         if hash_token(secret) in users.tokens:
@@ -235,6 +232,19 @@ class AccessGate:
                 status=429,
                 headers={"Retry-After": str(wait)},
             )
+
+    def check_site(self, headers: Mapping[str, str], *, is_secure: bool) -> None:
+        """
+        Check the name of the server and the origin of a request.
+
+        Args:
+            is_secure: whether the browser uses TLS.
+
+        Raises:
+            Refused: Host or the origin is another site.
+        """
+        self.check_host(headers)
+        _check_origin(headers, is_secure=is_secure)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
         """

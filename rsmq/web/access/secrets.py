@@ -16,6 +16,7 @@ _N, _R, _P = 2**14, 8, 1
 _MAX_MEMORY = 64 * 1024 * 1024
 _PREFIX = "scrypt"
 _PARTS = 6
+_ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _TOKEN_PREFIX = "rsmq_"  # noqa: S105 - finds a token that was published by mistake
 
 
@@ -49,6 +50,12 @@ def is_hash(stored: str) -> bool:
 def make_token() -> str:
     """Return a new token."""
     return _TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def make_access_key() -> tuple[str, str]:
+    """Return the id and the secret of a new access key of SQS, in the form of those of AWS."""
+    id = "".join(secrets.choice(_ID_CHARACTERS) for _ in range(16))
+    return f"RSMQ{id}", secrets.token_urlsafe(30)
 
 
 def hash_token(token: str) -> str:

@@ -12,6 +12,11 @@ The users file: users with passwords, and tokens of programs.
     sha256 = "..."
     scopes = ["send"]                  # or a role
     queues = ["orders"]
+
+    [access_keys.billing]              # of clients of SQS; a signature needs the secret itself
+    id = "RSMQ..."
+    secret = "..."
+    role = "operator"
 """
 
 from __future__ import annotations
@@ -45,11 +50,13 @@ class Users:
         passwords: the stored password of each user.
         principals: the users by name.
         tokens: the callers by the SHA-256 of their tokens.
+        access_keys: the secrets and the callers by the ids of the access keys of SQS.
     """
 
     passwords: Mapping[str, str] = field(default_factory=dict)
     principals: Mapping[str, Principal] = field(default_factory=dict)
     tokens: Mapping[str, Principal] = field(default_factory=dict)
+    access_keys: Mapping[str, tuple[str, Principal]] = field(default_factory=dict, repr=False)
 
 
 class UsersFile:
@@ -131,8 +138,8 @@ def _invalid(path: Path, reason: str) -> InvalidFormat:
 
 
 _FORM = (
-    "A user has password and role, a token sha256 and role or scopes; queues and namespaces are "
-    "lists of patterns."
+    "A user has password and role, a token sha256 and role or scopes, an access key id, secret and "
+    "role or scopes; queues and namespaces are lists of patterns."
 )
 _SHA256_DIGITS = 64
 #: The names in an entry beside its secret.
@@ -140,7 +147,7 @@ _RIGHTS = ("role", "scopes", "queues", "namespaces", "redact")
 
 
 def _make_users(content: Mapping[str, Any]) -> Users:
-    _check_names(content, {"users", "tokens"}, "the file")
+    _check_names(content, {"users", "tokens", "access_keys"}, "the file")
     passwords, principals, tokens = {}, {}, {}
     for name, entry in content.get("users", {}).items():
         _check_names(entry, {"password", *_RIGHTS}, name)
@@ -156,7 +163,13 @@ def _make_users(content: Mapping[str, Any]) -> Users:
         if len(digest) != _SHA256_DIGITS:
             raise ValueError(f"sha256 of {name} has not {_SHA256_DIGITS} digits")
         tokens[digest] = _make_principal(name, entry)
-    return Users(passwords, principals, tokens)
+    access_keys = {}
+    for name, entry in content.get("access_keys", {}).items():
+        _check_names(entry, {"id", "secret", *_RIGHTS}, name)
+        if not all(isinstance(entry[each], str) and entry[each] for each in ("id", "secret")):
+            raise ValueError(f"id and secret of {name} are texts")
+        access_keys[entry["id"]] = entry["secret"], _make_principal(name, entry)
+    return Users(passwords, principals, tokens, access_keys)
 
 
 def _check_names(entry: Mapping[str, Any], known: set[str], place: str) -> None:

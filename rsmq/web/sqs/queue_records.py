@@ -1,0 +1,213 @@
+"""
+What the server knows of a queue: its attributes in Redis, and those that only SQS has.
+
+These are one field of the queue's hash, so they stay when the queue is purged, and are gone when
+any client deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rsmq.errors import InvalidFormat, MissingParameter
+from rsmq.operations.operation import Operation
+from rsmq.operations.plain import plain_command
+from rsmq.web.client import Client
+from rsmq.web.sqs.errors import SqsError, invalid, queue_not_found
+from rsmq.web.sqs.names import from_stored, is_fifo, to_stored
+from rsmq.web.sqs.operations import REMOVED, store_queue
+from rsmq.wire.fields import SQS
+from rsmq.wire.limits import UNLIMITED
+
+#: Seconds for which a record is used again: changes of another server count after that.
+_FRESH_SECONDS = 1.0
+_MAX_RECORDS = 10_000
+_ATTEMPTS = 20
+
+MAX_BYTES = 1_048_576
+#: The attributes of a FIFO queue, with their defaults.
+FIFO_DEFAULTS = {
+    "FifoQueue": "true",
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "queue",
+    "FifoThroughputLimit": "perQueue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """
+    A queue.
+
+    Attributes:
+        name: its name in SQS.
+        qname: its name in this library.
+        maxsize: as stored.
+        stored: the field of SQS as stored; empty without it.
+        attributes: the attributes that only SQS has.
+        tags: by key.
+    """
+
+    name: str
+    qname: str
+    maxsize: int = UNLIMITED
+    stored: bytes = b""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it is a FIFO queue."""
+        return is_fifo(self.name)
+
+    @property
+    def max_bytes(self) -> int:
+        """The bytes that a message may have."""
+        if self.maxsize != UNLIMITED:
+            return self.maxsize
+        text = self.attributes.get("MaximumMessageSize", "")
+        return int(text) if text.isdecimal() else MAX_BYTES
+
+    @property
+    def dedup_by_content(self) -> bool:
+        """Whether the body is the deduplication id of a message without one."""
+        return self.attributes.get("ContentBasedDeduplication") == "true"
+
+    @property
+    def dedup_by_group(self) -> bool:
+        """Whether deduplication ids count within a group."""
+        return self.attributes.get("DeduplicationScope") == "messageGroup"
+
+
+def encode_settings(attributes: Mapping[str, str], tags: Mapping[str, str]) -> bytes:
+    """Return the field with the attributes that only SQS has, and the tags."""
+    parts = {"attributes": dict(attributes), "tags": dict(tags)}
+    return json.dumps({name: each for name, each in parts.items() if each}).encode()
+
+
+def decode_settings(stored: bytes | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the attributes and the tags of a stored field; others may have written anything."""
+    try:
+        found = json.loads(stored or b"{}")
+    except (ValueError, RecursionError):
+        return {}, {}
+    parts = found if isinstance(found, dict) else {}
+    return _texts(parts.get("attributes")), _texts(parts.get("tags"))
+
+
+def _texts(value: object) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {name: each for name, each in pairs if isinstance(each, str)}
+
+
+class QueueRecords:
+    """The queues of a namespace, as they were read within the last second."""
+
+    def __init__(self, queues: Client) -> None:
+        """Make it; nothing is read."""
+        self._queues = queues
+        self._read: dict[str, tuple[float, QueueRecord]] = {}
+
+    async def find(self, name: str, *, fresh: bool = False) -> QueueRecord:
+        """
+        Return a queue by its name of SQS.
+
+        Args:
+            fresh: whether it is read now.
+
+        Raises:
+            SqsError: there is none.
+        """
+        now = asyncio.get_running_loop().time()
+        at, record = self._read.get(name, (0.0, None))
+        if record is not None and not fresh and now - at < _FRESH_SECONDS:
+            return record
+        record = await self._find(name)
+        if len(self._read) >= _MAX_RECORDS:
+            self._read.clear()
+        self._read[name] = (now, record)
+        return record
+
+    def forget(self, name: str) -> None:
+        """Read a queue again at its next use."""
+        self._read.pop(name, None)
+
+    async def _find(self, name: str) -> QueueRecord:
+        qname = to_stored(name)
+        try:
+            keys = self._queues.namespace.queue(qname)
+        except (InvalidFormat, MissingParameter):
+            raise queue_not_found() from None
+        reading: Operation[list[bytes | None]] = plain_command(
+            "HMGET", keys.hash, "vt", "delay", "maxsize", SQS
+        )
+        vt, delay, maxsize, stored = await self._queues.run(reading)
+        attributes, tags = decode_settings(stored)
+        # A queue NAME_fifo of another client is not the FIFO queue NAME.fifo, nor the other way.
+        exists = vt is not None and delay is not None
+        if not exists or maxsize is None or is_fifo(name) != has_fifo(attributes):
+            raise queue_not_found()
+        number = maxsize.decode("latin-1")
+        size = int(number) if number.isdecimal() else UNLIMITED
+        return QueueRecord(name, qname, size, bytes(stored or b""), attributes, tags)
+
+    async def name_of(self, qname: str) -> str:
+        """Return the name of SQS of a queue of this library."""
+        keys = self._queues.namespace.queue(qname)
+        reading: Operation[bytes | None] = plain_command("HGET", keys.hash, SQS)
+        stored = await self._queues.run(reading)
+        return from_stored(qname, fifo=has_fifo(decode_settings(stored)[0]))
+
+    async def store_tags(self, name: str, change: Any) -> None:
+        """
+        Change the tags of a queue.
+
+        Args:
+            change: returns the new tags for those that are stored.
+
+        Raises:
+            SqsError: there is no such queue, or the tags are not valid.
+        """
+        for _ in range(_ATTEMPTS):
+            record = await self.find(name, fresh=True)
+            settings = encode_settings(record.attributes, change(record.tags))
+            if await self._queues.run(self.storing(record, {SQS: settings})):
+                self.forget(name)
+                return
+        raise SqsError("RequestThrottled", "The queue is changed by others all the time.")
+
+    def storing(
+        self,
+        record: QueueRecord,
+        fields: Mapping[str, Any],
+        *,
+        creates: bool = False,
+        policy: tuple[str, int] | None = None,
+    ) -> Operation[bool]:
+        """
+        Return what creates a queue, or changes one, in one step.
+
+        Its result is False if a queue to create exists, or if one to change has been changed since
+        it was read.
+
+        Args:
+            fields: what to store in the queue's hash.
+            policy: the name of the dead-letter queue in this library, and the receives that it
+                allows; an empty name removes the policy; None leaves it.
+        """
+        if policy and policy[0] == record.qname:
+            raise invalid("A queue can't be its own dead-letter queue.")
+        target, limit = ("", 0) if policy is None else (policy[0] or REMOVED, policy[1])
+        return store_queue(
+            self._queues.namespace, record.qname, fields, creates=creates, known=record.stored,
+            target=target, limit=limit,
+        )  # fmt: skip
+
+
+def has_fifo(attributes: Mapping[str, str]) -> bool:
+    """Return whether the attributes of SQS are those of a FIFO queue."""
+    return attributes.get("FifoQueue") == "true"

@@ -1,0 +1,297 @@
+"""
+The operations on queues: create, delete, list, purge, attributes, tags.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rsmq.errors import QueueNotFound
+from rsmq.figures.reading import keys_of
+from rsmq.operations.operation import Operation, Steps
+from rsmq.operations.plain import encode_command, plain_commands
+from rsmq.operations.queues import list_queues_in_steps
+from rsmq.web.fields import Refused
+from rsmq.web.sqs.calls import NOTHING, SqsAnswer, SqsCall, read_number
+from rsmq.web.sqs.errors import SqsError, invalid, invalid_value, missing, unsupported
+from rsmq.web.sqs.names import check_new_name, from_stored, name_of_url, to_stored
+from rsmq.web.sqs.queue_attributes import (
+    NEW_FIELDS,
+    ChangedAttributes,
+    check_names,
+    differing_attribute,
+)
+from rsmq.web.sqs.queue_records import (
+    FIFO_DEFAULTS,
+    QueueRecord,
+    decode_settings,
+    encode_settings,
+    has_fifo,
+)
+from rsmq.web.table import Scope
+from rsmq.wire.fields import DEAD_LETTER_QUEUE, SQS
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.names import decode_name
+
+_MAX_RESULTS, _MAX_TAGS = 1000, 50
+_MAX_TAG_KEY, _MAX_TAG_VALUE = 128, 256
+_QUEUES_PER_STEP = 100
+_ATTEMPTS = 20
+
+
+def _with_policy(changed: ChangedAttributes, error: QueueNotFound) -> Exception:
+    """Return the error of a queue that is missing: of the queue itself, or of its policy."""
+    if changed.policy and error.value == changed.policy[0]:
+        return invalid_value(
+            "RedrivePolicy", "deadLetterTargetArn", "Dead letter target does not exist."
+        )
+    return error
+
+
+async def create(call: SqsCall) -> SqsAnswer:
+    """
+    Create a queue with all attributes and tags, in one atomic step; return its URL.
+
+    One that exists with the same attributes is as if it were created.
+    """
+    parameters = call.parameters
+    given = parameters.get("Attributes") or {}
+    fifo = isinstance(given, dict) and str(given.get("FifoQueue")).lower() == "true"
+    name = parameters.get("QueueName")
+    if not fifo:
+        ChangedAttributes(given, "", call.state.site, creates=True)  # of a standard queue
+    name = check_new_name(name, fifo=fifo)
+    changed = ChangedAttributes(given, name, call.state.site, creates=True)
+    tags = _check_tags(parameters.get("tags") or parameters.get("Tags") or {})
+    settings = {k: v for k, v in changed.settings.items() if v}
+    new = QueueRecord(name, to_stored(name))
+    fields = NEW_FIELDS | changed.fields
+    settings = (FIFO_DEFAULTS | settings) if fifo else settings
+    if settings or tags:
+        fields[SQS] = encode_settings(settings, tags)
+    storing = call.state.records.storing(new, fields, creates=True, policy=changed.policy)
+    try:
+        is_created = await call.queues.run(storing)
+    except QueueNotFound as error:
+        raise _with_policy(changed, error) from None
+    call.state.records.forget(name)
+    if not is_created:
+        await _check_same(call, name, changed, given)
+    return SqsAnswer({"QueueUrl": call.url(name)})
+
+
+async def _check_same(
+    call: SqsCall, name: str, changed: ChangedAttributes, given: Mapping[str, Any]
+) -> None:
+    try:
+        record = await call.state.records.find(name, fresh=True)
+    except SqsError:
+        raise _exists_otherwise("FifoQueue") from None
+    shown = await call.state.attributes.read(record, ["All"] if given else ["QueueArn"])
+    differing = differing_attribute(changed, given, shown)
+    if differing is not None:
+        raise _exists_otherwise(differing)
+
+
+def _exists_otherwise(attribute: str) -> SqsError:
+    return SqsError(
+        "QueueAlreadyExists",
+        "A queue already exists with the same name and a different value for attribute "
+        f"{attribute}",
+    )
+
+
+async def find_url(call: SqsCall) -> SqsAnswer:
+    """Return the URL of a queue by its name."""
+    name = call.parameters.get("QueueName")
+    if not isinstance(name, str) or not name:
+        raise missing("QueueName")
+    call.api.allow(Scope.STATS, to_stored(name))
+    record = await call.state.records.find(name, fresh=True)
+    return SqsAnswer({"QueueUrl": call.url(record.name)})
+
+
+async def delete(call: SqsCall) -> SqsAnswer:
+    """Delete a queue with all its messages, in one atomic step."""
+    call.state.records.forget(call.queue.name)
+    await call.queues.delete_queue(call.queue.qname)
+    return NOTHING
+
+
+async def purge(call: SqsCall) -> SqsAnswer:
+    """Remove all messages of a queue, in one atomic step."""
+    await call.queues.purge_queue(call.queue.qname)
+    return NOTHING
+
+
+async def list_all(call: SqsCall) -> SqsAnswer:
+    """Return the URLs of queues that the caller may see, in the order of their names."""
+    prefix = call.parameters.get("QueueNamePrefix") or ""
+    names = [name for name in await _names(call) if name.startswith(str(prefix))]
+    return _page(call, names, "QueueUrls")
+
+
+async def list_sources(call: SqsCall) -> SqsAnswer:
+    """Return the URLs of the queues that have a queue as their dead-letter queue."""
+    names = await source_names(call, call.queue.qname)
+    return _page(call, names, "queueUrls")
+
+
+async def source_names(call: SqsCall, qname: str) -> list[str]:
+    """Return the queues that have a queue as their dead-letter queue, by their names in SQS."""
+    found = await call.queues.run_steps(_read_settings_in_steps(call.queues.namespace))
+    return sorted(
+        from_stored(name, fifo=is_fifo) for name, (is_fifo, target) in found.items()
+        if target == qname and _may_see(call, name)
+    )  # fmt: skip
+
+
+async def _names(call: SqsCall) -> list[str]:
+    found = await call.queues.run_steps(_read_settings_in_steps(call.queues.namespace))
+    return sorted(
+        from_stored(name, fifo=is_fifo) for name, (is_fifo, _) in found.items()
+        if _may_see(call, name)
+    )  # fmt: skip
+
+
+def _may_see(call: SqsCall, qname: str) -> bool:
+    try:
+        call.api.allow(Scope.STATS, qname)
+    except Refused:
+        return False
+    return True
+
+
+def _read_settings_in_steps(namespace: Namespace) -> Steps[dict[str, tuple[bool, str]]]:
+    """Return by queue whether it is a FIFO queue, and its dead-letter queue."""
+    found: dict[str, tuple[bool, str]] = {}
+    names = yield from list_queues_in_steps(namespace)
+    queues = keys_of(namespace, names)
+    for at in range(0, len(queues), _QUEUES_PER_STEP):
+        of_step = yield _read_settings(queues[at : at + _QUEUES_PER_STEP])
+        found |= {name: value for name, value in of_step.items() if value is not None}
+    return found
+
+
+def _read_settings(
+    queues: Sequence[QueueKeys],
+) -> Operation[dict[str, tuple[bool, str] | None]]:
+    commands = [
+        encode_command(("HMGET", keys.hash, "vt", SQS, DEAD_LETTER_QUEUE)) for keys in queues
+    ]
+    reading: Operation[Any] = plain_commands(queues[0].hash, commands)
+    reading.parse = lambda replies: {
+        keys.name: None
+        if vt is None
+        else (has_fifo(decode_settings(stored)[0]), decode_name(to or b""))
+        for keys, (vt, stored, to) in zip(queues, replies, strict=True)
+    }
+    return reading
+
+
+def _page(call: SqsCall, names: list[str], field: str) -> SqsAnswer:
+    number = read_number(call.parameters, "MaxResults", 1, _MAX_RESULTS)
+    token = call.parameters.get("NextToken")
+    if token:
+        try:
+            last = base64.b64decode(str(token), validate=True).decode()
+        except (ValueError, binascii.Error):
+            raise invalid("Invalid or expired next token.") from None
+        names = [name for name in names if name > last]
+    page = names[: number or _MAX_RESULTS]
+    content: dict[str, Any] = {}
+    if page:
+        content[field] = [call.url(name) for name in page]
+    if number is not None and len(page) < len(names):
+        content["NextToken"] = base64.b64encode(page[-1].encode()).decode()
+    return SqsAnswer(content)
+
+
+async def read_attributes(call: SqsCall) -> SqsAnswer:
+    """Return attributes of a queue."""
+    names = check_names(call.parameters.get("AttributeNames"))
+    if not names:
+        return SqsAnswer({})
+    found = await call.state.attributes.read(call.queue, names)
+    return SqsAnswer({"Attributes": found} if found else {})
+
+
+async def set_attributes(call: SqsCall) -> SqsAnswer:
+    """Set attributes of a queue, all of them in one atomic step."""
+    name, records = call.queue.name, call.state.records
+    given = call.parameters.get("Attributes")
+    if not given:
+        raise missing("Attributes")
+    changed = ChangedAttributes(given, name, call.state.site, creates=False)
+    for _ in range(_ATTEMPTS):
+        record = await records.find(name, fresh=True)
+        settings = {**record.attributes, **changed.settings}
+        stored = encode_settings({k: v for k, v in settings.items() if v}, record.tags)
+        fields = {**changed.fields}
+        if stored != (record.stored or encode_settings({}, {})):
+            fields[SQS] = stored
+        storing = records.storing(record, fields, policy=changed.policy)
+        try:
+            if await call.queues.run(storing):
+                records.forget(name)
+                return NOTHING
+        except QueueNotFound as error:
+            raise _with_policy(changed, error) from None
+    raise SqsError("RequestThrottled", "The queue is changed by others all the time.")
+
+
+def _check_tags(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise invalid("Tags is not a map.")
+    tags = {str(key): str(value) for key, value in given.items()}
+    for key, value in tags.items():
+        if not 1 <= len(key) <= _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE:
+            raise invalid(
+                f"A tag has a key of 1 to {_MAX_TAG_KEY} characters, and a value of at most "
+                f"{_MAX_TAG_VALUE}."
+            )
+    return tags
+
+
+async def list_tags(call: SqsCall) -> SqsAnswer:
+    """Return the tags of a queue."""
+    return SqsAnswer({"Tags": call.queue.tags} if call.queue.tags else {})
+
+
+async def add_tags(call: SqsCall) -> SqsAnswer:
+    """Set tags of a queue, in one atomic step."""
+    new = _check_tags(call.parameters.get("Tags") or {})
+    if not new:
+        raise missing("Tags")
+
+    def change(tags: Mapping[str, str]) -> Mapping[str, str]:
+        if len({**tags, **new}) > _MAX_TAGS:
+            raise invalid(f"Too many tags added for queue {call.queue.name}.")
+        return {**tags, **new}
+
+    await call.state.records.store_tags(call.queue.name, change)
+    return NOTHING
+
+
+async def remove_tags(call: SqsCall) -> SqsAnswer:
+    """Remove tags of a queue, in one atomic step."""
+    keys = set(map(str, call.parameters.get("TagKeys") or []))
+    if not keys:
+        raise missing("TagKeys")
+    await call.state.records.store_tags(
+        call.queue.name, lambda tags: {k: v for k, v in tags.items() if k not in keys}
+    )
+    return NOTHING
+
+
+async def refuse_permission(_: SqsCall) -> SqsAnswer:
+    """Refuse the rights of AWS: those of callers are in the users file."""
+    raise unsupported("Rights are in the users file of the server, and not in policies of queues.")
+
+
+def name_of_queue(parameters: Mapping[str, Any]) -> str:
+    """Return the name of the queue of a request."""
+    return name_of_url(parameters.get("QueueUrl"))

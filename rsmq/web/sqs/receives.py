@@ -1,0 +1,207 @@
+"""
+The operations on received messages: receive, delete, change the visibility timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rsmq.model import Message
+from rsmq.operations.operation import Operation
+from rsmq.operations.plain import plain_command
+from rsmq.web.routes.receives import receive
+from rsmq.web.sqs import digests, envelopes
+from rsmq.web.sqs.calls import (
+    NOTHING,
+    SqsAnswer,
+    SqsCall,
+    batch_answer,
+    failed_entry,
+    read_entries,
+    read_number,
+)
+from rsmq.web.sqs.errors import SqsError, invalid_value, missing
+from rsmq.web.sqs.operations import Settled, settle_leased
+from rsmq.web.sqs.protocols import as_xml_text
+from rsmq.web.sqs.sends import content_dedup_id
+from rsmq.wire.names import encode_name
+
+_MAX_MESSAGES, _MAX_WAIT, _MAX_VT = 10, 20, 43_200
+_VT = f"VisibilityTimeout must be >= 0 and <= {_MAX_VT}."
+
+
+async def receive_messages(call: SqsCall) -> SqsAnswer:
+    """
+    Receive up to ten messages, in one atomic step, and wait for the first one.
+
+    A client that leaves gets none: what was received for it is released.
+    """
+    parameters, queue = call.parameters, call.queue
+    number = read_number(parameters, "MaxNumberOfMessages", 1, _MAX_MESSAGES)
+    reason = f"Must be >= 0 and <= {_MAX_WAIT}, if provided."
+    wait = read_number(parameters, "WaitTimeSeconds", 0, _MAX_WAIT, reason)
+    vt = read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
+    if wait is None:
+        wait = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0))
+    values: dict[str, Any] = {"wait": wait} | ({} if vt is None else {"vt": vt})
+    await call.state.receipts.open()
+    received = await receive(replace(call.api, values=values), [queue.qname], number or 1)
+    if not received:
+        return SqsAnswer({})
+    names = {
+        str(each)
+        for field in ("AttributeNames", "MessageSystemAttributeNames")
+        for each in parameters.get(field) or []
+    }
+    wanted = [str(each) for each in parameters.get("MessageAttributeNames") or []]
+    groups = {}
+    if queue.is_fifo and names & {"All", "MessageGroupId"}:
+        groups = await _groups_of(call, received)
+    shown = [_show(call, each, names, wanted, groups) for each in received]
+    return SqsAnswer({"Messages": shown}, tuple(received))
+
+
+async def _groups_of(call: SqsCall, received: list[Message[Any]]) -> dict[str, str]:
+    """Return the groups of messages by their ids, in one command."""
+    ids = [encode_name(each.id) for each in received]
+    key = call.queues.namespace.queue(call.queue.qname).group_of
+    reading: Operation[list[bytes | None]] = plain_command("HMGET", key, *ids)
+    found = await call.queues.run(reading)
+    return {
+        message.id: as_xml_text(record.partition(b":")[2].decode(errors="replace"))
+        for message, record in zip(received, found, strict=True)
+        if record is not None
+    }
+
+
+def _show(
+    call: SqsCall,
+    message: Message[Any],
+    names: set[str],
+    wanted: list[str],
+    groups: Mapping[str, str],
+) -> dict[str, Any]:
+    content = envelopes.decode(message.raw)
+    attributes = envelopes.choose_attributes(content.attributes, wanted)
+    shown: dict[str, Any] = {
+        "MessageId": digests.message_id(message.id),
+        "ReceiptHandle": call.state.receipts.sign(message),
+        "MD5OfBody": digests.md5(content.body.encode()),
+        "Body": content.body,
+    }
+    if names:
+        system = {
+            "SenderId": call.state.site.account,
+            "SentTimestamp": message.sent_ms and str(int(message.sent_ms)),
+            "ApproximateReceiveCount": str(message.receive_count),
+            "ApproximateFirstReceiveTimestamp": message.first_received_ms
+            and str(message.first_received_ms),
+            "MessageGroupId": groups.get(message.id) or content.group,
+            "AWSTraceHeader": content.trace,
+        }
+        if call.queue.is_fifo:
+            system["MessageDeduplicationId"] = content.dedup_id or content_dedup_id(content.body)
+            system["SequenceNumber"] = digests.sequence_number(message.id)
+        chosen = {
+            name: value
+            for name, value in system.items()
+            if value and ("All" in names or name in names)
+        }
+        if chosen:
+            shown["Attributes"] = chosen
+    if attributes:
+        shown["MessageAttributes"] = attributes
+        shown["MD5OfMessageAttributes"] = digests.md5_of_attributes(attributes)
+    return shown
+
+
+async def _settle(call: SqsCall, receipts: list[Message[bytes]], vt: int | None) -> list[Settled]:
+    """Delete messages, or hide them for ``vt`` seconds, in one atomic step."""
+    queues = call.queues
+    if call.queue.is_fifo:
+        operation = settle_leased(queues.namespace, call.queue.qname, receipts, vt)
+        settled: list[Settled] = await queues.run(operation)
+        return settled
+    if vt is None:
+        await queues.delete_messages(receipts)
+        return [Settled.DONE] * len(receipts)
+    done = set(await queues.change_messages_visibility(receipts, vt))
+    return [Settled.DONE if each.id in done else Settled.GONE for each in receipts]
+
+
+def _refusal(handle: Any, settled: Settled, vt: int | None) -> SqsError | None:
+    """Return the error of a message that was not settled; a delete of one that is gone has none."""
+    if settled is Settled.DONE or (settled is Settled.GONE and vt is None):
+        return None
+    if settled is Settled.EXPIRED:
+        return invalid_value("ReceiptHandle", handle, "The receipt handle has expired.")
+    return invalid_value(
+        "ReceiptHandle", handle,
+        "Message does not exist or is not available for visibility timeout change.",
+    )  # fmt: skip
+
+
+async def _settle_one(call: SqsCall, vt: int | None) -> SqsAnswer:
+    handle = call.parameters.get("ReceiptHandle")
+    await call.state.receipts.open()
+    receipt = call.state.receipts.read(call.queue.qname, handle)
+    (settled,) = await _settle(call, [receipt], vt)
+    if (error := _refusal(handle, settled, vt)) is not None:
+        raise error
+    return NOTHING
+
+
+async def _settle_batch(
+    call: SqsCall, operation: str, vt_of: Callable[[Mapping[str, Any]], int | None]
+) -> SqsAnswer:
+    entries = read_entries(call.parameters, operation)
+    await call.state.receipts.open()
+    receipts: dict[str, tuple[Message[bytes], int | None]] = {}
+    errors: dict[str, SqsError] = {}
+    for entry in entries:
+        try:
+            receipt = call.state.receipts.read(call.queue.qname, entry.get("ReceiptHandle"))
+            receipts[entry["Id"]] = receipt, vt_of(entry)
+        except SqsError as error:
+            errors[entry["Id"]] = error
+    handles = {entry["Id"]: entry.get("ReceiptHandle") for entry in entries}
+    for vt in dict.fromkeys(each for _, each in receipts.values()):
+        chosen = {id: receipt for id, (receipt, its_vt) in receipts.items() if its_vt == vt}
+        for id, settled in zip(chosen, await _settle(call, list(chosen.values()), vt), strict=True):
+            if (refused := _refusal(handles[id], settled, vt)) is not None:
+                errors[id] = refused
+    successful = [{"Id": each["Id"]} for each in entries if each["Id"] not in errors]
+    return batch_answer(successful, [failed_entry(id, each) for id, each in errors.items()])
+
+
+def _no_vt(_: Mapping[str, Any]) -> None:
+    return None
+
+
+def _read_vt(parameters: Mapping[str, Any]) -> int:
+    vt = read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
+    if vt is None:
+        raise missing("VisibilityTimeout")
+    return vt
+
+
+async def delete_one(call: SqsCall) -> SqsAnswer:
+    """Delete a message by its receipt handle, in one atomic step."""
+    return await _settle_one(call, None)
+
+
+async def delete_batch(call: SqsCall) -> SqsAnswer:
+    """Delete up to ten messages by their receipt handles, in one atomic step."""
+    return await _settle_batch(call, "DeleteMessageBatch", _no_vt)
+
+
+async def change_one(call: SqsCall) -> SqsAnswer:
+    """Hide a message for a time from now, or show it, in one atomic step."""
+    return await _settle_one(call, _read_vt(call.parameters))
+
+
+async def change_batch(call: SqsCall) -> SqsAnswer:
+    """Hide up to ten messages; those with the same time in one atomic step."""
+    return await _settle_batch(call, "ChangeMessageVisibilityBatch", _read_vt)
