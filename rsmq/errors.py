@@ -3,10 +3,11 @@ The exceptions of this library.
 
     RSMQError
     ├── NoAttributeSupplied   noAttributeSupplied
-    ├── MissingParameter      missingParameter
-    ├── InvalidFormat         invalidFormat
-    ├── InvalidValue          invalidValue
-    │   └── InvalidCombination invalidFormat
+    ├── ArgumentError         invalidArgument
+    │   ├── MissingParameter  missingParameter
+    │   ├── InvalidFormat     invalidFormat
+    │   └── InvalidValue      invalidValue
+    │       └── InvalidCombination invalidFormat
     ├── MessageNotString      messageNotString
     ├── MessageTooLong        messageTooLong
     ├── QueueNotFound         queueNotFound
@@ -61,14 +62,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from rsmq.hints import PYTHON, Argument, Hint, Method, Passed, Words, in_words
+from rsmq.hints import Shown as Shown  # noqa: PLC0414 - others import it from here
+from rsmq.hints import show as show  # noqa: PLC0414 - as above
 from rsmq.printable import format_count
-
-
-class Shown(str):
-    """A text about a value, which ``show`` returns unchanged."""
-
-    __slots__ = ()
-
 
 _NO_VALUE: Any = object()
 
@@ -103,7 +100,19 @@ class RSMQError(Exception):
         self.summary: str = summary or text
 
     def __str__(self) -> str:
-        return join_sentences(self.summary, self.hint)
+        return self.in_words(PYTHON)
+
+    def in_words(self, words: Words) -> str:
+        """Return the fault and the remedy in one line, with the names of a face."""
+        return join_sentences(self.summary_in(words), self.hint_in(words))
+
+    def summary_in(self, _: Words, /) -> str:
+        """Return the summary, with the names of a face."""
+        return self.summary
+
+    def hint_in(self, words: Words) -> str | None:
+        """Return the hint, with the names of a face."""
+        return None if self.hint is None else in_words(self.hint, words)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors of the subclasses take parts of the text. An error that is sent to
@@ -126,7 +135,7 @@ def add_remedy(error: Exception, text: str) -> None:
         text: one sentence or two, with full stops.
     """
     if isinstance(error, RSMQError):
-        error.hint = f"{error.hint or ''} {text}".strip()
+        error.hint = text if error.hint is None else error.hint + f" {text}"
     else:
         error.add_note(text)
 
@@ -150,32 +159,67 @@ class NoAttributeSupplied(RSMQError):
         )
 
 
-class MissingParameter(RSMQError):
+class ArgumentError(RSMQError):
+    """
+    The base class of the errors about an argument.
+
+    Attributes:
+        argument: the name of the argument, or of a part of it.
+        has_value: whether ``value`` is the refused value.
+    """
+
+    code = "invalidArgument"
+    _TEXT: ClassVar[str]
+    _VALUE: ClassVar[str]
+
+    def __init__(
+        self, item: str, *, value: object = _NO_VALUE, hint: str | None = None, **facts: object
+    ) -> None:
+        self.argument = item
+        self._facts = facts
+        self.has_value = value is not _NO_VALUE
+        super().__init__(
+            self._TEXT.format(item, **facts),
+            value=value if self.has_value else None,
+            hint=hint,
+            summary=self._describe(value, PYTHON),
+        )
+
+    def summary_in(self, words: Words, /) -> str:
+        return self._describe(self.value, words)
+
+    def _describe(self, value: object, words: Words) -> str:
+        text = self._TEXT.format(words.argument(self.argument), **self._facts)
+        return text + self._VALUE.format(words.value(value)) if self.has_value else text
+
+
+class MissingParameter(ArgumentError):
     """A name or an id is None or empty."""
 
     code = "missingParameter"
-
-    def __init__(self, item: str, *, value: object = _NO_VALUE, hint: str | None = None) -> None:
-        got = "" if value is _NO_VALUE else f": got {show(value)}"
-        text = f"No {item} supplied"
-        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
+    _TEXT = "No {} supplied"
+    _VALUE = ": got {}"
 
 
-class InvalidFormat(RSMQError):
+class InvalidFormat(ArgumentError):
     """A name, an id, a namespace, a codec or a client does not have the required form."""
 
     code = "invalidFormat"
-
-    def __init__(self, item: str, *, value: object = _NO_VALUE, hint: str | None = None) -> None:
-        got = "" if value is _NO_VALUE else f": {show(value)}"
-        text = f"Invalid {item} format"
-        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
+    _TEXT = "Invalid {} format"
+    _VALUE = ": {}"
 
 
-class InvalidValue(RSMQError):
-    """A number is out of its range, or the value is not a number."""
+class InvalidValue(ArgumentError):
+    """
+    A number is out of its range, or the value is not a number.
+
+    Attributes:
+        range: the smallest and the largest number.
+    """
 
     code = "invalidValue"
+    _TEXT = "{} must be between {low} and {high}"
+    _VALUE = ", not {}"
 
     def __init__(
         self,
@@ -186,9 +230,8 @@ class InvalidValue(RSMQError):
         value: object = _NO_VALUE,
         hint: str | None = None,
     ) -> None:
-        got = "" if value is _NO_VALUE else f", not {show(value)}"
-        text = f"{item} must be between {low} and {high}"
-        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
+        self.range = (low, high)
+        super().__init__(item, value=value, hint=hint, low=low, high=high)
 
 
 class InvalidCombination(InvalidFormat, InvalidValue):
@@ -211,14 +254,13 @@ class InvalidCombination(InvalidFormat, InvalidValue):
         needs: tuple[tuple[str, ...], ...] = (),
         excludes: tuple[str, ...] = (),
     ) -> None:
-        self.argument = item
         self.reason = reason
         self.needs = needs
         self.excludes = excludes
-        # Neither constructor of the base classes calls the other.
-        text = f"Invalid {item} format"
-        hint = f"{reason} {self.rule('It')}"
-        RSMQError.__init__(self, text, value=value, hint=hint, summary=f"{text}: {show(value)}")
+        ArgumentError.__init__(self, item, value=value, hint=f"{reason} {self.rule('It')}")
+
+    def hint_in(self, words: Words) -> str:
+        return f"{self.reason} {self.rule('It', words.argument)}"
 
     def rule(self, subject: str, name_of: Callable[[str], str] = str) -> str:
         """
@@ -232,10 +274,6 @@ class InvalidCombination(InvalidFormat, InvalidValue):
         if needs:
             return f"{subject} needs {needs}."
         return f"{subject} can't be combined with {' or '.join(map(name_of, self.excludes))}."
-
-
-def _or_none(value: object) -> object:
-    return None if value is _NO_VALUE else value
 
 
 class MessageNotString(RSMQError):
@@ -270,7 +308,7 @@ class QueueNotFound(RSMQError):
         super().__init__(
             text,
             value=qname,
-            hint=f"Create it with create_queue({show(qname)})",
+            hint=Hint("Create it with ", Method("create_queue", queue=qname)),
             summary=f"{text}: {_show_queue(qname, ns)}",
         )
 
@@ -457,7 +495,7 @@ class SubscriberExists(RSMQError):
             hint = "Give the subscriber another name, or delete the queue if nobody uses it."
         else:
             text = "The subscriber exists, with other settings or as one that is being removed"
-            hint = "Pass replace=True to change it."
+            hint = Hint("Pass ", Passed("replace", True), " to change it.")
         super().__init__(text, value=own_queue, hint=hint, summary=f"{text}: {show(own_queue)}")
 
 
@@ -500,9 +538,13 @@ class ReplyLost(RSMQError):
             value=list(queues),
             summary=f"The replies to {format_count(number, 'receive')} of one message of "
             f"{show_all(queues)} were lost",
-            hint="If the message is larger than a reply may be, raise the limit: Redis closes a "
-            "connection at its setting client-output-buffer-limit normal, and a proxy has a limit "
-            "of its own. To find the message, call peek_messages from a server without the limit.",
+            hint=Hint(
+                "If the message is larger than a reply may be, raise the limit: Redis closes a "
+                "connection at its setting client-output-buffer-limit normal, and a proxy has a "
+                "limit of its own. To find the message, call ",
+                Method("peek_messages"),
+                " from a server without the limit.",
+            ),
         )
 
 
@@ -533,7 +575,11 @@ class WorkerExists(RSMQError):
         super().__init__(
             f"A worker named {show(name)} is running",
             value=name,
-            hint=f"It runs on {location}. Stop it, or give this worker another name.",
+            hint=Hint(
+                f"It runs on {location}. Stop it, or give this worker another ",
+                Argument("name"),
+                ".",
+            ),
         )
 
 
@@ -625,21 +671,6 @@ class NotEmptyInTime(RSMQError):
         )
 
 
-_MAX_SHOWN_CHARACTERS = 80
-
-
-def show(value: object) -> str:
-    """Return a short text of any value, for errors: never a complete body."""
-    if isinstance(value, Shown):
-        return value
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a hint must not fail because of its value
-        text = f"a value of type {type(value).__name__}"
-    text = " ".join(text.splitlines())
-    return Shown(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…")
-
-
 def show_type(value: object) -> str:
     """Return the type of a value, for errors about values that may contain secrets."""
     kind = type(value)
@@ -705,9 +736,11 @@ class JobNotFound(RSMQError):
 
     def __init__(self, queue: str, id: str, *, has_queue: bool = True) -> None:
         text = "There is no such job, or it has ended without a record"
-        hint = (
-            "A record needs track=True of the task, the listener or the send, and lives for its "
-            "result_ttl after the end, one hour by default."
+        hint = Hint(
+            "A record needs ",
+            Passed("track", True),
+            " of the task, the listener or the send, and lives for its result_ttl after the end, "
+            "one hour by default.",
         )
         super().__init__(
             text,

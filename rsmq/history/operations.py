@@ -117,9 +117,7 @@ def read_history(
     bounds = {"start": start, "end": end}
     for name, value in bounds.items():
         if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-            raise InvalidFormat(
-                name, value=show(value), hint="It is a datetime with a time zone, or None."
-            )
+            raise InvalidFormat(name, value=show(value), hint="It is a time with a time zone.")
     if start is not None and end is not None:
         _range_of(start, end, seconds, 0)
 

@@ -19,6 +19,7 @@ from rsmq.errors import (
     add_remedy,
     show,
 )
+from rsmq.hints import Argument, Hint, Passed
 from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes, StoredMessage
 from rsmq.operations.arguments import Receipts, check_batch, digits
@@ -59,8 +60,11 @@ def set_dead_letter_policy(
                 1,
                 MAX_RECEIVES,
                 value=None,
-                hint="Pass the number of receives after which a message is a dead letter, as in "
-                "max_receives=3.",
+                hint=Hint(
+                    "Pass the number of receives after which a message is a dead letter, as in ",
+                    Passed("max_receives", 3),
+                    ".",
+                ),
             )
         target = _check_other_queue(namespace, "dead_letter_queue", dead_letter_queue, keys)
         limit = check_whole_number("max_receives", max_receives, 1, MAX_RECEIVES)
@@ -334,7 +338,11 @@ class _Redrive:
                     continue
                 missing = error
                 left += len(chosen_of_target)
-                error.hint = f"{error.hint}, or pass another queue for its messages as destination"
+                error.hint = Hint(
+                    error.hint or "",
+                    ", or pass another queue for its messages as ",
+                    Argument("destination"),
+                )
         return missing, left
 
     def _number_of_step(self, redriven: list[tuple[str, str]]) -> int:
@@ -446,9 +454,13 @@ def _missing_destination(target: QueueKeys, sources: list[QueueKeys], id: str) -
     names = ", ".join(show(keys.name) for keys in sources) or "No queue"
     missing = MissingParameter(
         "destination",
-        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue, and no "
-        f"record says from which queue message {show(id)} came. Pass the queue for the messages, "
-        "as in destination='orders'.",
+        hint=Hint(
+            f"{names} of this namespace has {show(target.name)} as its dead-letter queue, and no "
+            f"record says from which queue message {show(id)} came. Pass the queue for the "
+            "messages, as in ",
+            Passed("destination", "orders"),
+            ".",
+        ),
     )
     missing.value = [keys.name for keys in sources]
     return missing

@@ -70,7 +70,7 @@ def peek_messages(
         raise InvalidFormat(
             "state",
             value=state,
-            hint=f"It is None or one of {', '.join(map(repr, _STATES))}.",
+            hint=f"It is one of {', '.join(map(repr, _STATES))}.",
         )
     return _peek(
         keys, (checked_start, checked_count), state, codec, get_queue_attributes(namespace, qname)

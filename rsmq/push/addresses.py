@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, show
+from rsmq.hints import Hint, Passed
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 AddressRange: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -89,8 +90,11 @@ class AddressRules:
         if purpose is not None:
             shown = f"{address}" if reached == address else f"{address}, which is {reached},"
             raise AddressRefused(
-                f"address {shown} is not public ({purpose}): allow its range, as in "
-                f"{ipaddress.ip_network(reached)}, if messages may be pushed there"
+                Hint(
+                    f"address {shown} is not public ({purpose}): allow its range, as in ",
+                    Passed("allow", str(ipaddress.ip_network(reached))),
+                    ", if messages may be pushed there",
+                )
             )
 
 

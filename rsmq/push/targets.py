@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from rsmq.errors import InvalidFormat, MissingParameter, show, show_type
+from rsmq.hints import Hint, Passed
 from rsmq.push.addresses import AddressRefused, AddressRules
 
 #: The end of the name of the dead-letter queue that a webhook creates if there is no other.
@@ -83,8 +84,11 @@ def parse_target(url: object, *, allow_http: bool, rules: AddressRules) -> Targe
         raise InvalidFormat(
             "url",
             value=shown,
-            hint="With http everyone on the way can read the messages. Use https, or "
-            "allow_http=True.",
+            hint=Hint(
+                "With http everyone on the way can read the messages. Use https, or ",
+                Passed("allow_http", True),
+                ".",
+            ),
         )
     check_host(host, shown, rules)
     return Target(url.partition("#")[0], shown, host)
@@ -133,7 +137,7 @@ def check_host(host: str, shown: str, rules: AddressRules) -> None:
     try:
         rules.check(host)
     except AddressRefused as error:
-        raise InvalidFormat("url", value=shown, hint=f"The {error}.") from None
+        raise InvalidFormat("url", value=shown, hint=Hint("The ", error.args[0], ".")) from None
 
 
 def redact_url(url: str) -> str:

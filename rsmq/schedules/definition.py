@@ -304,7 +304,7 @@ def _check_tick_field(tick_field: object, raw: bytes) -> None:
         raise InvalidFormat(
             "tick_field",
             value=tick_field,
-            hint="The body must be a JSON object: pass a dict with codec=JSON.",
+            hint="The body must be a JSON object.",
         )
 
 

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.codecs import BYTES
 from rsmq.errors import InvalidValue, MissingExtra, NotPossible, RSMQError, show
+from rsmq.hints import Hint, Method
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.messages import send_message, set_counted_size
@@ -490,7 +491,7 @@ def no_schedule(name: str) -> NotPossible:
     return NotPossible(
         f"There is no schedule {show(name)}",
         value=name,
-        hint="queues.schedules.list() has all; add() adds one.",
+        hint=Hint(Method("schedules.list"), " has all; ", Method("schedules.add"), " adds one."),
     )
 
 

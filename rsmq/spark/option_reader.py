@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from rsmq.errors import InvalidOption, RSMQError, show
+from rsmq.hints import Words
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
@@ -24,6 +25,15 @@ _SPARK_OPTIONS = ("checkpointLocation", "queryName", "serialization.format", "me
 _PATH_OPTIONS = ("path", "paths")
 
 _LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class _Options(Words):
+    """The words of Spark's options."""
+
+    def passed(self, name: str, value: object) -> str:
+        """Return an option with its value."""
+        first, *others = name.split("_")
+        return f"{first}{''.join(map(str.title, others))}={str(value).lower()}"
 
 
 class OptionReader:
@@ -197,6 +207,5 @@ def check_queue_name(namespaces: Iterable[Namespace], option: str, queue: str) -
         for namespace in namespaces:
             namespace.queue(queue)
     except RSMQError as error:
-        rule = str(error).replace("strict_names=False", "strictNames=false")
-        raise InvalidOption(option, rule, value=queue) from None
+        raise InvalidOption(option, error.in_words(_Options()), value=queue) from None
     return queue

@@ -13,6 +13,7 @@ from redis.exceptions import ResponseError
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
+from rsmq.hints import Hint
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.plain import plain_command
 from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids
@@ -120,12 +121,13 @@ def _read_queues(
     if names is not None:
         distinct = dict.fromkeys([names] if isinstance(names, str) else names)
         return {name: rsmq.get_queue_attributes(name) for name in distinct}, {}
-    found, left_out = {}, {}
+    found: dict[str, QueueAttributes] = {}
+    left_out: dict[str, str] = {}
     for name in rsmq.list_queues():
         try:
             found[name] = rsmq.get_queue_attributes(name)
         except (InvalidFormat, InvalidValue, QueueNotFound) as error:
-            left_out[name] = str(error)
+            left_out[name] = Hint(error)
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise

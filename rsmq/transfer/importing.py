@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
+from rsmq.hints import Hint
 from rsmq.model import QueueAttributes
 from rsmq.operations.copying import (
     compare_settings,
@@ -333,7 +334,7 @@ class _Importer:
                 self._without_policy.append(target)
             except RSMQError as error:
                 target.without_policy = True
-                target.notes.append(f"no dead-letter policy: {error}")
+                target.notes.append(Hint("no dead-letter policy: ", error))
 
     def _will_exist(self, name: str) -> bool:
         if any(target.keys.name == name for target in self._requested_targets()):

@@ -66,6 +66,22 @@ _PROBLEM_SCHEMA = {
         "value": {"description": "The refused value."},
         "hint": {"type": "string", "description": "The rule or the remedy."},
         "index": {"type": "integer", "description": "The refused message of a batch, from 0."},
+        "field": {"type": "string", "description": "The field that is wrong."},
+        "range": {
+            "type": "array",
+            "items": {"type": "number"},
+            "description": "The smallest and the largest number of the field.",
+        },
+        "needs": {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": "string"}},
+            "description": "Of each of these lists of fields, the field needs one.",
+        },
+        "excludes": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The fields that the field can't be combined with.",
+        },
     },
     "required": ["type", "title", "status", "code", "detail"],
 }

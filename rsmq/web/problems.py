@@ -34,7 +34,7 @@ from rsmq.errors import (
 from rsmq.guarded_log import get_logger
 from rsmq.transport.retry import code_of, has_not_run
 from rsmq.web.fields import ItemRefused, Refused
-from rsmq.web.wording import detail_of, hint_of, short, value_of
+from rsmq.web.wording import detail_of, facts_of, hint_of, short, value_of
 
 _log = get_logger("rsmq.web")
 
@@ -164,6 +164,7 @@ def _describe_own(error: RSMQError) -> HttpProblem:
         value_of(error),
         hint_of(error),
         {"Retry-After": _RETRY_SECONDS} if status == _UNAVAILABLE else {},
+        extra=facts_of(error),
     )
 
 

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import lru_cache
 
 from rsmq.errors import InvalidFormat, MissingParameter, show
+from rsmq.hints import Hint, Method, Passed
 from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
 
 #: The default namespace.
@@ -358,15 +359,24 @@ def _name_error(qname: object) -> MissingParameter | InvalidFormat:
         return InvalidFormat(
             "qname",
             value=show(qname),
-            hint="Pass the name of one queue. receive_messages and pop_messages take several.",
+            hint=Hint(
+                "Pass the name of one queue. ",
+                Method("receive_messages"),
+                " and ",
+                Method("pop_messages"),
+                " take several.",
+            ),
         )
     if not isinstance(qname, str):
         return InvalidFormat("qname", value=show(qname), hint=f"{_NAME_RULE}.")
     return InvalidFormat(
         "qname",
         value=qname,
-        hint=f"{_NAME_RULE}. Pass strict_names=False for queues that other clients created under "
-        "other names.",
+        hint=Hint(
+            f"{_NAME_RULE}. Pass ",
+            Passed("strict_names", False),
+            " for queues that other clients created under other names.",
+        ),
     )
 
 
@@ -503,6 +513,10 @@ def require_hash_tag(namespace: Namespace) -> None:
         raise InvalidFormat(
             "ns",
             value=namespace.name,
-            hint="On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
-            f"hash tag, as in ns='{{{namespace.name}}}'.",
+            hint=Hint(
+                "On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
+                "hash tag, as in ",
+                Passed("ns", f"{{{namespace.name}}}"),
+                ".",
+            ),
         )

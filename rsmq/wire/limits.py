@@ -202,7 +202,7 @@ def check_label(item: str, value: object) -> bytes:
         raise InvalidFormat(
             item,
             value=value,
-            hint=f"A {item} is a str of 1 to {MAX_LABEL} characters.",
+            hint=f"It is a text of 1 to {MAX_LABEL} characters.",
         )
     return encode_name(value)
 

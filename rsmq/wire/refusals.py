@@ -20,6 +20,7 @@ from rsmq.errors import (
     show,
     show_all,
 )
+from rsmq.hints import Hint, Method
 from rsmq.wire.keys import is_hash_of, namespace_of_hash
 from rsmq.wire.limits import MAX_SECONDS
 
@@ -80,8 +81,11 @@ def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
     return MessageTooLong(
         value=int(size),
         summary=f"Message too long: {size}, but the maxsize of queue {show_all(queues)} is {limit}",
-        hint="Send less, or raise maxsize with set_queue_attributes (-1 is unlimited). It counts "
-        "UTF-16 code units of text, and bytes of bytes.",
+        hint=Hint(
+            "Send less, or raise the limit with ",
+            Method("set_queue_attributes", "maxsize"),
+            " (-1 is unlimited). It counts UTF-16 code units of text, and bytes of bytes.",
+        ),
     )
 
 
@@ -98,8 +102,11 @@ def _no_dead_letter_policy(_: str, queues: tuple[str, ...]) -> RSMQError:
     return InvalidFormat(
         "expired",
         value="dead-letter",
-        hint=f"Queue {show(queues[0])} has no dead-letter queue. Set one with "
-        "set_dead_letter_policy.",
+        hint=Hint(
+            f"Queue {show(queues[0])} has no dead-letter queue. Set one with ",
+            Method("set_dead_letter_policy"),
+            ".",
+        ),
     )
 
 
@@ -187,8 +194,11 @@ def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
         0,
         MAX_SECONDS,
         value=stored,
-        hint=f"Another client stored this {item} in queue {show_all(queues)}. "
-        f"set_queue_attributes(qname, {item}=...) repairs it.",
+        hint=Hint(
+            f"Another client stored this {item} in queue {show_all(queues)}. ",
+            Method("set_queue_attributes", item),
+            " repairs it.",
+        ),
     )
 
 

@@ -56,7 +56,7 @@ def test_options_take_durations_with_units(cli, rsmq, raw, ns):
     assert score / 1000 - time.time() == pytest.approx(3600, abs=60)
     assert cli("receive", "q", "--wait", "10ms", "--vt", "5m").code == 1
     assert cli("recover", "q", "--idle", "1d").code == 1
-    assert cli("create", "r", "--vt", "500ms").error.startswith("vt must be between")
+    assert cli("create", "r", "--vt", "500ms").error.startswith("--vt must be between")
 
 
 def test_wrong_grace_of_the_worker_program_names_the_rule(capsys):

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import click
 import pexpect
@@ -28,16 +27,6 @@ from tests.servers import Server, redis_7
 AVAILABLE = [
     name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)
 ]
-#: Methods of RSMQ that are not operations on queues.
-NO_COMMAND = {
-    "run",
-    "run_steps",
-    "from_url",
-    "close",
-    "consume",
-    "processing",
-    "with_reply_timeout",
-}
 
 
 def command_of(name):
@@ -45,21 +34,6 @@ def command_of(name):
 
 
 # The table of commands.
-
-
-def test_every_method_has_a_command():
-    methods = {
-        name
-        for name, member in vars(RSMQ).items()
-        if not name.startswith("_") and not isinstance(member, property)
-    } - NO_COMMAND
-    text = "".join(
-        path.read_text() for path in Path(command_table.__file__).parents[1].rglob("*.py")
-    )
-    for method in methods:
-        # A command may call the method for several messages instead.
-        pattern = re.sub("messages?", "messages?", method)
-        assert re.search(rf"\brsmq\.{pattern}\b", text), method
 
 
 def test_aliases_are_those_of_rsmq_cli():

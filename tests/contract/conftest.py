@@ -18,6 +18,7 @@ import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
+from rsmq.vocabulary.calls import BY_NAME, User
 from tests.blocking import Blocking
 from tests.clusters import Cluster, slot_of
 from tests.conftest import run_cluster_of, run_group
@@ -42,21 +43,7 @@ SWEEPS = "+hlen +hscan +hrandfield +zlexcount +zmscore"
 MANAGING = "+hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 ADMIN = f"{CONSUMER} {MANAGING} {JOBS} {SWEEPS}"
 
-_PRODUCING = {"send_message", "send_messages", "publish"}
-_CONSUMING = {
-    "receive_message",
-    "receive_messages",
-    "pop_message",
-    "pop_messages",
-    "delete_message",
-    "delete_messages",
-    "change_message_visibility",
-    "change_messages_visibility",
-    "release_messages",
-    "get_message",
-    "consume",
-    "processing",
-}
+_ROLES = {User.PRODUCER: "producer", User.CONSUMER: "consumer", User.ADMINISTRATOR: "admin"}
 
 
 class ClientOfRoles:
@@ -66,8 +53,8 @@ class ClientOfRoles:
         self._clients = clients
 
     def __getattr__(self, name):
-        role = "producer" if name in _PRODUCING else "consumer" if name in _CONSUMING else "admin"
-        return getattr(self._clients[role], name)
+        user = BY_NAME[name].user if name in BY_NAME else User.ADMINISTRATOR
+        return getattr(self._clients[_ROLES[user]], name)
 
 
 @functools.cache
@@ -111,6 +98,10 @@ class Env:
             self.raw = self.server.raw()
         self._closing.append(self.raw.close)
         self.rsmq = self.client()
+
+    def method(self, name):
+        """Return how the errors of the client call a method."""
+        return BY_NAME[name].route if self.backend == "http" else name
 
     def client(self, **options):
         """Return another client of the same namespace."""

@@ -70,7 +70,7 @@ def test_without_a_record_and_a_policy_the_destination_is_missing(env, queue, de
         env.rsmq.redrive_messages(dead, ids=ids if kind == "ids" else None)
 
     assert ids[1] in str(caught.error)
-    assert "as in destination='orders'" in str(caught.error)
+    assert "as in destination" in str(caught.error)
     assert env.state() == before
 
 

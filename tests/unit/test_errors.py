@@ -150,7 +150,10 @@ def test_the_tree_in_the_docstring_has_every_class():
                 for line in errors.__doc__.splitlines()
                 if f"── {name} " in line
             )
-    assert set(classes.values()) == {type(e) for e, *_ in EXAMPLES} | {errors.RSMQError}
+    assert set(classes.values()) == {type(e) for e, *_ in EXAMPLES} | {
+        errors.RSMQError,
+        errors.ArgumentError,
+    }
 
 
 @pytest.mark.parametrize(

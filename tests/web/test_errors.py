@@ -21,8 +21,8 @@ def has_python(problem):
 def test_errors_have_the_names_of_the_fields_and_no_words_of_python(run):
     long = "x" * 70_000
     cases = [
-        ("GET", "/queues/none", None, "PUT of its address"),
-        ("POST", "/queues/q/messages", {"body": long}, "PATCH of the queue"),
+        ("GET", "/queues/none", None, "with PUT /queues/{queue}"),
+        ("POST", "/queues/q/messages", {"body": long}, "maxsize of PATCH /queues/{queue}"),
         ("PUT", "/queues/a%20b", {}, "Invalid queue format: 'a b'"),
         ("POST", "/receive", {"queues": ["q"], "max": 0}, "max must be between 1 and"),
         ("POST", "/queues/q:sweep", {"max": 0}, "max must be between"),
@@ -41,8 +41,11 @@ def test_errors_have_the_names_of_the_fields_and_no_words_of_python(run):
         ("POST", "/queues/q/messages", {"body": "a", "dedup_id": ""}, "1 to 128 characters"),
         ("POST", "/queues/q/messages", {"body": "\ud800"}, "UTF-8 can't encode"),
         ("PATCH", "/queues/q", {}, "vt, delay, maxsize, keep and expired"),
-        ("PATCH", "/queues/q", {"expired": "dead-letter"}, "PUT of its dead-letter-policy"),
-        ("PUT", "/schedules/s", {"queue": "q", "every": 9, "body": "a", "tick_field": "t"}, "json"),
+        ("PATCH", "/queues/q", {"expired": "dead-letter"}, "PUT /queues/{queue}/dead-letter"),
+        (
+            "PUT", "/schedules/s", {"queue": "q", "every": 9, "body": "a", "tick_field": "t"},
+            "a JSON object",
+        ),
         ("GET", "/queues/q/jobs/" + "0" * 32, None, "track"),
         ("PUT", "/schedules/s", {"queue": "q"}, "There is no cron Pass either cron or every"),
     ]  # fmt: skip

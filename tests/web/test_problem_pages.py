@@ -44,6 +44,6 @@ def test_the_page_of_a_queue_that_is_not_there_speaks_to_a_person(run):
             assert "It may have been deleted" in page
             assert 'href="/queues">Queues</a></p>' in page
         http.headers["accept"] = "application/json"
-        assert "PUT of its address" in (await http("GET", "/queues/none")).json["hint"]
+        assert "with PUT /queues/{queue}" in (await http("GET", "/queues/none")).json["hint"]
 
     run(test)

@@ -7,55 +7,11 @@ from pathlib import Path
 import pytest
 
 from rsmq import AsyncRSMQ
-from rsmq.schedules.asyncio_ import AsyncSchedules
-from rsmq.trash.asyncio_ import AsyncTrash
 from rsmq.web.api_page import make_page
 from rsmq.web.fields import Field, Refused, Shape, read_query
 from rsmq.web.openapi import PROBLEMS, make_document
 from rsmq.web.problems import _STATUS
 from rsmq.web.routes import TABLE
-
-#: Methods without a route, and why.
-_NOT_ROUTES = {
-    "close": "the connections of a program",
-    "with_reply_timeout": "the connections of a program",
-    "consume": "a loop of receives, which a program makes itself",
-    "processing": "a receive and a delete, with a block of a program between them",
-    "from_url": "a constructor",
-    "run": "for packages that are built on the client",
-    "run_steps": "for packages that are built on the client",
-    "trash.empty": "for the server itself, once a minute",
-    "schedules.declare": "for definitions in the code of a worker",
-}
-
-
-def _methods(cls, prefix=""):
-    return {
-        prefix + name
-        for name, _ in inspect.getmembers(cls, inspect.isroutine)
-        if not name.startswith("_")
-    }
-
-
-def test_each_public_method_of_the_client_has_a_route():
-    public = (
-        _methods(AsyncRSMQ)
-        | _methods(AsyncSchedules, "schedules.")
-        | _methods(AsyncTrash, "trash.")
-    )
-    called = {name for route in TABLE for name in route.calls}
-    assert public - called - set(_NOT_ROUTES) == set()
-    assert called - public == set()
-
-
-def test_each_reason_for_a_missing_route_is_needed():
-    public = (
-        _methods(AsyncRSMQ)
-        | _methods(AsyncSchedules, "schedules.")
-        | _methods(AsyncTrash, "trash.")
-    )
-    called = {name for route in TABLE for name in route.calls}
-    assert set(_NOT_ROUTES) <= public - called
 
 
 def test_each_route_with_get_has_a_scope_that_changes_nothing():

@@ -5,6 +5,7 @@ Completion in the shell: commands, options, and the names of queues and profiles
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 from click.shell_completion import (
@@ -96,12 +97,17 @@ def find_queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
             names = rsmq.list_queues()
     except (RedisError, RSMQError, OSError, Failed):
         return []
-    present = {ctx.params.get("queue"), *(ctx.params.get("queues") or ())}
+    present = {*_passed(ctx, "queue"), *_passed(ctx, "queues"), *_passed(ctx, "qname")}
     return [
         CompletionItem(name)
         for name in names
         if name.startswith(incomplete) and name not in present
     ]
+
+
+def _passed(ctx: click.Context, name: str) -> Sequence[str]:
+    value = ctx.params.get(name) or ()
+    return [value] if isinstance(value, str) else value
 
 
 def find_profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:

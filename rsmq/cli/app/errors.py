@@ -5,7 +5,7 @@ Errors of the programs: the exit code of an error, and its line on the standard 
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import sys
 from dataclasses import dataclass
 
@@ -22,8 +22,10 @@ from rsmq.errors import (
     TooManyHungCalls,
     WorkerExists,
 )
+from rsmq.hints import Words
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import redact
+from rsmq.vocabulary.calls import BY_NAME
 from rsmq.vocabulary.queues import SET
 from rsmq.vocabulary.sends import SEND_OPTIONS
 
@@ -79,42 +81,55 @@ def option_of(argument: str) -> str:
     return f"--{argument.replace('_', '-')}"
 
 
-#: Parameters of the methods of RSMQ, and the options of the command line for them.
-_OPTION_OF_PARAMETER = {
-    "max_messages": "-n", "count": "-n", "destination": "--to",
-    "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
-    **{each.name: option_of(each.name) for each in SEND_OPTIONS},
-    **{name: option_of(name) for name in SET.options if name not in {"vt", "delay", "maxsize"}},
+#: The options for arguments.
+_OPTIONS = {
+    **{
+        name: option_of(name)
+        for name in (
+            *(each.name for each in SEND_OPTIONS), *SET.options, "idle", "start", "state",
+            "max_receives", "allow", "allow_http", "content_type", "name", "ns",
+        )
+    },
+    "max_messages": "-n", "count": "-n", "destination": "--to", "secret": "--secret-file",
+    "strict_names": "--any-names",
 }  # fmt: skip
-_PARAMETERS = re.compile(
-    rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
-)
 
 
-#: Terms in the hints of the library, and those of the command line that replace them.
-_COMMAND_LINE_TERMS = {
-    "strict_names=False": "--any-names",
-    "set_queue_attributes(qname, vt=...) repairs": "rsmq attributes QUEUE --vt N repairs",
-    "set_queue_attributes(qname, delay=...) repairs": "rsmq attributes QUEUE --delay N repairs",
-    "with set_queue_attributes (-1 is unlimited)": "with rsmq attributes --maxsize (-1 is "
-    "unlimited)",
-    "as in destination='orders'": "as in --to orders",
-    "as in max_receives=3": "as in --max-receives 3",
-    "give this worker another name": "pass another --name",
-    "or allow_http=True": "or --allow-http",
-    "Pass replace=True": "Pass --replace",
-    "allow its range, as in ": "allow its range, as in --allow ",
-    "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
-}
+class CommandLine(Words):
+    """The words of the program."""
+
+    def argument(self, name: str) -> str:
+        """Return the option of an argument; the argument if there is none."""
+        return _OPTIONS.get(name, name)
+
+    def passed(self, name: str, value: object) -> str:
+        """Return an option with its value."""
+        option = self.argument(name)
+        return option if isinstance(value, bool) else f"{option} {shlex.quote(str(value))}"
+
+    def method(self, name: str, argument: str | None, queue: str | None) -> str:  # noqa: ARG002 - as others have it
+        """Return the command of a method."""
+        command = f"rsmq {BY_NAME[name].command}"
+        return command if argument is None else f"{command} QUEUE {self.argument(argument)} N"
+
+
+WORDS = CommandLine()
 
 #: The exit codes of errors other than wrong usage.
 _EXITS: dict[type[Exception], Exit] = {
+    QueueNotFound: Exit.QUEUE,
+    QueueExists: Exit.QUEUE,
     SourceNotFound: Exit.QUEUE,
     SubscriberExists: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
     TooManyHungCalls: Exit.UNHEALTHY,
     ExecutorEnded: Exit.EXECUTOR_ENDED,
     ExecutorStalled: Exit.EXECUTOR_STALLED,
+}
+#: What the program says instead of the hints.
+_HINTS: dict[type[Exception], str] = {
+    QueueNotFound: "rsmq create creates it; rsmq list shows all queues.",
+    QueueExists: "Use --exist-ok to keep it as it is, or change it with rsmq attributes.",
 }
 
 
@@ -139,33 +154,12 @@ def describe_error(error: BaseException) -> ErrorReport | None:
 
 
 def _describe_library_error(error: RSMQError) -> ErrorReport:
-    if isinstance(error, QueueNotFound):
-        hint = "rsmq create creates it; rsmq list shows all queues."
-        return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
-    if isinstance(error, QueueExists):
-        hint = "Use --exist-ok to keep it as it is, or change it with rsmq attributes."
-        return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
-    if type(error) in _EXITS:
-        own_hint = translate_hint(error.hint or "") or None
-        return ErrorReport(_EXITS[type(error)], error.code, error.summary, own_hint)
+    code = next((code for kind, code in _EXITS.items() if isinstance(error, kind)), Exit.USAGE)
     if isinstance(error, InvalidCombination):
-        rule = error.rule(option_of(error.argument), option_of)
-        return ErrorReport(Exit.USAGE, error.code, rule, error.reason)
-    text, hint = (
-        _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
-    )
-    return ErrorReport(Exit.USAGE, error.code, text, translate_hint(hint) or None)
-
-
-def _replace_parameter(found: re.Match[str]) -> str:
-    return _OPTION_OF_PARAMETER[found[0]]
-
-
-def translate_hint(hint: str) -> str:
-    """Return a hint of the library in the terms of the command line."""
-    for term, replacement in _COMMAND_LINE_TERMS.items():
-        hint = hint.replace(term, replacement)
-    return hint
+        rule = error.rule(WORDS.argument(error.argument), WORDS.argument)
+        return ErrorReport(code, error.code, rule, error.reason)
+    hint = _HINTS.get(type(error)) or error.hint_in(WORDS)
+    return ErrorReport(code, error.code, error.summary_in(WORDS), hint)
 
 
 def explain_unreadable(error: Exception) -> str | None:

@@ -11,7 +11,6 @@ from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
-from rsmq.cli.commands.messages import run_on_ids
 from rsmq.printable import format_count
 
 
@@ -80,37 +79,6 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     return Exit.NOT_ALL
 
 
-@command("sweep-expired", "rsmq sweep-expired orders")
-@queue_argument()
-@options("--number, -n N  The highest number of messages, 1 to 10,000.  [default: 1000]")
-@click.pass_obj
-def sweep_expired(call: Call, queue: str, number: int) -> None:
-    """
-    Remove messages that are expired, or move them to a dead-letter queue.
-
-    Use it for queues whose consumers are Node or PHP programs, which deliver expired messages. It
-    prints the ids of the messages. Messages that are in flight stay.
-    """
-    with call.open() as rsmq:
-        ids = rsmq.sweep_expired(queue, number)
-    call.out.result(ids, map(format_text, ids))
-
-
-@command("sweep-groups", "rsmq sweep-groups orders")
-@queue_argument()
-@click.pass_obj
-def sweep_groups(call: Call, queue: str) -> None:
-    """
-    Admit messages of groups whose last message another client has deleted.
-
-    Workers do this once a minute. Use it for queues with groups whose consumers are all Node or PHP
-    programs, once a minute. It prints how many messages were admitted.
-    """
-    with call.open() as rsmq:
-        admitted = rsmq.sweep_groups(queue)
-    call.out.result({"admitted": admitted}, [f"{admitted:,} admitted"])
-
-
 @command(
     "redrive",
     "rsmq redrive orders-dead",
@@ -153,21 +121,3 @@ def redrive(
     if not wanted and not redriven:
         call.out.note("no message")
     return Exit.NOT_ALL if missing or not redriven else None
-
-
-@command("move", "rsmq move orders ID ID --to invoices")
-@queue_argument()
-@ids_argument()
-@options("--to, destination QUEUE  The target queue.  [required]")
-@click.pass_obj
-def move(call: Call, queue: str, ids: tuple[str, ...], destination: str) -> Exit | None:
-    """
-    Move messages to another queue.
-
-    They keep their ids and counters. Messages that are in flight are moved too. The exit code is 1
-    if a message is not in the queue.
-    """
-    with call.open() as rsmq:
-        return run_on_ids(
-            call, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
-        )

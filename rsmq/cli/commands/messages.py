@@ -4,7 +4,7 @@ The commands delete, visibility, release, get and peek.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
@@ -12,50 +12,11 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.one_call import run_on_ids
 from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State, StoredMessage
-from rsmq.wire.limits import MAX_BATCH
-
-
-@command("delete", "rsmq delete orders ID", "rsmq rm orders ID ID --json")
-@queue_argument()
-@ids_argument()
-@click.pass_obj
-def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
-    """
-    Delete messages.
-
-    Messages that are in flight are deleted too. The exit code is 1 if a message is not in the
-    queue.
-    """
-    with call.open() as rsmq:
-        return run_on_ids(call, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch))
-
-
-@command("visibility", "rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0")
-@queue_argument()
-@ids_argument()
-@options("""
-    --vt DURATION  How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.
-        [required]
-    """)
-@click.pass_obj
-def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit | None:
-    """
-    Set for how long messages are hidden from now on.
-
-    It changes any message, also one that another consumer has received. The exit code is 1 if a
-    message is not in the queue.
-    """
-    with call.open() as rsmq:
-        return run_on_ids(
-            call,
-            ids,
-            "changed",
-            lambda batch: rsmq.change_messages_visibility(queue, batch, vt),
-        )
 
 
 @command("release", "rsmq release orders ID ID", "rsmq release orders --all")
@@ -81,35 +42,6 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
         number = rsmq.release_all_messages(queue)
     call.out.result({"queue": queue, "released": number}, f"{number:,} released")
     return None
-
-
-def run_on_ids(
-    call: Call,
-    ids: Sequence[str],
-    result_key: str,
-    act: Callable[[Sequence[str]], list[str]],
-) -> Exit | None:
-    """
-    Act on messages in batches, and write which were changed and which are missing.
-
-    Args:
-        ids: the ids of the messages; a repeated id counts once.
-        result_key: the JSON key of the changed ids.
-        act: acts on a batch, and returns the ids of the messages that it has changed.
-    """
-    wanted = list(dict.fromkeys(ids))
-    done: list[str] = []
-    try:
-        for start in range(0, len(wanted), MAX_BATCH):
-            done += act(wanted[start : start + MAX_BATCH])
-    finally:
-        changed = set(done)
-        missing = [id for id in wanted if id not in changed]
-        if done or call.as_json:
-            call.out.result({result_key: done, "missing": missing}, done)
-    for id in missing:
-        call.out.note(f"{format_text(id)}: not there")
-    return Exit.NOT_ALL if missing else None
 
 
 @command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")

@@ -57,20 +57,6 @@ def create(call: Call, /, queues: tuple[str, ...], *, exist_ok: bool, **values: 
     call.out.result({"queue": queue, **result}, f"{format_text(queue)}: {text}")
 
 
-@command("list", "rsmq ls", "rsmq list --json")
-@click.pass_obj
-def list_(call: Call) -> None:
-    """
-    List the queues.
-
-    It prints one name per line. Queues that a client has created without listing them are missing
-    here, but they work.
-    """
-    with call.open() as rsmq:
-        names = rsmq.list_queues()
-    call.out.result(names, map(format_text, names))
-
-
 @command("attributes", "rsmq attributes orders", "rsmq attributes orders --vt 120")
 @queue_argument()
 @send_options(SET)
@@ -199,31 +185,6 @@ def _format_stat(heading: str, fields: dict[str, Any]) -> Any:
     if heading == "queue":
         return format_text(value)
     return format_time(value) if _STATS[heading].endswith("_ms") else value
-
-
-@command("pause", "rsmq pause orders")
-@queues_argument()
-@click.pass_obj
-def pause(call: Call, queues: tuple[str, ...]) -> None:
-    """
-    Stop workers from receiving from queues.
-
-    Workers still process the messages that they have received. Producers, and consumers that are
-    not workers, are not affected.
-    """
-    from rsmq.cli.commands.worker_control import pause_queues  # noqa: PLC0415 - takes time
-
-    pause_queues(call, queues)
-
-
-@command("resume", "rsmq resume orders")
-@queues_argument()
-@click.pass_obj
-def resume(call: Call, queues: tuple[str, ...]) -> None:
-    """Let workers receive from paused queues again."""
-    from rsmq.cli.commands.worker_control import resume_queues  # noqa: PLC0415 - takes time
-
-    resume_queues(call, queues)
 
 
 _UNDO = click.option(

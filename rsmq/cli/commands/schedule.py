@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import Decorator, Group, queue_argument
+from rsmq.cli.app.command import Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.one_call import one_call
 from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_body, format_table, format_text, format_time, to_json_value
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rsmq._sync.schedules import Schedules
     from rsmq.schedules.definition import StoredSchedule
 
 _HEADINGS = ("name", "when", "queue", "next", "last", "state")
@@ -38,10 +38,6 @@ one of these must run.
         "rsmq schedule list",
     ],
 )
-
-
-def _names_argument() -> Decorator:
-    return click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 @schedule.subcommand(
@@ -131,59 +127,8 @@ def show(call: Call, name: str, number: int) -> Exit | None:
     return None
 
 
-@schedule.subcommand("remove", "rsmq schedule remove report")
-@_names_argument()
-@click.pass_obj
-def remove(call: Call, names: tuple[str, ...]) -> Exit | None:
-    """Remove schedules. Messages that they have sent stay."""
-    return _each(call, names, lambda of: of.remove, "removed", "there is none")
-
-
-@schedule.subcommand("pause", "rsmq schedule pause report")
-@_names_argument()
-@click.pass_obj
-def pause(call: Call, names: tuple[str, ...]) -> Exit | None:
-    """Pause schedules. Their times pass without a message."""
-    return _each(call, names, lambda of: of.pause, "paused", "was paused already")
-
-
-@schedule.subcommand("resume", "rsmq schedule resume report")
-@_names_argument()
-@click.pass_obj
-def resume(call: Call, names: tuple[str, ...]) -> Exit | None:
-    """Resume paused schedules, with their next times."""
-    return _each(call, names, lambda of: of.resume, "resumed", "was not paused")
-
-
-@schedule.subcommand("run", "rsmq schedule run report")
-@click.argument("name")
-@click.pass_obj
-def run(call: Call, name: str) -> None:
-    """Send the message of a schedule now, once. Its times stay as they are."""
-    with call.open() as rsmq:
-        message_id = rsmq.schedules.run_now(name)
-    call.out.result({"name": name, "id": message_id}, format_text(message_id))
-
-
-def _each(
-    call: Call,
-    names: Sequence[str],
-    method_of: Callable[[Schedules], Callable[[str], bool]],
-    done: str,
-    not_done: str,
-) -> Exit | None:
-    results = []
-    with call.open() as rsmq:
-        method = method_of(rsmq.schedules)
-        try:
-            for name in dict.fromkeys(names):
-                results.append((name, method(name)))  # noqa: PERF401 - an error keeps the others
-        finally:
-            call.out.result(
-                [{"name": name, done: is_done} for name, is_done in results],
-                [f"{format_text(name)}: {done if ok else not_done}" for name, ok in results],
-            )
-    return None if all(ok for _, ok in results) else Exit.NOT_ALL
+for _name in ("remove", "pause", "resume", "run_now"):
+    schedule.add_command(one_call(f"schedules.{_name}"))
 
 
 def _to_json(found: StoredSchedule) -> dict[str, Any]:

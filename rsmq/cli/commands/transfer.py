@@ -14,12 +14,13 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.errors import Failed, translate_hint
+from rsmq.cli.app.errors import WORDS, Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import options
 from rsmq.cli.app.output import format_text, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
+from rsmq.hints import in_words
 from rsmq.printable import format_count
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _export_lines(exported: Exported) -> Iterator[str]:
             line += "; it was deleted meanwhile"
         yield line
     for name, reason in exported.left_out.items():
-        yield f"{format_text(name)}: left out. {translate_hint(reason)} rsmq doctor reports more."
+        yield f"{format_text(name)}: left out. {in_words(reason, WORDS)} rsmq doctor reports more."
 
 
 @command(
@@ -122,7 +123,9 @@ def import_(
     except InvalidExport as error:
         if error.value == 1:  # nothing was changed
             raise
-        raise Failed(error.summary, exit=Exit.NOT_ALL, code=error.code, hint=error.hint) from None
+        raise Failed(
+            error.summary, exit=Exit.NOT_ALL, code=error.code, hint=error.hint_in(WORDS)
+        ) from None
     lines = [line for queue in imported.queues for line in _import_lines(queue, dry_run=dry_run)]
     result = {**to_json_value(imported), "complete": imported.complete, "dry_run": dry_run}
     call.out.result(result, [*lines, *_fault_lines(imported)])
@@ -145,7 +148,7 @@ def _import_lines(queue: ImportedQueue, *, dry_run: bool) -> Sequence[str]:
         line += f", {queue.left_out} left out"
     if queue.created:
         line += f"; the queue {'would be' if dry_run else 'was'} created"
-    return [line, *(f"  {translate_hint(note)}" for note in queue.notes)]
+    return [line, *(f"  {in_words(note, WORDS)}" for note in queue.notes)]
 
 
 def _fault_lines(imported: Imported) -> Iterator[str]:

@@ -5,47 +5,16 @@ Pausing queues, resuming them, listing workers and checking them.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_age, format_table, format_text, to_json_value
-from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import list_workers, read_workers
 
 _HEADINGS = ("name", "alive", "for", "handled", "failed", "holds", "process", "host")
-
-
-def pause_queues(call: Call, queues: Sequence[str]) -> None:
-    """
-    Pause queues for workers, one after the other.
-
-    Raises:
-        QueueNotFound: a queue does not exist; earlier ones are paused.
-    """
-    with call.open() as rsmq:
-        _switch(call, expand_patterns(rsmq, queues), rsmq.pause_queue, "paused")
-
-
-def resume_queues(call: Call, queues: Sequence[str]) -> None:
-    """
-    Resume queues for workers, one after the other.
-
-    Raises:
-        QueueNotFound: a queue does not exist; earlier ones are resumed.
-    """
-    with call.open() as rsmq:
-        _switch(call, expand_patterns(rsmq, queues), rsmq.resume_queue, "resumed")
-
-
-def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], word: str) -> None:
-    def act(queue: str) -> tuple[dict[str, Any], str]:
-        changed = method(queue)
-        return {word: changed}, word if changed else f"was {word} already"
-
-    call.for_each(queues, act)
 
 
 def show_workers(call: Call) -> None:

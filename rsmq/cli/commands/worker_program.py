@@ -15,10 +15,11 @@ from rsmq._sync.client import RSMQ
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.one_call import run_call
 from rsmq.cli.app.wait_for_redis import ask_for_queue, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.metrics_server import serve_metrics
-from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
+from rsmq.cli.commands.worker_control import show_workers
 from rsmq.guarded_log import get_logger
 from rsmq.worker.children.child_process import ChildSettings
 from rsmq.worker.importing import NotImportable, import_worker, use_other_place
@@ -49,9 +50,9 @@ def run_worker(call: Call, args: SimpleNamespace) -> int:
         ns=call.namespace if args.shows_ns else None,
     )
     if args.pause:
-        pause_queues(call, [args.pause])
+        run_call(call, "pause_queue", {"qname": [args.pause]})
     if args.resume:
-        resume_queues(call, [args.resume])
+        run_call(call, "resume_queue", {"qname": [args.resume]})
     if args.list:
         show_workers(call)
     if args.pause or args.resume or args.list:

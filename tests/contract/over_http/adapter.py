@@ -7,7 +7,6 @@ It changes values to JSON and back, and problems to errors. It checks no values 
 from __future__ import annotations
 
 import base64
-import re
 from dataclasses import fields
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
@@ -29,30 +28,27 @@ from rsmq.web import create_app
 from rsmq.wire.limits import utf16_length
 from tests.web.asgi import Http
 
-_FORMS = (errors.InvalidCombination, errors.InvalidOption)
 _CLASSES = {
     each.code: each
     for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, errors.RSMQError) and each not in _FORMS
+    if isinstance(each, type) and issubclass(each, errors.RSMQError)
+    if each not in (errors.InvalidCombination, errors.InvalidOption)
 }
-#: The text of Node's error at the begin of a detail.
-_TEXT = re.compile(
-    r"No attribute was supplied|No .+? supplied|Invalid .+? format|Queue not found|Queue exists"
-    r"|.+? must be between \S+ and [^\s,]+"
-)
-_TEXTS = {"messageNotString": "Message must be a string", "messageTooLong": "Message too long"}
-#: What problems call otherwise than the client, see ``wording.py``.
-_WORDS = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"^Message \d+ of the batch, from 0: ", ""),
-        (r"^(No|Invalid) queue (supplied|format)", r"\1 qname \2"),
-        (r"^max must", "max_messages must"),
-        (r"^the (number|bytes) of messages must", r"the \1 of bodies must"),
-        (r"\bdestination: '", "destination='"),
-        (r"PATCH of the queue's \w+", "set_queue_attributes"),
-    )
-)
+#: The arguments of the client, by the fields that have other names.
+_ARGUMENTS = {
+    "queue": "qname",
+    "max": "max_messages",
+    "the number of messages": "the number of bodies",
+    "the bytes of messages": "the bytes of bodies",
+}
+#: The texts of Node's errors that name no argument.
+_TEXTS = {
+    "noAttributeSupplied": "No attribute was supplied",
+    "messageNotString": "Message must be a string",
+    "messageTooLong": "Message too long",
+    "queueNotFound": "Queue not found",
+    "queueExists": "Queue exists",
+}
 #: Answers about a single message that the client reports by its result.
 _UNCHANGED = {"messageNotFound", "receiptExpired"}
 
@@ -66,8 +62,6 @@ def _error_of(reply):
     assert reply.headers["content-type"] == "application/problem+json"
     assert problem["status"] == reply.status
     code, detail, hint = problem["code"], problem["detail"], problem.get("hint")
-    for pattern, words in _WORDS:
-        detail, hint = pattern.sub(words, detail), hint and pattern.sub(words, hint)
     if code == "redis-refused":
         return redis.ResponseError(detail)
     if code in {"redis-unavailable", "outcome-unknown"}:
@@ -75,10 +69,13 @@ def _error_of(reply):
     kind = _CLASSES.get(code)
     if kind is None:
         return HttpError(problem)
-    found = _TEXT.match(detail)
-    text = _TEXTS.get(code) or (found[0] if found else detail)
+    value = problem.get("value")
+    if "field" in problem:
+        argument = _ARGUMENTS.get(problem["field"], problem["field"])
+        return kind(argument, *problem.get("range", ()), value=value, hint=hint)
     error = kind.__new__(kind)
-    errors.RSMQError.__init__(error, text, value=problem.get("value"), hint=hint, summary=detail)
+    text = _TEXTS.get(code, detail)
+    errors.RSMQError.__init__(error, text, value=value, hint=hint, summary=detail)
     return error
 
 

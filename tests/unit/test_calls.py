@@ -1,0 +1,156 @@
+"""The table of calls has each call of the clients, of HTTP and of the program, or says why not."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from rsmq import AsyncRSMQ, cli
+from rsmq.cli.app.call import Call as Context
+from rsmq.cli.app.program import root
+from rsmq.schedules.asyncio_ import AsyncSchedules
+from rsmq.trash.asyncio_ import AsyncTrash
+from rsmq.vocabulary.calls import BY_NAME, CALLS, Outcome, ParameterKind, User
+from rsmq.web.routes import TABLE
+
+DOCS = Path(__file__).parents[2] / "docs"
+ONE_CALLS = [each for each in CALLS if each.one_call]
+
+
+def find_methods(cls, prefix=""):
+    return {
+        prefix + name: member
+        for name, member in inspect.getmembers(cls, inspect.isroutine)
+        if not name.startswith("_")
+    }
+
+
+METHODS = {
+    **find_methods(AsyncRSMQ),
+    **find_methods(AsyncSchedules, "schedules."),
+    **find_methods(AsyncTrash, "trash."),
+}
+
+
+def find_command(path):
+    command, context = root, click.Context(root, obj=Context())
+    for word in path.split():
+        if word.startswith("-"):
+            assert any(word in each.opts for each in command.params), path
+        else:
+            command = command.get_command(context, word)
+            assert command is not None, path
+    return command
+
+
+def read_section(page, heading):
+    text = (DOCS / page).read_text()
+    return text.partition(f"\n{heading}\n")[2].partition("\n#")[0]
+
+
+def test_each_method_of_the_clients_has_a_row():
+    assert BY_NAME.keys() == METHODS.keys()
+    assert len(BY_NAME) == len(CALLS)
+
+
+def test_a_row_says_why_a_face_has_no_such_call():
+    for each in CALLS:
+        assert bool(each.command and each.route) is not bool(each.why_not), each.name
+
+
+def test_each_route_is_that_of_its_calls():
+    routes = {f"{each.method} {each.path}": each.calls for each in TABLE}
+    for each in CALLS:
+        if each.route:
+            assert each.name in routes[each.route], each.name
+    assert {name for calls in routes.values() for name in calls} == {
+        each.name for each in CALLS if each.route
+    }
+
+
+def test_each_command_exists_and_calls_its_methods():
+    program = Path(cli.__file__).parent
+    text = "".join(path.read_text() for path in program.rglob("*.py"))
+    called = {each.name for each in ONE_CALLS}
+    for each in CALLS:
+        if not each.command:
+            continue
+        find_command(each.command)
+        of_several = each.name.replace("message", "messages", 1)  # it may call this instead
+        if not {each.name, of_several} & called:
+            method = re.sub("messages?", "messages?", each.name)
+            assert re.search(rf"\b(rsmq|queues)\.{method}\b", text), each.name
+
+
+@pytest.mark.parametrize("call", ONE_CALLS, ids=lambda call: call.name)
+def test_a_command_of_one_call_has_the_arguments_of_the_method(call):
+    row = call.one_call
+    command = find_command(call.command)
+    passed = {each.name: each for each in command.params if each.expose_value}
+
+    assert list(passed) == [each.name for each in row.parameters]
+    assert command.help.startswith(f"{row.summary}\n")
+    assert command.examples == row.examples
+    signature = inspect.signature(METHODS[call.name])
+    for each in row.parameters:
+        if each.kind not in {ParameterKind.QUEUE, ParameterKind.QUEUES}:
+            assert each.name in signature.parameters, each.name
+        if each.default is not None:
+            assert each.default == signature.parameters[each.name].default
+    if row.outcome in {Outcome.OF_QUEUES, Outcome.OF_NAMES}:
+        assert row.word
+        assert row.otherwise
+
+
+def test_the_table_of_the_program_in_the_docs_has_the_methods_of_each_command():
+    section = read_section("command-line.md", "## Commands")
+    listed = {}
+    for commands, methods in re.findall(r"^\| (`.*?) \| .* \| (.*?) ?\|$", section, re.MULTILINE):
+        for command in re.findall(r"`(\S+)`", commands):
+            listed[command] = set(re.findall(r"`(\w+)`", methods))
+    rows = {}
+    for each in CALLS:
+        if each.command:
+            command, *_ = each.command.split()
+            rows.setdefault(command, set()).add(each.name.partition(".")[0])
+    aliases = {alias for alias in listed if alias not in rows}
+    for command, methods in rows.items():
+        # The method for one message has a row of its own, and the command calls that for several.
+        of_several = {name for name in methods if re.sub("message$", "messages", name) in BY_NAME}
+        assert methods - of_several <= listed[command] | {"trash"}, command
+        assert listed[command] & BY_NAME.keys() <= set(BY_NAME), command
+    assert not {name for alias in aliases for name in listed[alias]} & rows.keys()
+
+
+def test_the_docs_list_who_may_call_what():
+    section = read_section("security.md", "## Rights of a user")
+    producer, consumer = re.search(
+        r"A producer may call (.*?)\. A consumer may (.*?)\. All other", section
+    ).groups()
+
+    assert set(re.findall(r"`(\w+)`", producer)) == {
+        each.name for each in CALLS if each.user is User.PRODUCER
+    }
+    words = {"receive", "pop", "delete", "release", "visibility", "get"}
+    assert {
+        next((word for word in words if word in each.name), each.name)
+        for each in CALLS
+        if each.user is User.CONSUMER
+    } == words | {"consume", "processing"}
+    assert all(word in consumer for word in words)
+
+
+def test_the_docs_list_the_further_rights_of_commands():
+    section = read_section("security.md", "### Rights of commands")
+    listed = {
+        command: rights
+        for commands, rights in re.findall(r"^\| (`.*?) \| `(.*?)` \|$", section, re.MULTILINE)
+        for command in re.findall(r"`(.*?)`", commands)
+    }
+    for each in CALLS:
+        if each.further:
+            assert listed[each.command] == each.further
