@@ -11,7 +11,9 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from rsmq.aio import AsyncRSMQ
+from rsmq.errors import RSMQError
 from rsmq.explain.causes import has_no_trace
+from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.operations import (
     find_in_trash,
@@ -77,6 +79,19 @@ async def find_holders(
     return holders
 
 
+async def _find_held(client: AsyncRSMQ[Any], facts: ObservedQueue) -> dict[str, int]:
+    """Return how many messages of a queue dead workers still have in flight, by their names."""
+    dead = choose_dead(facts.workers)
+    try:
+        held = await client.run_steps(read_held(client.namespace, dead)) if dead else {}
+    except (ResponseError, RSMQError):  # no right to their records, or a name of another program
+        return {}
+    return {
+        worker: sum(each.queue == facts.name and each.is_hidden for each in messages)
+        for worker, messages in held.items()
+    }
+
+
 async def _find_purge(client: AsyncRSMQ[Any], facts: ObservedQueue) -> Deletion | None:
     """Return the last purge of a queue, if it has removed messages and can be undone."""
     try:
@@ -102,17 +117,17 @@ async def _find_deletion(client: AsyncRSMQ[Any], qname: str, id: str) -> Deletio
 async def _add_rates(client: AsyncRSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
     """Return the facts with the rates of the queue, if the user has the right to its history."""
     try:
-        rates = await client.run(read_rates(client.namespace, facts))
+        return await client.run(read_rates(client.namespace, facts))
     except ResponseError:
         return facts
-    return replace(facts, rates=rates)
 
 
 async def observe_queue(rsmq: AsyncRSMQ[Any], qname: str) -> ObservedQueue:
     """
     Return what is known of a queue, from two round trips, and three if it is empty.
 
-    Nothing is changed.
+    Of workers that died it also reads what they had in flight, in a round trip each and one for
+    all. Nothing is changed.
 
     Args:
         rsmq: an asyncio client.
@@ -122,6 +137,7 @@ async def observe_queue(rsmq: AsyncRSMQ[Any], qname: str) -> ObservedQueue:
         QueueNotFound: the queue does not exist.
     """
     facts = await rsmq.run(read_queue_state(rsmq.namespace, qname))
+    facts = replace(facts, held=await _find_held(rsmq, facts))
     if not facts.attributes.messages:
         facts = replace(facts, purge=await _find_purge(rsmq, facts))
     return await _add_rates(rsmq, facts)

@@ -181,8 +181,6 @@ def _limit(facts: ObservedQueue) -> list[Cause]:
 
 def _consumption(facts: ObservedQueue) -> list[Cause]:
     """Return what holds up the visible messages of a queue, but for a pause."""
-    rates = facts.rates
-    is_received = rates is not None and rates.received_per_minute > 0
     causes: list[Cause] = []
     if _has_no_consumer(facts):
         return [Cause.NO_WORKER, Cause.WAITING]
@@ -191,7 +189,7 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
     present = facts.present_rates
     if present is None or facts.attributes.paused:  # rates are of the time before the pause
         return [*causes, Cause.WAITING]
-    if not is_received:
+    if not facts.is_received:
         return [*causes, Cause.STALLED, Cause.WAITING] if facts.live_workers else [Cause.WAITING]
     if present.sent_per_minute > present.received_per_minute * _FASTER:
         return [Cause.FILLED_FASTER, *causes, Cause.WAITING]
@@ -201,8 +199,7 @@ def _consumption(facts: ObservedQueue) -> list[Cause]:
 
 
 def _has_no_consumer(facts: ObservedQueue) -> bool:
-    is_received = facts.rates is not None and facts.rates.received_per_minute > 0
-    return facts.can_see_workers and not facts.live_workers and not is_received
+    return facts.can_see_workers and not facts.live_workers and not facts.is_received
 
 
 def _are_busy(facts: ObservedQueue) -> bool:

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from rsmq.figures.reading import read_receipts_in_steps
 from rsmq.operations.operation import Steps
 from rsmq.wire.keys import Namespace
+from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.operations import list_in_flight
+
+#: Dead workers that are looked at.
+_MAX_WORKERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,14 @@ class HeldMessage:
     receive_count: int
     visible_at_ms: float | None
     is_hidden: bool
+
+
+def choose_dead(workers: Iterable[WorkerInfo]) -> list[str]:
+    """Return the names of the workers that died last, of which it is read what they had."""
+    dead = [each for each in workers if not each.alive]
+    # One may have received its only message after its last heartbeat; the others come first.
+    dead.sort(key=lambda each: (not any(each.queues.values()), -each.seen_ms))
+    return [each.name for each in dead[:_MAX_WORKERS]]
 
 
 def read_held(namespace: Namespace, workers: Iterable[str]) -> Steps[dict[str, list[HeldMessage]]]:

@@ -4,7 +4,7 @@ What is read of a queue and of a message to say what they wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -23,6 +23,8 @@ from rsmq.wire.workers import WorkerInfo
 _MIN_RETRYING = 3
 #: Minutes of the history that a rate is computed from.
 RATE_MINUTES = 10
+#: Nobody receives from a queue if nothing was received for so many minutes.
+IDLE_MINUTES = 5
 #: Receives may be of the time before a change of their queue for so many of its visibility
 #: timeouts: one until a message is visible again, one until it is lost again; and for so long.
 _SETTLING_TIMEOUTS, _SETTLING_SECONDS = 2, 60
@@ -88,6 +90,9 @@ class ObservedQueue:
         repeated: the receives that ended without a delete, of its next hidden messages.
         purge: of an empty queue, its last purge, if that can be undone.
         resumed_ms: Unix ms of its last resume; None if it was never paused.
+        received_lately: receives of the last five minutes; None if they were not recorded.
+        held: how many messages of this queue dead workers still have in flight, by their names; of
+            one that is missing, its last sign of life says it.
     """
 
     name: str
@@ -101,6 +106,15 @@ class ObservedQueue:
     repeated: RepeatedReceives = field(default_factory=RepeatedReceives)
     purge: Deletion | None = None
     resumed_ms: float | None = None
+    received_lately: int | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_received(self) -> bool:
+        """Whether somebody is known to receive from it."""
+        if self.received_lately is not None:
+            return self.received_lately > 0
+        return self.rates is not None and self.rates.received_per_minute > 0
 
     @property
     def was_resumed(self) -> bool:
@@ -155,7 +169,11 @@ class ObservedQueue:
     @property
     def dead_workers(self) -> list[WorkerInfo]:
         """The workers that died with messages of this queue in flight."""
-        return [each for each in self.workers if not each.alive and each.queues.get(self.name)]
+        return [each for each in self.workers if not each.alive and self.in_flight_of(each)]
+
+    def in_flight_of(self, worker: WorkerInfo) -> int:
+        """Return how many of its messages a worker has in flight, as far as it is known."""
+        return self.held.get(worker.name, worker.queues.get(self.name, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.explain.observed import (
-    RATE_MINUTES,
     DeadLetterPlace,
     MessageBefore,
     ObservedMessage,
     ObservedQueue,
-    QueueRates,
 )
-from rsmq.figures.facts import parse_repeated
+from rsmq.explain.rates import with_rates
+from rsmq.figures.facts import parse_activity, parse_repeated
 from rsmq.figures.operations import SAMPLE, parse_hidden
-from rsmq.history.records import recent_fields, recent_totals
+from rsmq.history.records import recent_fields
 from rsmq.jobs.operations import JobRecord
 from rsmq.jobs.status import JobStatus, return_unchanged
 from rsmq.lua.load import loader_of
@@ -40,9 +39,6 @@ load = loader_of("explain")
 
 #: The values at the begin of a reply that are about the queue.
 _OF_QUEUE = 5
-
-#: Minutes of the history that are of now.
-_PRESENT_MINUTES, _MINUTE_MS = 2, 60_000
 
 
 def read_message_state(namespace: Namespace, qname: str, id: str) -> Operation[ObservedMessage]:
@@ -158,16 +154,16 @@ def _expiry(attributes: QueueAttributes, id: str, now: int, own_ms: float | None
     return min(times, default=None)
 
 
-def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[QueueRates | None]:
-    """Read how fast a queue was filled and drained in the last minutes, from its history."""
-    keys, fields = namespace.queue(facts.name), recent_fields(facts.now_ms)
+def read_rates(namespace: Namespace, facts: ObservedQueue) -> Operation[ObservedQueue]:
+    """Return what is known of a queue, with how fast it was filled and drained of late."""
+    attributes, history = facts.attributes, namespace.queue(facts.name).history
+    created = b"" if attributes.created is None else digits(int(attributes.created.timestamp()))
+    totals = digits(attributes.total_sent), digits(attributes.total_received), created
 
-    def parse(reply: Any) -> QueueRates | None:
-        found = zip(fields, reply, strict=True)
-        stored = {name.encode(): value for name, value in found if value is not None}
-        return _parse_rates(stored, facts)
+    def parse(reply: Any) -> ObservedQueue:
+        return with_rates(facts, parse_activity((*totals, *reply), facts.name, facts.now_ms))
 
-    return plain_command("HMGET", keys.history, *fields, parse=parse)
+    return plain_command("HMGET", history, *recent_fields(facts.now_ms), parse=parse)
 
 
 def read_holders(
@@ -214,26 +210,3 @@ def find_in_trash(
     operation: Operation[Any] = plain_commands(namespace.trash, commands)
     operation.parse = lambda replies: replies.index(1) if 1 in replies else None
     return operation
-
-
-def _parse_rates(fields: dict[bytes, bytes], facts: ObservedQueue) -> QueueRates | None:
-    found = _rates_of(fields, facts, RATE_MINUTES)
-    since = RATE_MINUTES
-    if facts.was_resumed and facts.resumed_ms is not None:
-        since = facts.now_ms // _MINUTE_MS - int(facts.resumed_ms) // _MINUTE_MS - 1
-    minutes = min(_PRESENT_MINUTES, since)
-    last = _rates_of(fields, facts, minutes)
-    if last is not None and last.seconds < minutes * 60:
-        last = None
-    if last is None and facts.was_resumed:
-        last = _rates_of(fields, facts, since)
-    return replace(found, last=last) if found is not None else None
-
-
-def _rates_of(fields: dict[bytes, bytes], facts: ObservedQueue, minutes: int) -> QueueRates | None:
-    created = facts.attributes.created
-    totals = created and recent_totals(fields, int(created.timestamp()), facts.now_ms, minutes)
-    if not totals:
-        return None
-    sent, received, recorded = totals
-    return QueueRates(sent / recorded, received / recorded, recorded * 60)

@@ -12,7 +12,9 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from rsmq._sync.client import RSMQ
+from rsmq.errors import RSMQError
 from rsmq.explain.causes import has_no_trace
+from rsmq.explain.held import choose_dead, read_held
 from rsmq.explain.observed import ObservedMessage, ObservedQueue
 from rsmq.explain.operations import (
     find_in_trash,
@@ -76,6 +78,19 @@ def find_holders(rsmq: RSMQ[Any], messages: Sequence[StoredMessage[Any]]) -> dic
     return holders
 
 
+def _find_held(client: RSMQ[Any], facts: ObservedQueue) -> dict[str, int]:
+    """Return how many messages of a queue dead workers still have in flight, by their names."""
+    dead = choose_dead(facts.workers)
+    try:
+        held = client.run_steps(read_held(client.namespace, dead)) if dead else {}
+    except (ResponseError, RSMQError):  # no right to their records, or a name of another program
+        return {}
+    return {
+        worker: sum(each.queue == facts.name and each.is_hidden for each in messages)
+        for worker, messages in held.items()
+    }
+
+
 def _find_purge(client: RSMQ[Any], facts: ObservedQueue) -> Deletion | None:
     """Return the last purge of a queue, if it has removed messages and can be undone."""
     try:
@@ -101,17 +116,17 @@ def _find_deletion(client: RSMQ[Any], qname: str, id: str) -> Deletion | None:
 def _add_rates(client: RSMQ[Any], facts: ObservedQueue) -> ObservedQueue:
     """Return the facts with the rates of the queue, if the user has the right to its history."""
     try:
-        rates = client.run(read_rates(client.namespace, facts))
+        return client.run(read_rates(client.namespace, facts))
     except ResponseError:
         return facts
-    return replace(facts, rates=rates)
 
 
 def observe_queue(rsmq: RSMQ[Any], qname: str) -> ObservedQueue:
     """
     Return what is known of a queue, from two round trips, and three if it is empty.
 
-    Nothing is changed.
+    Of workers that died it also reads what they had in flight, in a round trip each and one for
+    all. Nothing is changed.
 
     Args:
         rsmq: a synchronous client.
@@ -121,6 +136,7 @@ def observe_queue(rsmq: RSMQ[Any], qname: str) -> ObservedQueue:
         QueueNotFound: the queue does not exist.
     """
     facts = rsmq.run(read_queue_state(rsmq.namespace, qname))
+    facts = replace(facts, held=_find_held(rsmq, facts))
     if not facts.attributes.messages:
         facts = replace(facts, purge=_find_purge(rsmq, facts))
     return _add_rates(rsmq, facts)

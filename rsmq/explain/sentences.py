@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from rsmq.explain.causes import Cause
-from rsmq.explain.observed import ObservedMessage, ObservedQueue
+from rsmq.explain.observed import IDLE_MINUTES, ObservedMessage, ObservedQueue
 from rsmq.figures import HiddenCounts
 from rsmq.printable import escape_unprintable, format_count
 from rsmq.trash.deletion import UNKNOWN_CALLER, Deletion, DeletionKind
@@ -219,7 +219,7 @@ def _received_again(facts: ObservedMessage) -> str:
     return f"It was received {format_count(facts.receive_count, 'time')}; {ended}. {remedy}"
 
 
-def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
+def _remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
     """
     Return what to do about messages whose receives end without a delete.
 
@@ -239,14 +239,19 @@ def remedy_of_lost_receives(vt: float, *, has_workers: bool) -> str:
     )
 
 
+def remedy_of_queue(queue: ObservedQueue) -> str:
+    """Return what to do about messages of a queue whose receives end without a delete."""
+    return _remedy(queue, queue.settles_ms)
+
+
 def _remedy(queue: ObservedQueue, settles_ms: float | None) -> str:
     attributes = queue.attributes
     if settles_ms is not None and attributes.modified is not None:
-        return remedy_after_change(attributes.modified, settles_ms, queue.now_ms)
-    return remedy_of_lost_receives(attributes.vt, has_workers=bool(queue.workers))
+        return _remedy_after_change(attributes.modified, settles_ms, queue.now_ms)
+    return _remedy_of_lost_receives(attributes.vt, has_workers=bool(queue.workers))
 
 
-def remedy_after_change(changed: datetime, settles_ms: float, now_ms: float) -> str:
+def _remedy_after_change(changed: datetime, settles_ms: float, now_ms: float) -> str:
     """
     Return what is said of lost receives that may be of the time before a change of their queue.
 
@@ -348,6 +353,8 @@ def _listeners(live: list[WorkerInfo]) -> str:
 
 def _stalled(facts: ObservedQueue) -> str:
     seconds = 0.0 if facts.rates is None else facts.rates.seconds
+    if facts.rates is not None and facts.rates.received_per_minute:
+        seconds = IDLE_MINUTES * 60
     return (
         f"Nothing was received from queue {facts.name} in the last {format_span(seconds)}, by "
         f"{_listeners(facts.live_workers)} or by others."
@@ -431,7 +438,7 @@ def _all_hidden(facts: ObservedQueue) -> str:
 def _dead_worker(facts: ObservedQueue) -> str:
     texts = [
         f"worker {each.name}, {_dead_for(each, facts)}, had "
-        f"{format_count(each.queues[facts.name])} of queue {facts.name} in flight"
+        f"{format_count(facts.in_flight_of(each))} of queue {facts.name} in flight"
         for each in facts.dead_workers
     ]
     text = "; ".join(texts[:3]) + ("; and others" if len(texts) > 3 else "")  # noqa: PLR2004
@@ -439,7 +446,7 @@ def _dead_worker(facts: ObservedQueue) -> str:
 
 
 def _message_received_again(facts: ObservedQueue) -> str:
-    repeated, remedy = facts.repeated, _remedy(facts, facts.settles_ms)
+    repeated, remedy = facts.repeated, remedy_of_queue(facts)
     if repeated.are_many and not facts.workers:
         return (
             f"Messages of queue {facts.name} are received again before they are deleted, "

@@ -178,7 +178,15 @@ class QueueActivity:
     hour: History
 
 
-def _parse_activity(stored: Any, _: str, now_ms: int) -> QueueActivity:
+def parse_activity(stored: Sequence[bytes | None], _: str, now_ms: int) -> QueueActivity:
+    """
+    Return what was sent and received in a queue.
+
+    Args:
+        stored: the totals of sends and receives, the time of creation, and the fields of the
+            history that ``recent_fields`` names; as they are stored.
+        now_ms: Unix ms.
+    """
     sent, received, created, state, *chunks = stored
     recorded = totals_of(state or b"", parse_created(created))
     minute = now_ms // _MINUTE_MS
@@ -283,7 +291,7 @@ ATTRIBUTES: QueueFact[QueueAttributes] = QueueFact(
 #: What waits: 3 to 15 µs.
 BACKLOG = QueueFact("backlog", _parse_backlog, 150)
 #: What was sent and received: 4 µs.
-ACTIVITY = QueueFact("activity", _parse_activity, 50, has_history=True)
+ACTIVITY = QueueFact("activity", parse_activity, 50, has_history=True)
 #: The rates alone, for lists of many queues: 3 µs. None if they are not known.
 RATES = QueueFact("rates", _parse_rate, 150, has_history=True)
 #: The numbers of hidden messages by state, of more than 100 a sample: up to 0.2 ms.

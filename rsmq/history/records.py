@@ -255,29 +255,3 @@ def recent_fields(now_ms: int) -> tuple[str, ...]:
     """Return the fields of a stored history that have its state and the last hour."""
     hour = now_ms // _MINUTE_MS // 60
     return "state", f"m{hour - 1}", f"m{hour}"
-
-
-def recent_totals(
-    fields: Mapping[bytes, bytes], created: int, now_ms: int, minutes: int
-) -> tuple[int, int, int] | None:
-    """
-    Return the messages that were sent and received in the last minutes, and how many were recorded.
-
-    Args:
-        fields: those that ``recent_fields`` names.
-        created: when the queue was created, Unix seconds; with another value the history is void.
-
-    Returns:
-        None if none of these minutes was recorded.
-    """
-    if created_of(fields.get(b"state", b"")) != created:
-        return None
-    now = now_ms // _MINUTE_MS
-    recent = [
-        each for each in parse_records(fields, by_hours=False)
-        if each.begin >= now - minutes and each.end <= now
-    ]  # fmt: skip
-    length = sum(each.end - each.begin for each in recent)
-    if not length:
-        return None
-    return sum(each.sent for each in recent), sum(each.received for each in recent), length

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from rsmq.explain.alerts.crashes import find_repeated_deaths
 from rsmq.explain.alerts.facts import AlertFacts, HeldMessages
 from rsmq.explain.alerts.rules import may_need_activity
-from rsmq.explain.held import read_held
+from rsmq.explain.held import choose_dead, read_held
 from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
@@ -31,8 +31,8 @@ from rsmq.wire.stored import parse_integer
 from rsmq.wire.workers import WorkerInfo
 from rsmq.worker.registry import read_workers
 
-#: The queues that wait the longest, and the dead workers, that are looked at closely.
-_MAX_QUEUES, _MAX_WORKERS = 300, 20
+#: The queues that wait the longest, which are looked at closely.
+_MAX_QUEUES = 300
 
 
 async def read_facts(
@@ -120,11 +120,8 @@ async def _read_deletions(queues: Client) -> Sequence[Deletion]:
 async def _read_held(
     queues: Client, workers: Iterable[WorkerInfo], may_see: Callable[[str], bool]
 ) -> Mapping[str, HeldMessages]:
-    dead = [each for each in workers if not each.alive]
-    # One may have received its only message after its last heartbeat; the others come first.
-    dead.sort(key=lambda each: (not any(each.queues.values()), -each.seen_ms))
+    names = choose_dead(workers)
     found: dict[str, HeldMessages] = {}
-    names = [worker.name for worker in dead[:_MAX_WORKERS]]
     held = await queues.run_steps(read_held(queues.namespace, names))
     for name in names:
         hidden = [each for each in held[name] if each.is_hidden and may_see(each.queue)]

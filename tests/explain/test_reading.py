@@ -265,7 +265,7 @@ def test_rates_are_without_the_minutes_before_a_resume(run):
         async def rates(seconds):
             resumed = None if seconds is None else now_ms - seconds * 1000
             at = replace(facts, now_ms=now_ms, resumed_ms=resumed)
-            return await place.client.run(read_rates(place.namespace, at))
+            return (await place.client.run(read_rates(place.namespace, at))).rates
 
         all_of_it = await rates(None)
         assert (all_of_it.seconds, all_of_it.sent_per_minute) == (180, 70)

@@ -28,6 +28,7 @@ _CALM = AlertFacts(_NOW, recorded_minute=_MINUTE)
 
 def _state(name="q", *, messages=0, waits=None, **values):
     since = None if waits is None else _NOW - waits * 1000
+    messages = max(messages, int("repeated" in values))  # which is in flight
     state = QueueBacklog(name, messages, messages if waits is not None else 0, since)
     return replace(state, **values)
 

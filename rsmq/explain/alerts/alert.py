@@ -1,13 +1,18 @@
 """
 An alert: something that is wrong, and the words that alerts share.
+
+What is wrong with the messages of a queue is one of its causes, beyond a threshold: then ``why``
+names the cause too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
+
+from rsmq.explain.causes import Cause
 
 
 class AlertKind(Enum):
@@ -26,6 +31,16 @@ class AlertKind(Enum):
     NOT_RECORDED = "not-recorded"
     NOT_RESTARTED = "not-restarted"
     PURGED = "purged"
+
+
+#: The causes of a queue from which alerts follow. Other alerts are not about why it is not drained.
+CAUSES: Mapping[AlertKind, frozenset[Cause]] = {
+    AlertKind.DEAD_WORKER: frozenset({Cause.DEAD_WORKER}),
+    AlertKind.NOT_RECEIVED: frozenset({Cause.NO_WORKER, Cause.STALLED}),
+    AlertKind.RECEIVED_AGAIN: frozenset({Cause.RECEIVED_AGAIN}),
+    AlertKind.PAUSED: frozenset({Cause.PAUSED}),
+    AlertKind.GROWING: frozenset({Cause.FILLED_FASTER}),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
-from rsmq.explain.alerts.facts import AlertFacts, RemovedMessage, dead_letter_queues
-from rsmq.explain.observed import settling_end_ms
-from rsmq.explain.sentences import (
-    format_moment,
-    remedy_after_change,
-    remedy_of_lost_receives,
-)
+from rsmq.explain.alerts.facts import AlertFacts, RemovedMessage
+from rsmq.explain.observed import ObservedQueue
+from rsmq.explain.sentences import format_moment, remedy_of_queue
 from rsmq.figures.facts import QueueBacklog
 from rsmq.printable import format_count
 from rsmq.wire.workers import WorkerInfo
@@ -180,38 +176,25 @@ def find_dead_workers(facts: AlertFacts) -> Iterator[Alert]:
         )  # fmt: skip
 
 
-def find_received_again(facts: AlertFacts) -> Iterator[Alert]:
-    """Find messages whose receives end without a delete."""
-    of_workers = {name for each in facts.workers for name in each.queues}
-    targets = dead_letter_queues(facts.states.values())
-    for state in facts.states.values():
-        if state.name in targets:
-            continue
-        repeated = state.repeated
-        if state.name in of_workers:
-            if repeated.id is not None:
-                yield _received_again_by_workers(facts, state)
-            continue
-        settles_ms = settling_end_ms(
-            repeated.last_first_received_ms, state.modified, state.vt, facts.now_ms
-        )
-        remedy = remedy_of_lost_receives(state.vt, has_workers=False)
-        if settles_ms is not None and state.modified is not None:
-            remedy = remedy_after_change(state.modified, settles_ms, facts.now_ms)
-        if repeated.are_many:
-            target = facts.states.get(state.dead_letter_queue or "")
-            # Two receives may be a release. They are not, if messages die of them.
-            is_sure = repeated.id is not None or (target is not None and target.fresh > 0)
-            yield Alert(
-                AlertKind.RECEIVED_AGAIN, "bad" if is_sure and settles_ms is None else "warn",
-                state.name,
-                f"Messages of {state.name} are received again before they are deleted.",
-                f"{repeated.repeated} of the next {repeated.received} in flight were received "
-                f"before. {remedy}",
-                None, state.name,
-            )  # fmt: skip
-        elif repeated.id is not None:
-            yield _received_again(state, "bad" if settles_ms is None else "warn", remedy)
+def received_again(facts: AlertFacts, state: QueueBacklog, queue: ObservedQueue) -> Alert:
+    """Return the alert of messages whose receives end without a delete."""
+    repeated = state.repeated
+    if queue.workers:
+        return _received_again_by_workers(facts, state)
+    remedy = remedy_of_queue(queue)
+    level: Literal["bad", "warn"] = "bad" if queue.settles_ms is None else "warn"
+    if not repeated.are_many:
+        return _received_again(state, level, remedy)
+    target = facts.states.get(state.dead_letter_queue or "")
+    # Two receives may be a release. They are not, if messages die of them.
+    is_sure = repeated.id is not None or (target is not None and target.fresh > 0)
+    return Alert(
+        AlertKind.RECEIVED_AGAIN, level if is_sure else "warn", state.name,
+        f"Messages of {state.name} are received again before they are deleted.",
+        f"{repeated.repeated} of the next {repeated.received} in flight were received before. "
+        f"{remedy}",
+        None, state.name,
+    )  # fmt: skip
 
 
 def _received_again(state: QueueBacklog, level: Literal["bad", "warn"], remedy: str) -> Alert:

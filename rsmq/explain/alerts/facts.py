@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rsmq.explain.observed import ObservedQueue
+from rsmq.explain.rates import with_rates
 from rsmq.figures.facts import QueueActivity, QueueBacklog
+from rsmq.model import QueueAttributes
 from rsmq.push.shared_breaker import PushTarget
 from rsmq.schedules.definition import StoredSchedule
 from rsmq.trash.deletion import Deletion
@@ -86,6 +89,40 @@ class AlertFacts:
     recorded_minute: int | None = None
     age_seconds: float = 0
     removed: Sequence[RemovedMessage] = ()
+
+    def observe(self, state: QueueBacklog) -> ObservedQueue:
+        """Return what is known of a queue, as ``why`` reads it of one."""
+        observed = ObservedQueue(
+            state.name,
+            self.now_ms,
+            _attributes_of(state),
+            tuple(each for each in self.workers if state.name in each.queues),
+            repeated=state.repeated,
+            resumed_ms=state.resumed_ms,
+            held={name: each.by_queue.get(state.name, 0) for name, each in self.held.items()},
+        )
+        activity = self.activities.get(state.name)
+        return observed if activity is None else with_rates(observed, activity)
+
+
+def _attributes_of(state: QueueBacklog) -> QueueAttributes:
+    """Return the attributes that causes follow from; what was not read has no effect on them."""
+    return QueueAttributes(
+        vt=state.vt,
+        delay=0,
+        maxsize=-1,
+        total_received=int(state.received or 0),
+        total_sent=int(state.sent or 0),
+        created=None,
+        modified=state.modified,
+        messages=state.messages,
+        hidden_messages=state.messages - state.visible,
+        visible_messages=state.visible,
+        next_due_ms=None,
+        dead_letter_queue=state.dead_letter_queue,
+        max_receives=None,
+        paused=state.paused_ms is not None,
+    )
 
 
 def dead_letter_queues(states: Iterable[QueueBacklog]) -> dict[str, list[str]]:

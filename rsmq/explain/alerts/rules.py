@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rsmq.explain.alerts.alert import Alert, AlertKind, format_span, list_names
-from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, find_received_again
+from rsmq.explain.alerts.alert import CAUSES, Alert, AlertKind, format_span, list_names
+from rsmq.explain.alerts.crashes import find_crash_loops, find_dead_workers, received_again
 from rsmq.explain.alerts.facts import AlertFacts, dead_letter_queues
 from rsmq.explain.alerts.restarts import find_not_restarted
+from rsmq.explain.causes import causes_of_queue
+from rsmq.explain.observed import IDLE_MINUTES, ObservedQueue
 from rsmq.figures.facts import QueueActivity, QueueBacklog
 from rsmq.printable import format_count
 from rsmq.push.breaker import TargetState
 
 #: A message that waits for so long is looked at.
 WAIT_SECONDS = 60
-#: Nothing is received if nothing was for so many minutes.
-_IDLE_MINUTES = 5
 #: A queue grows if, in so many minutes, more was sent than received: by this factor and number.
 _GROWTH_MINUTES, _FASTER, _MIN_GROWTH = 15, 1.05, 100
 #: A burst is no growth: more was sent in so many of the last recorded minutes.
@@ -37,6 +37,7 @@ def find_alerts(facts: AlertFacts) -> list[Alert]:
     them: the level, since when, the subject.
     """
     found = [alert for rule in _RULES for alert in rule(facts)]
+    found += _find_queue_alerts(facts)
     # The suspect of a crash loop is named once.
     suspects = {(each.queue, each.message) for each in found if each.kind is AlertKind.CRASH_LOOP}
     found = [
@@ -53,6 +54,27 @@ def find_alerts(facts: AlertFacts) -> list[Alert]:
         )
     )  # fmt: skip
     return found
+
+
+def _find_queue_alerts(facts: AlertFacts) -> Iterator[Alert]:
+    """Find what is wrong with the messages of queues: causes of ``why``, beyond a threshold."""
+    targets = dead_letter_queues(facts.states.values())
+    for state in facts.states.values():
+        repeats = state.repeated.id is not None or state.repeated.are_many
+        if not (state.paused_ms or repeats or may_need_activity(state, facts.now_ms)):
+            continue
+        queue = facts.observe(state)
+        causes = set(causes_of_queue(queue))
+        if causes & CAUSES[AlertKind.PAUSED] and state.messages:
+            yield _paused(state)
+        if state.name in targets:  # dead letters wait for nobody
+            continue
+        if causes & CAUSES[AlertKind.RECEIVED_AGAIN]:
+            yield received_again(facts, state, queue)
+        if causes & CAUSES[AlertKind.NOT_RECEIVED]:
+            yield from _not_received(state, queue)
+        elif causes & CAUSES[AlertKind.GROWING] and state.name in facts.activities:
+            yield from _growing(state, facts.activities[state.name], facts.now_ms)
 
 
 def may_need_activity(state: QueueBacklog, now_ms: int) -> bool:
@@ -76,75 +98,54 @@ def _find_full_memory(facts: AlertFacts) -> Iterator[Alert]:
         )  # fmt: skip
 
 
-def _find_not_received(facts: AlertFacts) -> Iterator[Alert]:
-    listened = {name for each in facts.workers if each.alive for name in each.queues}
-    targets = dead_letter_queues(facts.states.values())
-    for state in facts.states.values():
-        since = state.visible_since_ms
-        if since is None or state.paused_ms is not None or state.name in targets:
-            continue
-        waits = (facts.now_ms - since) / 1000
-        due_seconds = (facts.now_ms - max(since, state.resumed_ms or 0)) / 1000
-        activity = facts.activities.get(state.name)
-        received = None if activity is None else _received_lately(activity)
-        has_workers = state.name in listened
-        is_sure = received == 0 and not has_workers
-        if received or (received is None and has_workers):
-            continue
-        if due_seconds < (WAIT_SECONDS if is_sure else _IDLE_MINUTES * 60):
-            continue
-        yield Alert(
-            AlertKind.NOT_RECEIVED, "bad", state.name,
-            f"{state.name} has live workers, and they receive nothing."
-            if has_workers
-            else f"Nobody receives from {state.name}.",
-            f"{format_count(state.visible, 'message')} visible, the first one for "
-            f"{format_span(waits)}. "
-            f"{'' if has_workers else 'No live worker of this library listens. '}"
-            + (
-                "It is not recorded whether other consumers receive."
-                if received is None
-                else f"Nothing was received in the last {_IDLE_MINUTES} minutes."
-            ),
-            int(since), state.name,
-        )  # fmt: skip
+def _not_received(state: QueueBacklog, queue: ObservedQueue) -> Iterator[Alert]:
+    since = state.visible_since_ms
+    if since is None or state.paused_ms is not None:
+        return
+    waits = (queue.now_ms - since) / 1000
+    due_seconds = (queue.now_ms - max(since, state.resumed_ms or 0)) / 1000
+    has_workers = bool(queue.live_workers)
+    is_sure = queue.received_lately == 0 and not has_workers
+    if due_seconds < (WAIT_SECONDS if is_sure else IDLE_MINUTES * 60):
+        return
+    yield Alert(
+        AlertKind.NOT_RECEIVED, "bad", state.name,
+        f"{state.name} has live workers, and they receive nothing."
+        if has_workers
+        else f"Nobody receives from {state.name}.",
+        f"{format_count(state.visible, 'message')} visible, the first one for "
+        f"{format_span(waits)}. "
+        f"{'' if has_workers else 'No live worker of this library listens. '}"
+        + (
+            "It is not recorded whether other consumers receive."
+            if queue.received_lately is None
+            else f"Nothing was received in the last {IDLE_MINUTES} minutes."
+        ),
+        int(since), state.name,
+    )  # fmt: skip
 
 
-def _received_lately(activity: QueueActivity) -> int | None:
-    """Return the receives of the last minutes, as far as they were recorded."""
-    if activity.received_since is None or activity.received_per_second is None:
-        return None
-    recent = activity.hour.received[-_IDLE_MINUTES:]
-    return activity.received_since + sum(each or 0 for each in recent)
-
-
-def _find_growth(facts: AlertFacts) -> Iterator[Alert]:
-    idle = {each.queue for each in _find_not_received(facts)}
-    targets = dead_letter_queues(facts.states.values())
-    for name, activity in facts.activities.items():
-        state = facts.states.get(name)
-        if state is None or state.paused_ms is not None or name in targets or name in idle:
-            continue
-        if activity.sent_since is None or activity.received_since is None:
-            continue
-        minutes = _growth_minutes(state, facts.now_ms)
-        if minutes < _GROWING_MINUTES:
-            continue
-        recorded = [each for each in activity.hour.visible[-minutes:] if each is not None]
-        sent = activity.sent_since + _sum_of(activity.hour.sent[-minutes:])
-        received = activity.received_since + _sum_of(activity.hour.received[-minutes:])
-        grows = sent > received * _FASTER and sent - received >= _MIN_GROWTH
-        if not recorded or not grows or state.visible < recorded[0] + _MIN_GROWTH:
-            continue
-        if _count_growing_minutes(activity, minutes) < _GROWING_MINUTES:
-            continue
-        yield Alert(
-            AlertKind.GROWING, "warn", name,
-            f"{name} grows: more is sent than received.",
-            f"In the last {minutes} minutes {format_count(sent, 'message')} sent and "
-            f"{received:,} received; {state.visible:,} are visible.",
-            None, name,
-        )  # fmt: skip
+def _growing(state: QueueBacklog, activity: QueueActivity, now_ms: int) -> Iterator[Alert]:
+    minutes = _growth_minutes(state, now_ms)
+    if activity.sent_since is None or activity.received_since is None:
+        return
+    if minutes < _GROWING_MINUTES:
+        return
+    recorded = [each for each in activity.hour.visible[-minutes:] if each is not None]
+    sent = activity.sent_since + _sum_of(activity.hour.sent[-minutes:])
+    received = activity.received_since + _sum_of(activity.hour.received[-minutes:])
+    grows = sent > received * _FASTER and sent - received >= _MIN_GROWTH
+    if not recorded or not grows or state.visible < recorded[0] + _MIN_GROWTH:
+        return
+    if _count_growing_minutes(activity, minutes) < _GROWING_MINUTES:
+        return
+    yield Alert(
+        AlertKind.GROWING, "warn", state.name,
+        f"{state.name} grows: more is sent than received.",
+        f"In the last {minutes} minutes {format_count(sent, 'message')} sent and "
+        f"{received:,} received; {state.visible:,} are visible.",
+        None, state.name,
+    )  # fmt: skip
 
 
 def _growth_minutes(state: QueueBacklog, now_ms: int) -> int:
@@ -184,15 +185,13 @@ def _find_new_dead_letters(facts: AlertFacts) -> Iterator[Alert]:
         )  # fmt: skip
 
 
-def _find_paused(facts: AlertFacts) -> Iterator[Alert]:
-    for state in facts.states.values():
-        if state.paused_ms is not None and state.messages:
-            yield Alert(
-                AlertKind.PAUSED, "warn", state.name,
-                f"{state.name} is paused, with {format_count(state.messages, 'message')}.",
-                "Workers of this library receive nothing from it; other clients do not know of it.",
-                int(state.paused_ms), state.name,
-            )  # fmt: skip
+def _paused(state: QueueBacklog) -> Alert:
+    return Alert(
+        AlertKind.PAUSED, "warn", state.name,
+        f"{state.name} is paused, with {format_count(state.messages, 'message')}.",
+        "Workers of this library receive nothing from it; other clients do not know of it.",
+        int(state.paused_ms or 0), state.name,
+    )  # fmt: skip
 
 
 def _find_stopped_webhooks(facts: AlertFacts) -> Iterator[Alert]:
@@ -275,13 +274,9 @@ _RULES: tuple[Callable[[AlertFacts], Iterator[Alert]], ...] = (
     find_crash_loops,
     find_dead_workers,
     _find_full_memory,
-    _find_not_received,
     _find_stopped_webhooks,
-    _find_growth,
-    find_received_again,
     _find_new_dead_letters,
     _find_late_schedules,
-    _find_paused,
     _find_missing_records,
     find_not_restarted,
     _find_purges,
