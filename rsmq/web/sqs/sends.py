@@ -209,7 +209,9 @@ async def send_batch(call: SqsCall) -> SqsAnswer:
     if total > MAX_BYTES:
         raise service_error(
             "BatchRequestTooLong",
-            f"Batch requests cannot be longer than {MAX_BYTES} bytes. You have sent {total} bytes.",
+            f"Batch requests cannot be longer than {MAX_BYTES} bytes. You have sent "
+            + str(total)
+            + " bytes.",
         )
     good: dict[str, NewMessage] = {}
     failed = []
