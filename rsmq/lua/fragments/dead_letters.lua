@@ -9,7 +9,8 @@
 
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The
--- arguments are the namespace, and the fields x:dlq, x:max and x:limited as stored.
+-- arguments are the namespace, and the fields x:dlq, x:max and x:limited as stored. It has the name of the queue too, if the
+-- target has the field x:sqs: its redrives need the queue that each message came from.
 local function policy(namespace, zset, target, limit, limited)
   limit = target and decimal(limit)
   local to_zset = limit and namespace .. ':' .. target
@@ -18,7 +19,7 @@ local function policy(namespace, zset, target, limit, limited)
   end
   local to_hash = to_zset .. ':Q'
   local usable, stored = pcall(function()
-    local found = queue(to_hash, 'x:limited')
+    local found = queue(to_hash, 'x:limited', 'x:sqs')
     if found then -- these change nothing, but fail if the commands that move a message would fail
       allow_removal(to_zset, to_hash)
       redis.call('ZADD', to_zset, 'XX', '0', '\0none')
@@ -28,7 +29,8 @@ local function policy(namespace, zset, target, limit, limited)
     return found
   end)
   if usable and stored or is_elsewhere(stored) then
-    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited, has_limits = usable and stored[4]}
+    return {zset = to_zset, hash = to_hash, limit = limit, limited = limited, has_limits = usable and stored[4],
+      source = usable and stored[5] and string.sub(zset, #namespace + 2)}
   end
 end
 
@@ -89,6 +91,21 @@ local function move_group(zset, to, id)
   end
 end
 
+-- Stores from which queue a dead letter came, as workers store it. At most 10,000 reasons are stored, for 30 days. A user
+-- may lack the right.
+local function store_source(to, id, receives)
+  local reasons, time = to.zset .. ':x:reasons', redis.call('TIME')
+  if (tonumber(redis.pcall('HLEN', reasons)) or 10000) < 10000 then
+    local reason = {queue = to.source, worker = '', attempts = tonumber(receives) or 0,
+      text = 'It was received as often as its queue allows, or has expired.'}
+    local ms = digits(time[1] * 1000 + math.floor(time[2] / 1000))
+    local stored, text = pcall(cjson.encode, reason)
+    local nothing = ',"exception":null,"traceback":null}'
+    redis.pcall('HSET', reasons, id, ms .. ':' .. (stored and string.sub(text, 1, -2) .. nothing or '{}'))
+    redis.pcall('PEXPIRE', reasons, '2592000000')
+  end
+end
+
 -- Moves a message with its counters to another queue, and without its limits: also without those that it had there
 -- before, if `to.has_limits`, the field x:limited of that queue.
 local function transfer(zset, hash, to, id, score)
@@ -104,6 +121,9 @@ local function transfer(zset, hash, to, id, score)
     forget_limits(to.zset, id)
   end
   move_group(zset, to, id)
+  if to.source then
+    store_source(to, id, values[2])
+  end
   redis.call('ZADD', to.zset, score, id)
   remove_message(zset, hash, id)
   if values[4] then -- remove_message removes it only for some ids

@@ -46,5 +46,6 @@ if target == '-' then
   redis.call('HDEL', hash, 'x:dlq', 'x:max')
 elseif target ~= '' then
   redis.call('HSET', hash, 'x:dlq', target, 'x:max', limit)
+  redis.call('HSETNX', to_hash, 'x:sqs', '{}') -- so that dead letters keep the names of their queues
 end
 return 1

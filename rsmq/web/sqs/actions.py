@@ -4,7 +4,7 @@ The table of actions: the operations of the protocol.
 
 from __future__ import annotations
 
-from rsmq.web.sqs import queues, receives, sends
+from rsmq.web.sqs import move_tasks, queues, receives, sends
 from rsmq.web.sqs.calls import SqsOperation
 from rsmq.web.table import Scope
 
@@ -28,6 +28,9 @@ ACTIONS: dict[str, SqsOperation] = {
     "TagQueue": SqsOperation(queues.add_tags, Scope.MANAGE, is_fresh=True),
     "UntagQueue": SqsOperation(queues.remove_tags, Scope.MANAGE, is_fresh=True),
     "ListDeadLetterSourceQueues": SqsOperation(queues.list_sources, Scope.STATS, is_fresh=True),
+    "StartMessageMoveTask": SqsOperation(move_tasks.start, Scope.MANAGE, has_queue=False),
+    "ListMessageMoveTasks": SqsOperation(move_tasks.list_some, Scope.STATS, has_queue=False),
+    "CancelMessageMoveTask": SqsOperation(move_tasks.cancel, Scope.MANAGE, has_queue=False),
     "AddPermission": SqsOperation(queues.refuse_permission, Scope.MANAGE),
     "RemovePermission": SqsOperation(queues.refuse_permission, Scope.MANAGE),
 }

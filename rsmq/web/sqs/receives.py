@@ -11,6 +11,7 @@ from typing import Any
 from rsmq.model import Message
 from rsmq.operations.operation import Operation
 from rsmq.operations.plain import plain_command
+from rsmq.operations.replies import parse_reason
 from rsmq.web.routes.receives import receive
 from rsmq.web.sqs import digests, envelopes
 from rsmq.web.sqs.calls import (
@@ -23,6 +24,7 @@ from rsmq.web.sqs.calls import (
     read_number,
 )
 from rsmq.web.sqs.errors import SqsError, invalid_value, missing
+from rsmq.web.sqs.names import from_stored
 from rsmq.web.sqs.operations import Settled, settle_leased
 from rsmq.web.sqs.protocols import as_xml_text
 from rsmq.web.sqs.sends import content_dedup_id
@@ -56,24 +58,41 @@ async def receive_messages(call: SqsCall) -> SqsAnswer:
         for each in parameters.get(field) or []
     }
     wanted = [str(each) for each in parameters.get("MessageAttributeNames") or []]
-    groups = {}
-    if queue.is_fifo and names & {"All", "MessageGroupId"}:
-        groups = await _groups_of(call, received)
-    shown = [_show(call, each, names, wanted, groups) for each in received]
+    others = await _find_others(call, received, names)
+    shown = [_show(call, each, names, wanted, others.get(each.id, {})) for each in received]
     return SqsAnswer({"Messages": shown}, tuple(received))
 
 
-async def _groups_of(call: SqsCall, received: list[Message[Any]]) -> dict[str, str]:
-    """Return the groups of messages by their ids, in one command."""
-    ids = [encode_name(each.id) for each in received]
-    key = call.queues.namespace.queue(call.queue.qname).group_of
-    reading: Operation[list[bytes | None]] = plain_command("HMGET", key, *ids)
-    found = await call.queues.run(reading)
-    return {
-        message.id: as_xml_text(record.partition(b":")[2].decode(errors="replace"))
-        for message, record in zip(received, found, strict=True)
-        if record is not None
-    }
+async def _find_others(
+    call: SqsCall, received: list[Message[Any]], names: set[str]
+) -> dict[str, dict[str, str]]:
+    """Return by id the system attributes that are stored beside messages, in a command for each."""
+    keys = call.queues.namespace.queue(call.queue.qname)
+    found: dict[str, dict[str, str]] = {each.id: {} for each in received}
+    for name, key, show, is_possible in (
+        ("MessageGroupId", keys.group_of, _show_group, call.queue.is_fifo),
+        ("DeadLetterQueueSourceArn", keys.reasons, _show_source, bool(call.queue.stored)),
+    ):
+        if is_possible and names & {"All", name}:
+            reading: Operation[list[bytes | None]] = plain_command(
+                "HMGET", key, *(encode_name(each.id) for each in received)
+            )
+            stored = await call.queues.run(reading)
+            for message, record in zip(received, stored, strict=True):
+                if record is not None and (shown := show(call, record)):
+                    found[message.id][name] = shown
+    return found
+
+
+def _show_group(_: SqsCall, record: bytes) -> str:
+    return as_xml_text(record.partition(b":")[2].decode(errors="replace"))
+
+
+def _show_source(call: SqsCall, record: bytes) -> str:
+    reason = parse_reason(record)
+    if reason is None:
+        return ""
+    return call.state.site.arn(from_stored(reason.queue, fifo=call.queue.is_fifo))
 
 
 def _show(
@@ -81,7 +100,7 @@ def _show(
     message: Message[Any],
     names: set[str],
     wanted: list[str],
-    groups: Mapping[str, str],
+    others: Mapping[str, str],
 ) -> dict[str, Any]:
     content = envelopes.decode(message.raw)
     attributes = envelopes.choose_attributes(content.attributes, wanted)
@@ -98,8 +117,9 @@ def _show(
             "ApproximateReceiveCount": str(message.receive_count),
             "ApproximateFirstReceiveTimestamp": message.first_received_ms
             and str(message.first_received_ms),
-            "MessageGroupId": groups.get(message.id) or content.group,
+            "MessageGroupId": content.group,
             "AWSTraceHeader": content.trace,
+            **others,
         }
         if call.queue.is_fifo:
             system["MessageDeduplicationId"] = content.dedup_id or content_dedup_id(content.body)

@@ -30,7 +30,7 @@ _MISSING = {
 
 
 def _is_chosen(case, protocol):
-    is_missing = case["title"] in _MISSING or case["kind"] == "move tasks"
+    is_missing = case["title"] in _MISSING
     is_of_protocol = protocol in case.get("protocols", ["json", "query"])
     return is_of_protocol and not is_missing and (SOAK or not case.get("slow"))
 
