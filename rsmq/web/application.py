@@ -138,9 +138,6 @@ def create_app(
     def has_rights(name: str, principal: Principal) -> bool:
         return principal.has_namespace(name, is_first=name == names[0])
 
-    def has_first(principal: Principal) -> bool:
-        return has_rights(names[0], principal)
-
     def namespaces_of(principal: Principal) -> tuple[str, ...]:
         return tuple(name for name in names if has_rights(name, principal))
 
@@ -173,9 +170,10 @@ def create_app(
     nowhere = make_part(clients[0], gate.limited_to(lambda _: False))
     rest_rsmq = first.gate.guard(RestRsmq(clients[0], read_only=read_only))
 
+    has_rights_in_first = partial(has_rights, names[0])
     make_sqs = partial(Sqs, clients[0], gate, read_only=read_only, site=sqs or SqsSite())
-    sqs_below = make_sqs(_sqs_signatures(callers, key, has_first))
-    sqs_at_root = make_sqs(_sqs_signatures(callers, key, has_first, is_open=not users))
+    sqs_below = make_sqs(_sqs_signatures(callers, key, has_rights_in_first))
+    sqs_at_root = make_sqs(_sqs_signatures(callers, key, has_rights_in_first, is_open=not users))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

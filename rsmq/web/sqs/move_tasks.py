@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from rsmq.web.bulk.manager import OperationManager, OperationRequest
-from rsmq.web.bulk.operations import OperationKind, OperationRecord, OperationState
+from rsmq.web.bulk.records import OperationKind, OperationRecord, OperationState
 from rsmq.web.sqs.calls import SqsAnswer, SqsCall, read_number
 from rsmq.web.sqs.errors import SqsError, invalid, missing
 from rsmq.web.sqs.names import to_stored
