@@ -13,15 +13,18 @@ from redis.exceptions import ResponseError
 from rsmq import __version__
 from rsmq._sync.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
+from rsmq.figures.left_behind import LeftBehind
 from rsmq.hints import Hint
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.plain import plain_command
 from rsmq.operations.reading import LookupResult, get_groups, get_limits, get_messages, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.vocabulary.stored import Carrier
 from rsmq.wire.fields import LIMITED
 from rsmq.wire.ids import may_have_group
 from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import encode_name
 
 #: The number of ids that are looked up at a time.
 _PAGE_SIZE = 1000
@@ -37,12 +40,15 @@ class ExportedQueue:
         messages: the number of messages that were written.
         ghosts: the number of ids without a body in the queue; they are not written.
         deleted: whether the queue was deleted during the export.
+        left_behind: the facts beside messages that are in the queue and not in the file, by their
+            names in ``rsmq.vocabulary.stored``, such as ``unique_key``.
     """
 
     queue: str
     messages: int
     ghosts: int
     deleted: bool
+    left_behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +146,11 @@ def _write_messages(
 ) -> ExportedQueue:
     keys = rsmq.namespace.queue(name)
     written = ghosts = 0
+    left = LeftBehind(rsmq, Carrier.EXPORT, keys.zset, keys.hash)
     try:
         for looked_up in look_up(rsmq, keys, _read_ids(rsmq, keys)):
             messages = [message for message in looked_up.messages if message is not None]
+            left.look_at([encode_name(message.id) for message in messages])
             groups = _read_groups(rsmq, keys, messages)
             limits = _read_limits(rsmq, keys, messages)
             for message in messages:
@@ -155,7 +163,8 @@ def _write_messages(
             report_progress(len(messages))
     except QueueNotFound:
         return ExportedQueue(name, written, ghosts, deleted=True)
-    return ExportedQueue(name, written, ghosts, deleted=False)
+    names = tuple(each.name for each in left.facts)
+    return ExportedQueue(name, written, ghosts, deleted=False, left_behind=names)
 
 
 def _read_groups(

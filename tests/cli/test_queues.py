@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rsmq.vocabulary.queues import CREATE
+
 
 def test_a_queue_is_created_with_its_attributes(cli, raw, ns):
     result = cli("create", "q", "--vt", 60, "--delay", 5, "--maxsize", -1)
@@ -301,3 +303,17 @@ def test_limits_that_are_none_are_refused(cli, rsmq, options, part):
 
     assert result.code == 2
     assert part in result.error
+
+
+@pytest.mark.parametrize("name", CREATE.options)
+def test_each_attribute_has_an_option_that_sets_it(cli, rsmq, name):
+    option, value = f"--{name.replace('_', '-')}", int(CREATE.options[name].high) - 1
+    assert cli("create", "q", option, value).code == 0
+    assert getattr(rsmq.get_queue_attributes("q"), name) == value
+    assert cli("attributes", "q", option, value - 1, "--json").json[name] == value - 1
+    assert f"{value - 1}" in cli("attributes", "q").out
+    assert cli("stats", "q", "--json").json[0][name] == value - 1
+    for command in ("create", "attributes"):
+        words = " ".join(cli(command, "--help").out.split())
+        assert option in words
+        assert CREATE.options[name].text.split()[0] in words

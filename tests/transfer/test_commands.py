@@ -70,7 +70,7 @@ def test_json_report_of_an_export(cli, rsmq, source, tmp_path):
     assert completed.code == 1
     assert completed.json["file"] == str(tmp_path / "f")
     assert completed.json["queues"] == [
-        {"queue": "q", "messages": 2, "ghosts": 1, "deleted": False}
+        {"queue": "q", "messages": 2, "ghosts": 1, "deleted": False, "left_behind": []}
     ]
     assert completed.json["messages"] == 2
     assert list(completed.json["left_out"]) == ["odd name"]

@@ -12,6 +12,7 @@ import pytest
 
 from rsmq import RSMQ, InvalidFormat, QueueNotFound
 from rsmq.transfer import export_queues
+from rsmq.vocabulary.queues import QUEUE_ATTRIBUTES
 
 
 def records(data):
@@ -35,6 +36,7 @@ def test_lines_describe_the_export_its_queues_and_messages(rsmq, export_bytes, s
     assert (header["type"], header["format"], header["ns"]) == ("export", 1, source.ns)
     assert header["exported_ms"] > 1_700_000_000_000
     assert queue == {
+        **{each.name: each.default for each in QUEUE_ATTRIBUTES},
         "type": "queue", "queue": "q", "vt": 60, "delay": 1, "maxsize": 65536,
         "created": int(attributes.created.timestamp()),
         "modified": int(attributes.modified.timestamp()), "total_sent": 1, "total_received": 0,

@@ -76,6 +76,8 @@ def _export_lines(exported: Exported) -> Iterator[str]:
         line = f"{format_text(queue.queue)}: {format_count(queue.messages)}"
         if queue.ghosts:
             line += f"; left out: {format_count(queue.ghosts, 'id')} without a body"
+        if queue.left_behind:
+            line += f"; not exported: {', '.join(queue.left_behind)}"
         if queue.deleted:
             line += "; it was deleted meanwhile"
         yield line

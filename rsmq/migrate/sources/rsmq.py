@@ -7,7 +7,10 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from redis.exceptions import ResponseError
+
 from rsmq.errors import SourceNotFound
+from rsmq.figures.left_behind import LeftBehind
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
@@ -15,9 +18,10 @@ from rsmq.model import QueueAttributes
 from rsmq.operations.copying import find_unfit, fit_settings, read_settings
 from rsmq.operations.plain import parse_scores
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS, REQUIRED_ATTRIBUTES, read_attributes
+from rsmq.vocabulary.stored import Carrier
 from rsmq.wire.fields import LIMITED, MESSAGE_SUFFIXES
 from rsmq.wire.ids import is_reserved_id, may_have_group, parse_sent_us
-from rsmq.wire.keys import PrefixKeys, extension_key
+from rsmq.wire.keys import PrefixKeys, extension_key, job_key
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_number
 
@@ -107,6 +111,9 @@ class RsmqQueues(KeyedSource):
             notes.append(
                 f"its vt of {vt:g} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
             )
+        keys = self._keys.zset(queue), self._keys.hash(queue)
+        left = LeftBehind(self.server.rsmq, Carrier.MIGRATE, *keys)
+        notes += [text for _, text in left.reasons]
         return Found(queue, self.counts(queue), fit_settings(settings), tuple(notes), stored)
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
@@ -181,10 +188,16 @@ class RsmqQueues(KeyedSource):
         self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
         groups = self._groups(place, elements)
         limits = self._limits(place, elements) if limited else {}
+        jobs = self._jobs(place, elements)
         now_ms = self.server.now_us() // 1000
         return [
             self._item(
-                each, stored[at : at + 4], now_ms, groups.get(each.raw), limits.get(each.raw, b"")
+                each,
+                stored[at : at + 4],
+                now_ms,
+                groups.get(each.raw),
+                limits.get(each.raw, b""),
+                is_job=each.raw in jobs,
             )
             for each, at in zip(elements, range(0, len(stored), 4), strict=True)
         ]
@@ -219,6 +232,15 @@ class RsmqQueues(KeyedSource):
             if record and _LIMITS.fullmatch(record)
         }
 
+    def _jobs(self, place: Place, elements: list[Element]) -> set[bytes]:
+        """Return the ids of the messages that have a record as a job."""
+        ids = [each.raw for each in elements]
+        try:
+            found = self.server.pipelined([("EXISTS", job_key(place.key, id)) for id in ids])
+        except ResponseError:  # the user has no right to these keys
+            return set()
+        return {id for id, is_there in zip(ids, found, strict=True) if is_there}
+
     def _item(
         self,
         element: Element,
@@ -226,6 +248,8 @@ class RsmqQueues(KeyedSource):
         now_ms: int,
         grouped: tuple[str, int | None] | None,
         limits: bytes,
+        *,
+        is_job: bool,
     ) -> Item:
         body, count, first, meta = stored
         if is_reserved_id(element.raw):
@@ -243,6 +267,8 @@ class RsmqQueues(KeyedSource):
             return Item(element, state, None, identity=element.raw, notes=(_GHOST_NOTE,))
         if meta is not None:
             notes = (*notes, "apalis-rsmq's meta of it")
+        if is_job:
+            notes = (*notes, "its record as a job, which belongs to the queue that it was sent to")
         keeps_id = _NODE_ID.fullmatch(id) is not None
         sent_us = parse_sent_us(id, now_ms)
         group, held_ms = grouped or (None, None)

@@ -7,7 +7,7 @@ reports its progress to the function ``tell``, if there is one, and returns a re
 
 from rsmq.spark.pipelines.archive import Archived, archive
 from rsmq.spark.pipelines.drain import Drained, drain
-from rsmq.spark.pipelines.migrate import LostSetting, Migrated, MigratedQueue, migrate
+from rsmq.spark.pipelines.migrate import Migrated, MigratedQueue, NotCarried, migrate
 from rsmq.spark.pipelines.progress import JobProgress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.redrive import Redriven, redrive
@@ -21,9 +21,9 @@ __all__ = [
     "Drained",
     "JavaMissing",
     "JobProgress",
-    "LostSetting",
     "Migrated",
     "MigratedQueue",
+    "NotCarried",
     "QueueReport",
     "Queues",
     "Redriven",

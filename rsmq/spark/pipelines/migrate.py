@@ -4,27 +4,29 @@ The job migrate: copies all queues of a namespace to another namespace or server
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
+from rsmq.figures.left_behind import LeftBehind
 from rsmq.operations.copying import (
     compare_settings,
     copy_policy,
     copy_queue,
     read_settings,
 )
+from rsmq.operations.reading import scan_ids
 from rsmq.operations.restore import restore_totals
 from rsmq.printable import format_count
 from rsmq.spark.connections import SparkServer
 from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions
 from rsmq.spark.read.sent_columns import SENT_COLUMNS
+from rsmq.vocabulary.stored import Carrier
 
 _COMPARED_COLUMNS = (
     "id", "message", "visible_at", "receive_count", "first_received", *SENT_COLUMNS,
@@ -56,21 +58,19 @@ class MigratedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class LostSetting:
+class NotCarried:
     """
-    A setting that a queue does not have at the target.
+    A setting or a fact beside messages that a queue does not have at the target.
 
     Attributes:
         queue: the queue's name.
-        name: the attribute.
-        wanted: its value at the source.
-        has: its value at the target.
+        name: the attribute, or the fact as ``rsmq.vocabulary.stored`` names it.
+        reason: the reason, a sentence.
     """
 
     queue: str
     name: str
-    wanted: Any
-    has: Any
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,14 @@ class Migrated:
         messages: the number of messages at the source.
         verified: whether all queues and messages are at the target unchanged.
         not_carried: the settings that queues do not have at the target, since they were there
-            before with their own, or have no dead-letter queue there.
+            before with their own, or have no dead-letter queue there; and the facts beside messages
+            that are not copied, which are not verified.
     """
 
     queues: tuple[MigratedQueue, ...]
     messages: int
     verified: bool
-    not_carried: tuple[LostSetting, ...] = ()
+    not_carried: tuple[NotCarried, ...] = ()
 
 
 def migrate(
@@ -159,13 +160,17 @@ def migrate(
         )
     finally:
         originals.unpersist()
-    results, lost = [], list[LostSetting]()
+    results, lost = [], list[NotCarried]()
     for name in names:
         messages, checksum, _ = before.get(name, (0, 0, 0))
         found, target_checksum, _ = after.get(name, (0, 0, 0))
         stored = server.rsmq.get_queue_attributes(name)
         differences = list(compare_settings(read_settings(attributes[name]), stored))
-        lost += [LostSetting(name, each.name, each.wanted, each.has) for each in differences]
+        lost += [
+            NotCarried(name, each.name, f"{each.wanted} at the source, {each.has} at the target")
+            for each in differences
+        ]
+        lost += _find_left_behind(source_server, name)
         same = (messages, checksum) == (found, target_checksum) and not differences
         checksum_text = f"{checksum & 2**64 - 1:016x}"
         results.append(MigratedQueue(name, messages, found, checksum_text, same))
@@ -185,6 +190,16 @@ def _copy_queues(
         if settings["dead_letter_queue"] in names:
             target.rsmq.run_steps(copy_policy(target.namespace, name, settings))
     return found
+
+
+def _find_left_behind(source: SparkServer, name: str) -> Iterator[NotCarried]:
+    """Yield the facts beside the messages of a queue that are not copied."""
+    keys, cursor = source.namespace.queue(name), b""
+    left = LeftBehind(source.rsmq, Carrier.SPARK_MIGRATE, keys.zset, keys.hash)
+    while cursor != b"0":
+        cursor, found = source.rsmq.run(scan_ids(keys, cursor or b"0"))
+        left.look_at(found[::2])
+    yield from (NotCarried(name, fact, reason) for fact, reason in left.reasons)
 
 
 def _divide_by_groups(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -22,7 +21,9 @@ from rsmq.cli import run_pipeline
 from rsmq.cli.commands.pipeline import format_rows
 from rsmq.spark import InvalidOption, pipelines
 from rsmq.vocabulary.queues import COPIED_ATTRIBUTES
+from rsmq.vocabulary.stored import STORED_FACTS, Carrier
 from tests.spark.session.conftest import ENVIRONMENT, JAVA_OPTIONS
+from tests.stored_facts import FactKeys
 
 
 @pytest.fixture
@@ -204,18 +205,56 @@ def test_a_migration_keeps_limits_expiry_and_pauses(spark, server, rsmq, raw, ns
         assert raw.hgetall(f"{ns}-other:q:x:limits") == raw.hgetall(f"{ns}:q:x:limits")
 
     changes = (
-        (f"{ns}-other:q:Q", "x:keep", b"60", [("q", "keep", 86_400, 60)]),
+        (
+            f"{ns}-other:q:Q",
+            "x:keep",
+            b"60",
+            [("q", "keep", "86400 at the source, 60")],
+        ),
         (f"{ns}-other:q:x:limits", raw.hkeys(f"{ns}:q:x:limits")[0], b"9:", []),
-        (f"{ns}-other:q:Q", "x:paused", b"", [("q", "paused", True, False)]),
+        (
+            f"{ns}-other:q:Q",
+            "x:paused",
+            b"",
+            [("q", "paused", "True at the source, False")],
+        ),
     )
     for key, field, value, lost in changes:
         before = raw.hget(key, field)
         raw.hset(key, field, value) if value else raw.hdel(key, field)
         done = pipelines.migrate(spark, queues, target)
         assert not done.verified
-        assert [dataclasses.astuple(each) for each in done.not_carried] == lost
+        assert [
+            (each.queue, each.name, each.reason.removesuffix(" at the target"))
+            for each in done.not_carried
+        ] == lost
         raw.hset(key, field, before)
     assert pipelines.migrate(spark, queues, target).verified
+
+
+def test_jobs_carry_the_facts_beside_messages_that_the_table_says(
+    spark, server, rsmq, raw, ns, queues, tmp_path
+):
+    rsmq.create_queue("q", vt=60)
+    FactKeys(raw, ns).fill(rsmq)
+    facts = {each.name for each in STORED_FACTS}
+    left = {
+        carrier: {each.name for each in STORED_FACTS if carrier in each.left_by}
+        for carrier in (Carrier.SPARK_MIGRATE, Carrier.ARCHIVE)
+    }
+
+    done = pipelines.migrate(spark, queues, pipelines.Queues(server.url, f"{ns}-other"))
+    keys = FactKeys(raw, f"{ns}-other")
+    assert done.verified
+    assert {name for name in facts if not keys.has(name)} == left[Carrier.SPARK_MIGRATE]
+    assert {each.name for each in done.not_carried} == left[Carrier.SPARK_MIGRATE]
+    assert all(" are not carried: " in each.reason for each in done.not_carried)
+
+    pipelines.archive(spark, queues, "q", str(tmp_path / "archive"), keep=True)
+    target = pipelines.Queues(server.url, f"{ns}-third")
+    pipelines.replay(spark, str(tmp_path / "archive"), target, restore=True, create=True)
+    keys = FactKeys(raw, f"{ns}-third")
+    assert {name for name in facts if not keys.has(name)} == left[Carrier.ARCHIVE]
 
 
 def test_session_registers_the_format_once(spark, monkeypatch):

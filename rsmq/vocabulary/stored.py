@@ -1,0 +1,130 @@
+"""
+What is stored of a message beside its body, and what becomes of it on the way to another queue.
+
+Migrations, exports and Spark's job migrate report from this table what they leave behind. A test
+walks it with each carrier, and compares the table of the docs with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Carrier(Enum):
+    """A way in which a message gets to another queue, or comes back to its own."""
+
+    MOVE = "move_messages"
+    DEAD_LETTER = "a dead-letter policy, or a worker"
+    REDRIVE = "redrive_messages"
+    UNDO = "undo"
+    EXPORT = "export and import"
+    EXPORT_NEW = "import with new ids"
+    MIGRATE = "rsmq migrate --from rsmq"
+    SPARK_MIGRATE = "the job migrate"
+    ARCHIVE = "the jobs archive, with keep, and replay, with restore"
+
+
+#: The carriers whose reports name what they leave behind.
+REPORTING = (Carrier.EXPORT, Carrier.EXPORT_NEW, Carrier.MIGRATE, Carrier.SPARK_MIGRATE)
+
+_NEW_IDS = (Carrier.REDRIVE, Carrier.EXPORT_NEW)
+_TO_OTHER_QUEUES = tuple(each for each in Carrier if each is not Carrier.UNDO)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFact:
+    """
+    A fact that is stored of a message.
+
+    Attributes:
+        name: as an argument or an attribute has it.
+        key: the attribute of QueueKeys with its key: hash, zset, or that of extension data; "job"
+            is the key of the message's own record.
+        text: what it is, for reports: a plural.
+        left_by: the carriers that leave it behind, each with the reason. The others carry it.
+    """
+
+    name: str
+    key: str
+    text: str
+    left_by: Mapping[Carrier, str] = field(default_factory=dict)
+
+
+_A_NEW_MESSAGE = "the messages are new ones"
+_LIMITS_OF_QUEUE = "in another queue its settings count"
+_OF_ITS_QUEUE = "they belong to the queue that the messages were sent to"
+_OF_A_WORKER = "they belong to the receives of workers"
+_OF_A_DEAD_LETTER = "they belong to the dead letters of this queue"
+_FOR_PEOPLE = "a file has them for people only"
+_OF_APALIS = "only apalis-rsmq reads them"
+_LIMITED = {
+    Carrier.MOVE: _LIMITS_OF_QUEUE,
+    Carrier.DEAD_LETTER: "a dead letter must not expire, and is not tried again",
+    Carrier.REDRIVE: _A_NEW_MESSAGE,
+}
+
+#: The facts, in the order of the docs.
+STORED_FACTS: tuple[StoredFact, ...] = (
+    StoredFact(
+        "visible_at", "zset", "times from which messages are visible",
+        {
+            Carrier.DEAD_LETTER: "a dead letter is visible at once",
+            **dict.fromkeys(_NEW_IDS, _A_NEW_MESSAGE),
+        },
+    ),
+    StoredFact("receive_count", "hash", "receive counts", dict.fromkeys(_NEW_IDS, _A_NEW_MESSAGE)),
+    StoredFact(
+        "first_received", "hash", "times of the first receive",
+        dict.fromkeys(_NEW_IDS, _A_NEW_MESSAGE),
+    ),
+    StoredFact("expires", "limits", "expiries", _LIMITED),
+    StoredFact("max_retries", "limits", "numbers of retries", _LIMITED),
+    StoredFact("group", "group_of", "groups"),
+    StoredFact("limit_key", "group_of", "limit keys with max_running"),
+    StoredFact(
+        "unique_key", "unique", "unique keys", dict.fromkeys(_TO_OTHER_QUEUES, _OF_ITS_QUEUE)
+    ),
+    StoredFact(
+        "dedup_id", "dedup", "deduplication ids", dict.fromkeys(_TO_OTHER_QUEUES, _OF_ITS_QUEUE)
+    ),
+    StoredFact("track", "job", "records as jobs", dict.fromkeys(_TO_OTHER_QUEUES, _OF_ITS_QUEUE)),
+    StoredFact(
+        "reason", "reasons", "reasons of dead letters",
+        {
+            **dict.fromkeys(_TO_OTHER_QUEUES, _OF_A_DEAD_LETTER),
+            Carrier.EXPORT: _FOR_PEOPLE,
+            Carrier.EXPORT_NEW: _FOR_PEOPLE,
+        },
+    ),
+    StoredFact(
+        "unbegun", "unbegun", "receives that are no attempts",
+        {
+            carrier: _OF_A_WORKER
+            for carrier in _TO_OTHER_QUEUES
+            if carrier not in {Carrier.MOVE, Carrier.DEAD_LETTER}
+        },
+    ),
+    StoredFact(
+        "last_error", "retrying", "errors of the last attempt",
+        dict.fromkeys(_TO_OTHER_QUEUES, _OF_A_WORKER),
+    ),
+    StoredFact(
+        "finished", "finished", "handlers that have finished",
+        dict.fromkeys(_TO_OTHER_QUEUES, _OF_A_WORKER),
+    ),
+    StoredFact(
+        "quarantined", "quarantined", "quarantine records",
+        dict.fromkeys(_TO_OTHER_QUEUES, _OF_A_WORKER),
+    ),
+    StoredFact("locks", "locks", "locks", dict.fromkeys(_TO_OTHER_QUEUES, _OF_A_WORKER)),
+    StoredFact(
+        "meta", "hash", "fields meta of apalis-rsmq",
+        {
+            carrier: _OF_APALIS
+            for carrier in _TO_OTHER_QUEUES
+            if carrier not in {Carrier.MOVE, Carrier.DEAD_LETTER}
+        },
+    ),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""
+What is stored beside messages: each carrier carries it, or leaves it as the table says, by name.
+
+Spark's jobs have the same tests in tests/spark/session/test_pipelines.py.
+"""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from rsmq.migrate import Queues, copy, move
+from rsmq.transfer import export_queues, import_queues
+from rsmq.vocabulary.stored import REPORTING, STORED_FACTS, Carrier
+from rsmq.wire.keys import Namespace
+from tests.migrate.keyed_server import Server
+from tests.stored_facts import FactKeys
+
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "stored-facts.md"
+
+
+@pytest.fixture
+def source(server, ns):
+    with Server.from_url(server.url, ns=f"{ns}-source") as source:
+        source.rsmq.create_queue("q", vt=60)
+        yield source
+
+
+@pytest.fixture
+def filled(source, raw, ns):
+    keys = FactKeys(raw, f"{ns}-source")
+    keys.fill(source.rsmq)
+    return keys
+
+
+def left_by(carrier):
+    return {each.name for each in STORED_FACTS if carrier in each.left_by}
+
+
+def check(carrier, keys):
+    """Compare what the messages of a queue have with the table."""
+    ids = keys.ids()
+    assert ids.keys() == {each.name for each in STORED_FACTS}
+    assert {name for name in ids if not keys.has(name)} == left_by(carrier)
+
+
+def test_a_move(source, filled, raw, ns):
+    source.rsmq.create_queue("other")
+    source.rsmq.move_messages("q", "other", list(filled.ids().values()))
+    check(Carrier.MOVE, FactKeys(raw, f"{ns}-source", "other"))
+
+
+def test_a_dead_letter(source, filled, raw, ns):
+    source.rsmq.create_queue("other")
+    source.rsmq.set_dead_letter_policy("q", "other", 1)
+    filled.make_visible(count=9)
+    source.rsmq.sweep_dead_letters("q")
+    check(Carrier.DEAD_LETTER, FactKeys(raw, f"{ns}-source", "other"))
+
+
+def test_a_redrive(source, filled, raw, ns):
+    source.rsmq.create_queue("other")
+    filled.make_visible()
+    source.rsmq.redrive_messages("q", "other")
+    check(Carrier.REDRIVE, FactKeys(raw, f"{ns}-source", "other"))
+
+
+@pytest.mark.parametrize("what", ["purge", "delete_queue", "delete_messages"])
+def test_an_undo(source, filled, what):
+    trash = source.rsmq.trash
+    if what == "purge":
+        deletion = trash.purge_queue("q")
+    elif what == "delete_queue":
+        deletion = trash.delete_queue("q")
+    else:
+        deletion = trash.delete_messages("q", list(filled.ids().values()))
+    trash.undo(deletion.id)
+    check(Carrier.UNDO, filled)
+
+
+@pytest.mark.parametrize("carrier", [Carrier.EXPORT, Carrier.EXPORT_NEW])
+def test_an_export_and_an_import(source, filled, local, raw, ns, carrier):
+    file = BytesIO()
+    exported = export_queues(source.rsmq, ["q"], file)
+    file.seek(0)
+    imported = import_queues(local.rsmq, file, new_ids=carrier is Carrier.EXPORT_NEW)
+
+    check(carrier, FactKeys(raw, ns))
+    assert set(exported.queues[0].left_behind) == left_by(Carrier.EXPORT)
+    assert imported.queues[0].notes == ("dead letters whose reasons are not imported: 1",)
+
+
+@pytest.mark.parametrize("way", ["copy", "move"])
+def test_a_migration(source, filled, local, raw, ns, way):
+    options = {"in_flight": True} if way == "move" else {}
+    report = {"copy": copy, "move": move}[way](Queues(source), "q", local, "q", **options)
+
+    check(Carrier.MIGRATE, FactKeys(raw, ns))
+    text = report.as_text()
+    for fact in STORED_FACTS:
+        own = {"track": "its record as a job", "meta": "rsmq's meta"}.get(fact.name, fact.text)
+        assert (own in text) == (Carrier.MIGRATE in fact.left_by), fact.name
+    assert report.verified
+
+
+def test_a_queue_without_facts_is_reported_with_none(source, local):
+    source.rsmq.send_message("q", "m")
+    assert copy(Queues(source), "q", local, "q").notes == {}
+    assert export_queues(source.rsmq, ["q"], BytesIO()).queues[0].left_behind == ()
+
+
+def test_each_fact_has_a_key_and_each_key_a_fact():
+    keys = Namespace("ns").queue("q")
+    #: Those of queues, and of transfers in progress.
+    others = {"leases", "staged", "copied", "admitted", "held_back", "running", "rates", "history"}
+    of_facts = {each.key for each in STORED_FACTS} - {"hash", "zset", "job"}
+    assert of_facts | others == {
+        name for name in keys.__slots__ if getattr(keys, name) in keys.extensions
+    }
+
+
+def test_the_page_has_each_fact_with_each_carrier():
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)
+    marks = {name: [each.strip() for each in cells.split("|")] for name, cells in rows}
+    assert marks == {
+        each.name: ["" if carrier in each.left_by else "yes" for carrier in Carrier]
+        for each in STORED_FACTS
+    }
+    text = " ".join(PAGE.read_text().split())
+    for each in STORED_FACTS:
+        assert all(reason in text for reason in each.left_by.values()), each.name
+    assert all(f"`{each.value}`" in text or each.value in text for each in REPORTING)
