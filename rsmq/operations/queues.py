@@ -43,7 +43,7 @@ def create_queue(
 
     def parse_retried(reply: Any) -> bool:
         # The attempt whose reply was lost may have created just this queue.
-        stored = zip(encoded, reply[1:], strict=False)
+        stored = zip(encoded, [*reply[1:], *[b""] * len(encoded)], strict=False)
         return [each.parse(value) for each, value in stored] == passed or parse(reply)
 
     return Operation(
