@@ -72,7 +72,7 @@ def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoi
     """
     Return an endpoint with the figures of the queues that the caller may see.
 
-    Of several namespaces, each figure has the label ``ns``.
+    Each figure has the label ``ns``, as those of ``rsmq exporter`` and of workers.
     """
 
     async def metrics(request: Request) -> Response:
@@ -85,18 +85,16 @@ def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoi
         read = await asyncio.gather(
             *(_read(scope, each) for each in clients if each.namespace.name in shown)
         )
-        labels = [
-            f'ns="{_escape(each.namespace.name)}"' if len(clients) > 1 else "" for each, _ in read
-        ]
+        labels = [f'ns="{_escape(each.namespace.name)}"' for each, _ in read]
         lines = ["# HELP rsmq_up Whether Redis has answered", "# TYPE rsmq_up gauge"]
         for label, (_, found) in zip(labels, read, strict=True):
-            lines.append(f"rsmq_up{label and f'{{{label}}}'} {int(found is not None)}")
+            lines.append(f"rsmq_up{{{label}}} {int(found is not None)}")
         for figure, (attribute, kind, text) in _FIGURES.items():
             series = f"rsmq_queue_{figure}"
             lines += [f"# HELP {series} {text}", f"# TYPE {series} {kind}"]
             for label, (_, found) in zip(labels, read, strict=True):
                 lines += [
-                    f'{series}{{{label and f"{label},"}queue="{_escape(name)}"}} '
+                    f'{series}{{{label},queue="{_escape(name)}"}} '
                     f"{_show(getattr(each, attribute))}"
                     for name, each in (found or {}).items()
                 ]

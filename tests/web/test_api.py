@@ -413,7 +413,7 @@ def test_probes_and_metrics_answer(run):
         assert (await http("GET", "/healthz")).content == b"ok\n"
         assert (await http("GET", "/readyz")).content == b"ok\n"
         metrics = (await http("GET", "/metrics")).content.decode()
-        assert 'rsmq_queue_visible{queue="q"} 1\n' in metrics
+        assert 'rsmq_queue_visible{ns="rsmq",queue="q"} 1\n' in metrics
         assert json.loads((await http("GET", "/api/v1/openapi.json")).content)["openapi"] == "3.1.0"
 
     run(test)
@@ -455,7 +455,7 @@ def test_a_queue_whose_name_no_call_accepts_does_not_end_lists(run):
         reply = await http("GET", "/queues")
         assert [each["name"] for each in reply.json["queues"]] == ["q"]
         http.prefix = ""
-        assert b"rsmq_up 1" in (await http("GET", "/metrics")).content
+        assert b'rsmq_up{ns="rsmq"} 1' in (await http("GET", "/metrics")).content
 
     run(test)
 

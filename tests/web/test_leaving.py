@@ -311,7 +311,7 @@ def test_while_redis_is_away_each_call_is_unavailable_and_may_be_repeated():
         http.prefix = ""
         assert (await http("GET", "/readyz")).status == 503
         assert (await http("GET", "/healthz")).status == 200
-        assert b"rsmq_up 0" in (await http("GET", "/metrics")).content
+        assert b'rsmq_up{ns="rsmq"} 0' in (await http("GET", "/metrics")).content
 
     asyncio.run(test())
 

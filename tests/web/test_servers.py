@@ -43,7 +43,7 @@ async def _walk(http):
     assert (await http("GET", "/audit?limit=1")).json["entries"][0]["outcome"] == "204"
     http.prefix = ""
     assert (await http("GET", "/readyz")).status == 200
-    assert b"rsmq_up 1" in (await http("GET", "/metrics")).content
+    assert b'"} 1\n' in (await http("GET", "/metrics")).content.partition(b"rsmq_up{")[2]
 
 
 def _call(url, ns):
