@@ -291,7 +291,7 @@ ATTRIBUTES: QueueFact[QueueAttributes] = QueueFact(
 #: What waits: 3 to 15 µs.
 BACKLOG = QueueFact("backlog", _parse_backlog, 150)
 #: What was sent and received: 4 µs.
-ACTIVITY = QueueFact("activity", parse_activity, 50, has_history=True)
+ACTIVITY = QueueFact("activity", parse_activity, 100, has_history=True)
 #: The rates alone, for lists of many queues: 3 µs. None if they are not known.
 RATES = QueueFact("rates", _parse_rate, 150, has_history=True)
 #: The numbers of hidden messages by state, of more than 100 a sample: up to 0.2 ms.

@@ -154,7 +154,7 @@ def test_many_queues_are_read_in_short_steps(run):
         assert len(steps) == 1 + 2 + 2
         steps.clear()
         assert (await http("GET", "/queues?activity=true&sort=oldest")).status == 200
-        assert steps[3:] == [("read_queues", 3 * number) for number in (21, 21, 21, 21, 16)]
+        assert steps[3:] == [("read_queues", 3 * number) for number in (27, 27, 27, 19)]
         steps.clear()
         assert (await http("GET", "/dead-letters")).status == 200
         assert steps[1:] == [("read_queues", 2 * number) for number in (150, 51)]
