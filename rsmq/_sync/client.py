@@ -1073,6 +1073,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         vt: float | timedelta | None = None,
         wait: float | timedelta | None = 0,
         codec: None = None,
+        extend_groups: bool = False,
     ) -> list[Message[B_co]]: ...
     @overload
     def receive_messages(
@@ -1083,6 +1084,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         vt: float | timedelta | None = None,
         wait: float | timedelta | None = 0,
         codec: Codec[E, D],
+        extend_groups: bool = False,
     ) -> list[Message[D]]: ...
     def receive_messages(
         self,
@@ -1092,6 +1094,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         vt: float | timedelta | None = None,
         wait: float | timedelta | None = 0,
         codec: Codec | None = None,
+        extend_groups: bool = False,
     ) -> list[Message]:
         """
         Receive visible messages from one queue or several, and hide them from consumers.
@@ -1113,6 +1116,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
             wait: seconds to wait for the first message, in any of the queues, 0 to 9,999,999; None
                 waits forever.
             codec: the codec of these messages; None uses the client's.
+            extend_groups: if True, each message with a group is followed by the next ones of its
+                group, in their order, as far as max_messages allows; else there is one message of
+                a group. While one of them is in flight, no other receive returns a later one.
 
         Returns:
             The messages, queue by queue, in each queue in the order in which they became visible;
@@ -1120,7 +1126,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
 
         Raises:
             MissingParameter: a name is None or empty, or qnames is empty.
-            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidFormat: a name has other characters, codec is not a codec, or extend_groups is
+                not a bool.
             InvalidValue: a number is out of range; or vt is None, and a queue's vt is not a number.
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
@@ -1135,6 +1142,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 vt=vt,
                 codec=self._codec_for(codec),
                 losses=self._losses,
+                extend_groups=extend_groups,
             ),
             wait,
         )

@@ -16,7 +16,16 @@ from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, RetryClass
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
-from rsmq.wire.fields import DIVIDED, GROUPED, LIMITED, NAMED, RATED, RESUMED, SQS
+from rsmq.wire.fields import (
+    BATCHED,
+    DIVIDED,
+    GROUPED,
+    LIMITED,
+    NAMED,
+    RATED,
+    RESUMED,
+    SQS,
+)
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
@@ -30,7 +39,8 @@ FOREIGN_FIELDS = ("createdby", "msgs", "hiddenmsgs")
 #: The fields of a queue's hash that are not part of a message: those of this library and of Node,
 #: and those of other clients.
 EXAMINED_FIELDS = (
-    *ATTRIBUTE_FIELDS, RESUMED, DIVIDED, SQS, LIMITED, GROUPED, NAMED, RATED, *FOREIGN_FIELDS,
+    *ATTRIBUTE_FIELDS, RESUMED, DIVIDED, SQS, LIMITED, GROUPED, BATCHED, NAMED, RATED,
+    *FOREIGN_FIELDS,
 )  # fmt: skip
 
 #: A position in a walk through the ids of a queue: the score and the id that were read last.

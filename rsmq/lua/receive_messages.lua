@@ -7,6 +7,7 @@
 -- ARGV[3] vt           integer           ms to hide them; '' = each queue's vt
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[5] first        integer           '1' = the first body may be larger than that, else ''
+-- ARGV[6] extends      integer           '1' = the next messages of their groups too, else ''
 --
 -- returns {ms now, whether a queue still has a visible message, as more_due returns it,
 --         {for each queue the ms for which its messages are hidden, 0 without messages},
@@ -20,11 +21,11 @@
 -- @include due_many.lua
 
 local queues = KEYS
-local most, room, vt, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local most, room, vt, namespace, first, extends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local now = server_time_ms()
 local found, refusal = due_in_order(
-  queues, namespace, now, tonumber(most), tonumber(room), first == '1', vt == '')
+  queues, namespace, now, tonumber(most), tonumber(room), first == '1', vt == '', false, extends == '1')
 if not found then
   return refusal
 end
@@ -36,7 +37,15 @@ for at, of in ipairs(found) do
   hidden[at] = 0
   if of.due.number > 0 then
     hidden[at] = vt ~= '' and tonumber(vt) or stored_ms(of.vt)
-    deliver(of.hash, of.zset, of.due, this_time, digits(now + hidden[at]))
+    local extension = of.due.taken and #of.due.taken > 0
+    if extension then
+      -- @include extending.lua
+      begin_extension(of)
+      deliver(of.hash, of.zset, of.due, this_time, digits(now + hidden[at]))
+      end_extension(of, now)
+    else
+      deliver(of.hash, of.zset, of.due, this_time, digits(now + hidden[at]))
+    end
   end
   answer[2 * at + 2], answer[2 * at + 3] = of.due.told, of.due.again
 end

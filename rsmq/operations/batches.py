@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat, show
 from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import (
@@ -115,11 +116,15 @@ def receive_messages(
     vt: Seconds | None,
     codec: Codec,
     losses: LostReplies,
+    extend_groups: bool = False,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
+    if not isinstance(extend_groups, bool):
+        hint = "Pass True or False."
+        raise InvalidFormat("extend_groups", value=show(extend_groups), hint=hint)
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec, losses)
+    receive = _Receive(namespace, encode_vt(vt), codec, losses, extend_groups)
     if len(queues) <= QUEUES_PER_STEP:
         return receive.step(queues, limits)
     return ReceiveInSteps(
@@ -174,12 +179,14 @@ class _Receive:
 
     Attributes:
         vt: the visibility timeout in the format of ``receive_messages.lua``.
+        extends: whether the next messages of their groups are received too.
     """
 
     namespace: Namespace
     vt: bytes
     codec: Codec
     losses: LostReplies
+    extends: bool = False
 
     def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         """Return one atomic receive."""
@@ -189,7 +196,14 @@ class _Receive:
         operation = Operation(
             load("receive_messages"),
             _hash_and_zset_keys(queues),
-            (max_messages, max_bytes, self.vt, queues[0].namespace, may_exceed),
+            (
+                max_messages,
+                max_bytes,
+                self.vt,
+                queues[0].namespace,
+                may_exceed,
+                b"1" if self.extends else b"",
+            ),
             self.make_parse(names),
             RetryClass.ONCE,
             names,

@@ -137,7 +137,7 @@ def parse_stored_message(qname: str, id: str, codec: Codec, reply: Any) -> Store
     if isinstance(raw_error, list):  # of a message with a group
         raw_error, raw_group, is_held_back = raw_error
         group = parse_group(raw_group)
-        if is_held_back and state == "delayed":
+        if is_held_back and state in {"delayed", "in_flight"}:
             state = "held_back"
     if raw_error is not None:
         state = "retrying"

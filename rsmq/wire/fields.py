@@ -34,6 +34,9 @@ LIMITED = "x:limited"
 #: Their sweeps store the Unix ms of the next step, and behind a blank the position.
 GROUPED = "x:groups"
 
+#: Set by the first receive that took several messages of a group: receives then keep them in order.
+BATCHED = "x:batched"
+
 #: Set by the first send with a dedup_id, and by the first one with a rate: without them, the
 #: records are those of an earlier queue with the name.
 NAMED = "x:named"

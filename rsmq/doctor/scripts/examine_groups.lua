@@ -39,7 +39,7 @@ local waiting, examined = {}, nil
 for at, group in ipairs(groups) do
   if group ~= examined and scores[at] then
     examined = group
-    if tonumber(scores[at]) > now and not was_shown(hash, ids[at]) and has_room(group) then
+    if tonumber(scores[at]) > now and not was_shown(zset, hash, ids[at]) and has_room(group) then
       waiting[#waiting + 1] = ids[at]
     end
   end

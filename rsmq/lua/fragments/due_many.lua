@@ -10,8 +10,9 @@
 -- were moved or removed. The messages are not changed, and are within the limits of the queue, whose field x:throttle
 -- is `limits`; `throttle` is then what is left of them. `pops` is whether they are popped. Ghost ids among them are handled as by
 -- first_due, messages beyond the limit of a policy `dead` are moved, and those that `expires` names are
--- removed or moved. A call moves and removes at most 1,000 other messages.
-local function due_messages(zset, hash, now, want, room, first, dead, expires, limits, pops)
+-- removed or moved. A call moves and removes at most 1,000 other messages. With `in_order`, the field x:batched, those of a
+-- group that are due before an earlier one are held back again.
+local function due_messages(zset, hash, now, want, room, first, dead, expires, limits, pops, in_order)
   local told, again, gone = {}, {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
   if limits then
@@ -35,10 +36,18 @@ local function due_messages(zset, hash, now, want, room, first, dead, expires, l
     local values = redis.call('HMGET', hash, unpack(names))
     for each = 1, ids do
       local id, body, count = found[each], values[2 * each - 1], values[2 * each]
+      local is_put_off = false
+      if in_order and body and string.sub(id, -2) == 'Gr' then
+        -- @include putting_off.lua
+        is_put_off = put_off(zset, hash, id, now)
+      end
       local reserved = (#id < 10 or string.byte(id) == 120) and is_reserved(id)
       body = not reserved and body
       if not body and not reserved and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
+      elseif is_put_off then
+        cleared = cleared + 1
+        due.cleared = cleared
       elseif not body then
         remove_message(zset, hash, id)
         gone[#gone + 1] = id
@@ -87,13 +96,13 @@ end
 
 -- Returns a list with the keys, the stored vt and the visible messages of each queue, with priority
 -- in the order of the queues; or nil and the refusal. It receives nothing. Commands that might fail
--- later are tried first. `first` is whether the first body may be larger than the room, `by_vt`
+-- later are tried first. With `extends`, the next messages of their groups are received too. `first` is whether the first body may be larger than the room, `by_vt`
 -- whether the stored vt is needed, `pops` whether the messages are popped.
-local function due_in_order(queues, namespace, now, most, room, first, by_vt, pops)
+local function due_in_order(queues, namespace, now, most, room, first, by_vt, pops, extends)
   local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
     local hash, zset = queues[at], queues[at + 1]
-    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle')
+    local stored = queue(hash, 'x:dlq', 'x:max', 'x:keep', 'x:limited', 'x:throttle', 'x:batched')
     if not stored then
       return nil, queue_not_found(hash)
     end
@@ -107,12 +116,17 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt, po
       allow_removal(zset, hash)
       of.dead = policy(namespace, zset, stored[4], stored[5], stored[7])
       of.expires = expiry(namespace, zset, hash, stored[6], stored[7])
-      of.limits = stored[8]
+      of.limits, of.in_order = stored[8], stored[9]
     end
   end
   for _, of in ipairs(found) do
     if of.any and room > 0 then
-      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires, of.limits, pops)
+      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead, of.expires, of.limits, pops,
+        of.in_order or extends)
+      if extends then
+        -- @include extending.lua
+        extend_groups(of, most, room, now)
+      end
       most, room = most - of.due.number, room - of.due.size
       first = first and of.due.number == 0
     end

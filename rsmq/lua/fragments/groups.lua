@@ -51,9 +51,10 @@ local function begin_groups(zset, hash)
   end
 end
 
--- Returns whether another client has shown a message that is held back: it was received, and its score is a lease.
-local function was_shown(hash, id)
-  return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0'
+-- Returns whether another client has shown a message that is held back: it was received, and its score is a lease. One that
+-- putting_off.lua holds back again was received before that.
+local function was_shown(zset, hash, id)
+  return (redis.call('HGET', hash, id .. ':rc') or '0') ~= '0' and group_of(zset, id) ~= '0'
 end
 
 -- Makes a message due that is held back, unless another client has shown it. It is due from `earliest` on, by default now,
@@ -62,7 +63,7 @@ end
 local function admit_message(zset, hash, group, id, earliest)
   local member = group .. '\0' .. id
   redis.call('ZADD', zset .. ':x:admitted', '0', member)
-  if not was_shown(hash, id) then
+  if not was_shown(zset, hash, id) then
     local time = redis.call('TIME')
     local due = math.max(group_of(zset, id) or 0, earliest or time[1] * 1000 + math.floor(time[2] / 1000))
     redis.call('ZADD', zset, 'XX', string.format('%.0f', due), id)

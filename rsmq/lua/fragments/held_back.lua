@@ -3,7 +3,7 @@
 -- @include was_received.lua
 
 -- Returns the group of a message, and, if it is held back, the ms from which it is due. A message that was received is
--- not held back, whoever has shown it. A user may lack the right to the records; then no message has a group. Fails while
+-- not held back, whoever has shown it, but for one that putting_off.lua has held back again. A user may lack the right to the records; then no message has a group. Fails while
 -- the slot of the keys is moved, if one that is missing may be on the other node.
 local function group_and_due(zset, hash, id)
   if string.sub(id, -2) ~= 'Gr' then
@@ -15,7 +15,7 @@ local function group_and_due(zset, hash, id)
     due, group = string.match(record, '^(%d+):(.+)$')
     place = group and redis.pcall('ZSCORE', zset .. ':x:held_back', group .. '\0' .. id)
     if type(place) == 'string' then
-      return group, not was_received(hash, id) and due or nil
+      return group, (due == '0' or not was_received(hash, id)) and due or nil
     end
   end
   require_local_beside(zset, ':x:group_of')

@@ -19,9 +19,9 @@ local function surplus_of(records, admitted, held_back)
 end
 
 -- Returns whether a message with a group is held back, and not listed any more. `score` is that of the queue.
-local function is_unlisted(hash, admitted, held_back, group, id, score, now)
+local function is_unlisted(zset, hash, admitted, held_back, group, id, score, now)
   local member = group .. '\0' .. id
-  return tonumber(score) > now and not was_shown(hash, id) and not redis.call('ZSCORE', admitted, member)
+  return tonumber(score) > now and not was_shown(zset, hash, id) and not redis.call('ZSCORE', admitted, member)
     and not redis.call('ZSCORE', held_back, member)
 end
 
@@ -35,7 +35,7 @@ local function list_again(zset, hash, admitted, held_back, records, cursor, now)
   for at = 1, #scan[2], 2 do
     local id, group = scan[2][at], string.match(scan[2][at + 1], '^%d+:(.+)$')
     local score = group and redis.call('ZSCORE', zset, id)
-    if score and is_unlisted(hash, admitted, held_back, group, id, score, now) then
+    if score and is_unlisted(zset, hash, admitted, held_back, group, id, score, now) then
       redis.call('ZADD', held_back, '0', group .. '\0' .. id)
     end
   end
@@ -113,7 +113,7 @@ local function examine(zset, hash, group, id, score, is_admitted, lost, now)
     forget_group(zset, group, id)
   elseif is_admitted then
     admit_message(zset, hash, group, id)
-  elseif tonumber(score) < now + 43200000 and not was_shown(hash, id) then
+  elseif tonumber(score) < now + 43200000 and not was_shown(zset, hash, id) then
     redis.call('ZADD', zset, digits(now + 86400000), id)
   else
     return is_stored and 1 or 0

@@ -35,6 +35,11 @@ VT = Field(
 )
 _QUEUES = Field("queues", Shape.TEXTS, "The queues, in the order of their priority.", required=True)
 _MAX = Field("max", Shape.WHOLE, "Messages, 1 to 10,000; 1 by default.", rule=between(1, 10_000))
+_EXTEND_GROUPS = Field(
+    "extend_groups",
+    Shape.FLAG,
+    "Whether the next messages of its group follow each message, as far as max allows.",
+)
 _MESSAGES = (
     Field(
         "messages", Shape.OBJECTS, "The messages; an empty list if there are none.", items=RECEIVED
@@ -98,7 +103,12 @@ async def _receive_some(
         found = await queues.receive_message(names[0], vt=vt, wait=wait, codec=BODIES)
         return [] if found is None else [found]
     received: list[Message[Any]] = await queues.receive_messages(
-        names, number, vt=vt, wait=wait, codec=BODIES
+        names,
+        number,
+        vt=vt,
+        wait=wait,
+        codec=BODIES,
+        extend_groups=call.values.get("extend_groups", False),
     )
     return received
 
@@ -160,7 +170,8 @@ _IDLE = Field("idle", Shape.NUMBER, "Seconds since the last receive.", required=
 ROUTES = (
     Route(
         "POST", "/receive", Scope.RECEIVE, "Receive messages, and hide them from others.",
-        _receive, ("receive_message", "receive_messages"), body=(_QUEUES, _MAX, VT, WAIT),
+        _receive, ("receive_message", "receive_messages"),
+        body=(_QUEUES, _MAX, VT, WAIT, _EXTEND_GROUPS),
         result=_MESSAGES,
     ),
     Route(

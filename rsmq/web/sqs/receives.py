@@ -47,7 +47,8 @@ async def receive_messages(call: SqsCall) -> SqsAnswer:
     vt = read_number(parameters, "VisibilityTimeout", 0, _MAX_VT, _VT)
     if wait is None:
         wait = int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0))
-    values: dict[str, Any] = {"wait": wait} | ({} if vt is None else {"vt": vt})
+    values: dict[str, Any] = {"wait": wait, "extend_groups": queue.is_fifo}
+    values |= {} if vt is None else {"vt": vt}
     await call.state.receipts.open()
     received = await receive(replace(call.api, values=values), [queue.qname], number or 1)
     if not received:

@@ -249,9 +249,13 @@ class HttpClient:
         found = await self.receive_messages([qname], 1, vt=vt, wait=wait, codec=codec)
         return found[0] if found else None
 
-    async def receive_messages(self, qnames, max_messages, *, vt=None, wait=0, codec=None):
+    async def receive_messages(
+        self, qnames, max_messages, *, vt=None, wait=0, codec=None, extend_groups=None
+    ):
         names = [qnames] if isinstance(qnames, str) else list(qnames)
-        content = _fields(queues=names, max=max_messages, vt=vt, wait=_wait(wait))
+        content = _fields(
+            queues=names, max=max_messages, vt=vt, wait=_wait(wait), extend_groups=extend_groups
+        )
         return self._received(await self.call("POST", "/receive", content), codec)
 
     async def pop_message(self, qname, *, wait=0, codec=None):

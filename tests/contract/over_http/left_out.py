@@ -57,6 +57,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
         "test_limit_keys.py::test_a_number_that_may_not_run_is_refused[True]",
         "test_limit_keys.py::test_a_text_that_is_no_rate_is_refused[5]",
         "test_messages.py::test_a_maxsize_out_of_range_is_refused",
+        "test_extended_groups.py::test_the_option_is_a_bool",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[5]",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[True]",
         "test_messages.py::test_a_number_of_a_call_out_of_range_is_refused[inf]",

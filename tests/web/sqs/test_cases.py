@@ -15,24 +15,12 @@ _DIFFERING = {
     "a name can't be used again within a minute after its deletion",
     "a second purge within a minute is refused",
     "an answer in JSON for a GET that accepts it",
-    "receives that hide for no time end the turn of a group",
-}
-#: What is not there yet.
-_MISSING = {
-    "a fifo queue counts what was received and deleted",
-    "the delay of the queue holds, in order",
-    "one receive takes several messages of a group, group by group",
-    "the first of two received messages is made visible: it comes again, the second does not",
-    "after the delete of all received messages the group goes on",
-    "the longer time of message 1 of 3 holds up those after it, not those before it",
-    "the longer time of message 2 of 3 holds up those after it, not those before it",
 }
 
 
 def _is_chosen(case, protocol):
-    is_missing = case["title"] in _MISSING
     is_of_protocol = protocol in case.get("protocols", ["json", "query"])
-    return is_of_protocol and not is_missing and (SOAK or not case.get("slow"))
+    return is_of_protocol and (SOAK or not case.get("slow"))
 
 
 @pytest.mark.parametrize("protocol", ["json", "query"])
