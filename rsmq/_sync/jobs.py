@@ -17,6 +17,7 @@ from rsmq.jobs.status import (
     JobState,
     JobStatus,
     ReportedProgress,
+    find_status,
     lost_job,
     return_unchanged,
 )
@@ -80,7 +81,7 @@ class JobHandle(BlocksForResult[R_co]):
         self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked
-        self.ended = ended
+        self.ended: JobStatus[R_co] | None = ended or find_status(qname, id)
 
     def status(self) -> JobStatus[R_co]:
         """

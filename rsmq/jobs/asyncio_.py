@@ -16,6 +16,7 @@ from rsmq.jobs.status import (
     JobState,
     JobStatus,
     ReportedProgress,
+    find_status,
     lost_job,
     return_unchanged,
 )
@@ -79,7 +80,7 @@ class AsyncJobHandle(AwaitsResult[R_co]):
         self.only_reads = only_reads
         self.decode = decode
         self.is_tracked = is_tracked
-        self.ended = ended
+        self.ended: JobStatus[R_co] | None = ended or find_status(qname, id)
 
     async def status(self) -> JobStatus[R_co]:
         """

@@ -5,7 +5,9 @@ What has become of a tracked message.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -38,6 +40,24 @@ class JobState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+
+
+#: The statuses of calls without a message, of which the last ones are kept.
+_kept: OrderedDict[tuple[str, str], JobStatus[Any]] = OrderedDict()
+_MAX_KEPT = 10_000
+
+
+def keep_status(status: JobStatus[Any]) -> None:
+    """Keep the status of a call without a message, for ``find_status``; from any thread."""
+    _kept[status.queue, status.id] = status
+    while len(_kept) > _MAX_KEPT:
+        with suppress(KeyError):  # another thread has just removed it
+            _kept.popitem(last=False)
+
+
+def find_status(queue: str, id: str) -> JobStatus[Any] | None:
+    """Return the status of a call without a message, as in ``Tasks.immediate``, if it is one."""
+    return _kept.get((queue, id))
 
 
 def return_unchanged(value: Any) -> Any:

@@ -10,34 +10,34 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from rsmq.errors import NotTracked
-from rsmq.jobs.status import JobState, JobStatus, ReportedProgress
+from rsmq.jobs.status import JobState, JobStatus, ReportedProgress, keep_status
 from rsmq.tasks.body import TASK_CODEC, NextTask
 from rsmq.tasks.follow import EncodeResult, add_result
 from rsmq.tasks.signature import Signature
 from rsmq.tasks.task import DeclaredTask
 from rsmq.wire.jobs import ENDS
-from rsmq.worker.delivery import make_delivery
+from rsmq.worker.delivery import Delivery, make_delivery
 from rsmq.worker.failure import HandlerFailure
-from rsmq.worker.outcome import Defer, Discard, Retry
+from rsmq.worker.middleware import Hooks, Middleware, MiddlewareOfEachWorker, MiddlewareOfOneWorker
+from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
 from rsmq.worker.run.invoke import message_of_call
 from rsmq.worker.run.results import encode_result
 
 T = TypeVar("T")
 
 
-#: The state of a job after each exception that says what a worker does with the message.
-_STATES: dict[type[BaseException], JobState] = {
-    Retry: JobState.RETRYING,
-    Defer: JobState.WAITING,
-    Discard: JobState.FAILED,
-}
+#: The exceptions that say what a worker does with the message.
+_REQUESTS = (Retry, Defer, Discard, DeadLetter)
+_STATES = ((Retry, JobState.RETRYING), (Defer, JobState.WAITING))
+_FAILED = JobState.FAILED
 
 
 class _ImmediateCall:
@@ -47,16 +47,15 @@ class _ImmediateCall:
     It has the attributes of ``DeliveredLease``.
 
     Attributes:
-        stored: what the function returned, as JSON has it.
+        result: what the function returned, as it is stored; None if its task is not tracked.
+        error: the exception of the function or of a hook; None if there is none.
         state: what has become of it.
         progress: the last one that the function has reported.
-        text: why it has not returned a result; None if it has.
         following: the queue and the body of the next task, if there is one.
     """
 
     count = attempt = 1
     is_cancelled = is_over = False
-    error: BaseException | None = None
     failure: HandlerFailure | None = None
 
     def __init__(self, queue: str, id: str, raw: bytes, *, is_tracked: bool) -> None:
@@ -64,15 +63,16 @@ class _ImmediateCall:
         self.begun_at = datetime.now(UTC)
         self.first_received_ms: int | None = int(self.begun_at.timestamp() * 1000)
         self.requested_at = time.monotonic()
-        self.stored: Any = None
+        self.result: bytes | None = None
+        self.error: BaseException | None = None
         self.state = JobState.SUCCEEDED
-        self.text: str | None = None
         self.progress: ReportedProgress | None = None
         self.following: tuple[str, bytes] | None = None
         self._queue, self._is_tracked = queue, is_tracked
 
     def fail(self, error: BaseException) -> None:
-        """Do nothing, as with a message that is not in a batch."""
+        """Let it fail, as a hook after the call does."""
+        self.error = error
 
     def report_progress(self, progress: bytes) -> None:
         """Keep a progress for the status of the job."""
@@ -83,26 +83,58 @@ class _ImmediateCall:
             json.loads(done), json.loads(total) if total else None, text.decode(errors="replace")
         )
 
-    @contextmanager
-    def as_current(self) -> Iterator[None]:
-        """
-        Let ``current_message()`` return its message in the block.
+    def note_result(self, result: Any) -> None:
+        """Encode the result of a tracked task, as its record has it."""
+        if self._is_tracked:
+            self.result = encode_result(result)
 
-        Exceptions that only say what a worker does with the message are its state.
+    @contextmanager
+    def as_current(self, hooks: Hooks, *, raises: bool) -> Iterator[Delivery]:
+        """
+        Let ``current_message()`` return its message in the block, and call the hooks after it.
+
+        Args:
+            hooks: the middleware.
+            raises: whether exceptions are raised that only say what a worker does with the message;
+                otherwise they are its state.
         """
         message = make_delivery(self, self._queue, TASK_CODEC)
         token = message_of_call.set(message)
         try:
-            yield
-        except tuple(_STATES) as error:
-            self.state = next(state for kind, state in _STATES.items() if isinstance(error, kind))
-            self.text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            try:
+                yield message
+            except BaseException as error:  # noqa: BLE001 - the hooks see it first
+                self.error = error
+            seconds = time.monotonic() - self.requested_at
+            for after in hooks["after_handle"]:
+                hooks.call_method(after, message, self.error, seconds)
+            self._end(hooks, message)
+            if self.error is not None and (raises or not isinstance(self.error, _REQUESTS)):
+                raise self.error
         finally:
             message_of_call.reset(token)
 
+    def _end(self, hooks: Hooks, message: Delivery) -> None:
+        """Set the state, and call the hooks for it."""
+        error = self.error
+        if error is None:
+            hooks.call("on_success", message)
+            return
+        self.state = next((each for kind, each in _STATES if isinstance(error, kind)), _FAILED)
+        if not isinstance(error, Retry | Defer | Discard):
+            hooks.call("on_failure", error, message, True)
+        elif isinstance(error, Retry):
+            hooks.call("on_retry", error, message, error.after or 0.0)
+
 
 class Immediate:
-    """Calls the functions of tasks, and of those that follow them."""
+    """
+    Calls the functions of tasks, and of those that follow them.
+
+    Attributes:
+        hooks: the middleware whose hooks around a call, and for its outcome, are called.
+        raises: see ``Tasks.immediate``.
+    """
 
     def __init__(
         self, tasks: Mapping[str, DeclaredTask[..., Any, Any]], encode_result: EncodeResult
@@ -114,6 +146,8 @@ class Immediate:
             tasks: the tasks by their names.
             encode_result: returns a result as the argument of a task.
         """
+        self.hooks = Hooks(())
+        self.raises = False
         self._tasks = tasks
         self._encode_result = encode_result
 
@@ -135,20 +169,22 @@ class Immediate:
     def _run_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
         """Call the function of a body, and then those that follow it."""
         call, call_function, is_async = self._prepare(queue, id, raw)
-        with call.as_current():
-            stored = call_function()
-            call.stored = _run_in_thread(stored) if is_async else stored
-        if call.following is not None:
+        with call.as_current(self.hooks, raises=self.raises) as message:
+            self.hooks.call_before(message)
+            result = call_function()
+            call.note_result(_run_in_thread(result) if is_async else result)
+        if call.following is not None and call.error is None:
             next_queue, next_raw = call.following
             self._run_body(next_queue, make_immediate_id(), next_raw)
         return call
 
     async def _arun_body(self, queue: str, id: str, raw: bytes) -> _ImmediateCall:
         call, call_function, is_async = self._prepare(queue, id, raw)
-        with call.as_current():
-            stored = call_function()
-            call.stored = await stored if is_async else stored
-        if call.following is not None:
+        with call.as_current(self.hooks, raises=self.raises) as message:
+            self.hooks.call_before(message)
+            result = call_function()
+            call.note_result(await result if is_async else result)
+        if call.following is not None and call.error is None:
             next_queue, next_raw = call.following
             await self._arun_body(next_queue, make_immediate_id(), next_raw)
         return call
@@ -162,6 +198,12 @@ class Immediate:
         call = _ImmediateCall(queue, id, raw, is_tracked=task.is_tracked)
         handler = task.make_handler(_Following(call, self._encode_result))
         return call, partial(handler, body), task.is_async
+
+
+def make_hooks(middleware: Iterable[Middleware]) -> Hooks:
+    """Return the hooks of middleware, but of that which needs a worker, such as a rate limit."""
+    needs_worker = MiddlewareOfOneWorker, MiddlewareOfEachWorker
+    return Hooks(each for each in middleware if not isinstance(each, needs_worker))
 
 
 def _encode(body: dict[str, Any]) -> bytes:
@@ -191,9 +233,9 @@ def make_immediate_id() -> str:
 
 
 def _make_status(signature: Signature[T], call: _ImmediateCall) -> JobStatus[T]:
-    task = signature.declared
-    has_result = call.state is JobState.SUCCEEDED and task.is_tracked
-    return JobStatus(
+    """Return the status of a call, which ``client.job`` finds too if the task is tracked."""
+    task, error = signature.declared, call.error
+    status: JobStatus[Any] = JobStatus(
         signature.queue,
         call.id,
         call.state,
@@ -201,11 +243,13 @@ def _make_status(signature: Signature[T], call: _ImmediateCall) -> JobStatus[T]:
         worker=None,
         begun_at=call.begun_at,
         ended_at=datetime.now(UTC) if call.state in ENDS else None,
-        error=call.text,
-        raw_result=encode_result(call.stored) if has_result else None,
-        decode=task.decode_result,
+        error=None if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+        raw_result=call.result,
         progress=call.progress,
     )
+    if task.is_tracked:
+        keep_status(status)
+    return replace(status, decode=task.decode_result)
 
 
 def _run_in_thread(coroutine: Any) -> Any:

@@ -35,7 +35,7 @@ from rsmq.misuse import NamesElsewhere
 from rsmq.operations.operation import Operation
 from rsmq.tasks.body import TASK_CODEC, make_route
 from rsmq.tasks.follow import EncodeResult, FollowInWorker
-from rsmq.tasks.immediate import Immediate, make_immediate_id
+from rsmq.tasks.immediate import Immediate, make_hooks, make_immediate_id
 from rsmq.tasks.operations import start_map
 from rsmq.tasks.other_names import OF_DECLARATIONS, OF_DECLARED_OPTIONS
 from rsmq.tasks.shared_queues import SharedQueues
@@ -162,6 +162,7 @@ class Tasks(NamesElsewhere):
         self._lock = threading.Lock()
         self._is_immediate = False
         self._immediate = Immediate(self._by_name, self._encode_result)
+        self._middleware: list[Middleware] = []
 
     @classmethod
     def from_url(cls, url: str, *, ns: str = DEFAULT_NS, **options: Any) -> Self:
@@ -344,6 +345,25 @@ class Tasks(NamesElsewhere):
             _add_schedule(Worker(self.client), name, signature, options)
         self._schedules[name] = signature, options
 
+    def middleware(self, *middleware: Middleware) -> None:
+        """
+        Add hooks to every later worker of these tasks, and to calls within ``immediate``.
+
+        ``rsmq-worker MODULE:tasks``, ``worker``, ``run_all`` and ``arun_all`` run them, before the
+        middleware that is passed to ``worker``. A call within ``immediate`` runs ``before_handle``,
+        ``after_handle``, ``on_success``, ``on_failure`` and ``on_retry``, but not those of
+        middleware that needs a worker: ``RateLimit``, ``LockByKey``, ``SlowCalls`` and ``Metrics``.
+
+        Args:
+            middleware: hooks, called in this order, after those that were added before.
+
+        Raises:
+            InvalidFormat: one is not an object of a subclass of Middleware.
+        """
+        Worker(self.client, middleware=middleware)  # checks them
+        self._middleware += middleware
+        self._immediate.hooks = make_hooks(self._middleware)
+
     def worker(
         self,
         *,
@@ -365,7 +385,7 @@ class Tasks(NamesElsewhere):
             name: as for ``Worker``, as all others.
             concurrency: maximum number of concurrent calls.
             grace: seconds that running calls have to end when the worker stops.
-            middleware: hooks.
+            middleware: hooks, called after those of ``Tasks.middleware``.
             strict: whether an error replaces a warning.
             mixed: whether threads may run beside tasks with ``process=True``. A thread can keep the
                 GIL or crash the worker's process, which ends the child processes too.
@@ -388,7 +408,7 @@ class Tasks(NamesElsewhere):
             name=name,
             concurrency=concurrency,
             grace=grace,
-            middleware=middleware,
+            middleware=[*self._middleware, *middleware],
             strict=strict,
             mixed=mixed,
             strict_priority=strict_priority,
@@ -666,28 +686,47 @@ class Tasks(NamesElsewhere):
         """
         self.worker().run(until_empty=True, raise_errors=True, timeout=timeout)
 
+    async def arun_all(self, *, timeout: float | None = 30.0) -> None:  # noqa: ASYNC109 - see run_all
+        """
+        Run all messages that are due, as ``run_all`` does; async tasks run in this event loop.
+
+        A cancellation stops the worker; its messages that are not done are released.
+
+        Args:
+            timeout: as for ``run_all``.
+
+        Raises:
+            The errors of ``run_all``.
+        """
+        await self.worker().run_async(until_empty=True, raise_errors=True, timeout=timeout)
+
     @property
     def is_immediate(self) -> bool:
         """Whether ``immediate`` is in effect."""
         return self._is_immediate
 
     @contextmanager
-    def immediate(self) -> Iterator[None]:
+    def immediate(self, *, raise_: bool = False) -> Iterator[None]:
         """
         Call the function at once when a task is sent, in the same thread; for tests.
 
         Nothing is sent, and Redis is not used. The arguments go through their JSON, as they do in a
         message. Options of the send have no effect, ``current_message()`` is that of a first
-        attempt, and an exception of the function is raised by the send. Retry, Defer and Discard
-        are not raised: there is no other attempt, and the job is retrying, waiting or failed. It
-        holds for all threads until the block ends, and for a later ``send_on_commit`` of a task
-        that is called in it.
+        attempt, and an exception of the function is raised by the send. Retry, Defer, Discard and
+        DeadLetter are not raised: there is no other attempt, and the job is retrying, waiting or
+        failed. The hooks of ``middleware`` are called. ``client.job(queue, id)`` of this process
+        reads the last 10,000 jobs of tracked tasks. It holds for all threads until the block ends,
+        and for a later ``send_on_commit`` of a task that is called in it.
+
+        Args:
+            raise_: True lets the send raise Retry, Defer, Discard and DeadLetter, too.
         """
-        before, self._is_immediate = self._is_immediate, True
+        before = self._is_immediate, self._immediate.raises
+        self._is_immediate, self._immediate.raises = True, raise_
         try:
             yield
         finally:
-            self._is_immediate = before
+            self._is_immediate, self._immediate.raises = before
 
     def _encode_result(self, task: str, argument: str, result: Any) -> Any:
         """Return a result as the argument of a task, unchecked if that is not declared here."""

@@ -5,6 +5,7 @@ The failure of a message as plain data, so that no thread but the handler's read
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +38,7 @@ class HandlerFailure:
         cause_text: of "not_decodable": the text of the codec's error, else ``text``.
         traceback: its traceback, as text; '' for kinds that never become dead letters.
         fields: the fields of the reason of a dead letter that differ from those of other failures.
+        context: the context variables with which it was raised, for hooks.
     """
 
     kind: FailureKind
@@ -50,6 +52,7 @@ class HandlerFailure:
     cause_text: str = ""
     traceback: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    context: Context = field(default_factory=copy_context)
 
 
 def summarize(failure: HandlerFailure) -> str:

@@ -6,6 +6,8 @@ A middleware overrides the hooks that it needs; the other hooks cost nothing.
 - The hooks around a handler run in the handler's thread or task.
 - All other hooks run in the worker's own thread, which also extends visibility timeouts. They must
   be quick.
+- ``on_success``, ``on_failure`` and ``on_retry`` report outcomes that Redis has confirmed; the last
+  two run in a copy of the context variables with which the error was raised.
 - An exception in ``before_handle`` counts as the handler's, so the hook can refuse a message with
   Retry, Defer, Discard or DeadLetter. Exceptions in other hooks are logged.
 """
@@ -61,6 +63,21 @@ class Middleware:
 
         It runs for every message for which ``before_handle`` was called, in any middleware.
         """
+
+    def on_success(self, message: Delivery) -> None:
+        """Run after a message was deleted whose handler has returned."""
+
+    def on_failure(self, error: BaseException, message: Delivery, is_final: bool) -> None:  # noqa: FBT001 - a hook
+        """
+        Run after the outcome of an attempt was written that has failed.
+
+        ``is_final`` says that there is no other attempt: the message is a dead letter, or deleted.
+        Retry, Defer, Discard and cancelled jobs are no failures, but a Retry that was the last
+        attempt, and a message that was deferred too often.
+        """
+
+    def on_retry(self, error: BaseException, message: Delivery, after: float) -> None:
+        """Run after a message was hidden until its next attempt, for ``after`` seconds."""
 
     def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         """Run before a message is hidden until its next attempt, for ``after`` seconds."""
@@ -192,6 +209,20 @@ class Hooks:
     def __getitem__(self, name: str) -> tuple[Callable[..., None], ...]:
         """Return the methods of a hook; empty if no middleware overrides it."""
         return self._methods[name]
+
+    def call_before(self, message: Delivery) -> None:
+        """
+        Call ``before_handle``.
+
+        Raises:
+            The exceptions of the hooks.
+        """
+        for before in self._methods["before_handle"]:
+            try:
+                before(message)
+            except Exception as error:
+                error.add_note(f"raised in {getattr(before, '__qualname__', before)}")
+                raise
 
     def call(self, name: str, *args: Any) -> None:
         """Call all methods of a hook; their exceptions are logged."""

@@ -536,6 +536,16 @@ class Worker(Configuration[B_co]):
             InvalidFormat: timeout or raise_errors without until_empty.
             InvalidValue: timeout is out of range.
         """
+        self._run_until(until_empty, timeout, raise_errors=raise_errors)
+
+    def _run_until(
+        self,
+        until_empty: bool,  # noqa: FBT001 - as ``run`` and ``run_async`` have it
+        timeout: float | None,
+        *,
+        raise_errors: bool,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         if not until_empty and (timeout is not None or raise_errors):
             raise InvalidFormat(
                 "until_empty", value=until_empty, hint="timeout and raise_errors need it."
@@ -545,16 +555,16 @@ class Worker(Configuration[B_co]):
         self._refuse_while_running()
         self._burst = Burst(timeout, stops_at_error=raise_errors) if until_empty else None
         try:
-            self._run()
+            self._run(loop)
         finally:
             self._burst = None
 
-    def _run(self) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._worker_loop = self._connection = None
         with Signals(self._stop_on_signal, lambda: f"worker {self.name}") as signals:
             self._signals = signals
             try:
-                self.start()
+                self.start(loop=loop)
             except StoppedAtStart:
                 self._leave_before_work()
                 _log.info("worker %s ends before it began: %s", self.name, self.numbers)
@@ -604,20 +614,37 @@ class Worker(Configuration[B_co]):
             with suppress(RSMQError, RedisError, OSError):
                 self._connection.unregister()
 
-    async def run_async(self) -> None:
+    async def run_async(
+        self,
+        *,
+        until_empty: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - as ``run`` has it
+        raise_errors: bool = False,
+    ) -> None:
         """
         Run inside a running event loop, which also runs async handlers, until it is cancelled.
 
         A cancellation stops the worker as ``stop`` does, and this method returns when it has
         stopped: wait for it, also after you have cancelled it. It ignores signals.
 
+        Args:
+            until_empty: as for ``run``, as the others.
+            timeout: seconds, with until_empty.
+            raise_errors: True raises the first exception of a handler, with until_empty.
+
         Raises:
             The errors of ``run``.
         """
         loop = asyncio.get_running_loop()
         # No task: a program may cancel all tasks, and a thread can't be cancelled.
-        start = partial(contextvars.copy_context().run, self.start, loop=loop)
-        starting = loop.run_in_executor(None, start)
+        in_context = contextvars.copy_context().run
+        is_burst = until_empty or timeout is not None or raise_errors
+        work = partial(self.start, loop=loop)
+        if is_burst:
+            work = partial(
+                self._run_until, until_empty, timeout, raise_errors=raise_errors, loop=loop
+            )
+        starting = loop.run_in_executor(None, in_context, work)
         try:
             await asyncio.shield(starting)
             worker_loop = self._worker_loop
@@ -626,7 +653,11 @@ class Worker(Configuration[B_co]):
             if worker_loop is not None and worker_loop.failure is not None:
                 raise worker_loop.failure
         finally:
-            is_cancelled = await _wait_for(starting)
+            is_cancelled = False
+            while is_burst and not starting.done():  # again, because it may not have begun
+                is_cancelled |= await _wait_for(loop.run_in_executor(None, self.stop))
+                is_cancelled |= await _wait_for(asyncio.ensure_future(asyncio.sleep(POLL_SECONDS)))
+            is_cancelled |= await _wait_for(starting)
             if not starting.cancelled() and starting.exception() is None:
                 is_cancelled |= await _wait_for(loop.run_in_executor(None, self.stop))
             if is_cancelled:

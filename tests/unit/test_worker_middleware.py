@@ -14,7 +14,7 @@ EXPECTED = [
     "before_retry", "after_retry", "before_defer", "after_defer", "before_dead_letter",
     "after_dead_letter", "before_delete", "after_delete", "after_drop", "after_release",
     "lease_lost", "before_stop", "after_stop",
-    "after_push", "after_target_change",
+    "after_push", "after_target_change", "on_success", "on_failure", "on_retry",
 ]  # fmt: skip
 
 

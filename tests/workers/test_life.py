@@ -578,6 +578,7 @@ def test_hooks_of_a_handled_message(env, rsmq, hook_recorder):
         ("after_handle", "x", None, seconds),
         ("before_delete", ["x"]),
         ("after_delete", ["x"]),
+        ("on_success", "x"),
         ("before_stop", worker),
         ("after_stop", worker),
     ]
@@ -611,11 +612,14 @@ def test_hooks_of_a_message_that_is_retried_and_dead_lettered(env, rsmq, hook_re
         ("after_handle", "x", "ValueError"),
         ("before_retry", "x", 0, "ValueError"),
         ("after_retry", "x", 0, "ValueError"),
+        ("on_failure", "ValueError", "x", False),
+        ("on_retry", "ValueError", "x", 0),
         ("after_receive", "q", ["x"]),
         ("before_handle", "x"),
         ("after_handle", "x", "ValueError"),
         ("before_dead_letter", "x", "dead", why, "ValueError"),
         ("after_dead_letter", "x", "dead", why, "ValueError"),
+        ("on_failure", "ValueError", "x", True),
     ]
 
 

@@ -15,7 +15,7 @@ from rsmq.errors import NotEmptyInTime, RSMQError
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.operations import list_in_flight
-from rsmq.worker.outcome import DeadLetter, Defer, Discard, Retry
+from rsmq.worker.outcome import DeadLetter, Retry
 
 #: Seconds between two checks.
 POLL_SECONDS = 0.05
@@ -62,23 +62,8 @@ class Burst(Middleware):
     def before_defer(self, message: Delivery, after: float, error: BaseException) -> None:
         self.before_retry(message, after, error)
 
-    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
-        self._note_error(error)
-
-    def after_dead_letter(
-        self,
-        message: Delivery,
-        queue: str,
-        reason: str,
-        error: BaseException,
-    ) -> None:
-        self._note_error(error)
-
-    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
-        self._note_error(error)
-
-    def _note_error(self, error: BaseException) -> None:
-        if self.error is None and not isinstance(error, Retry | Defer | Discard | DeadLetter):
+    def on_failure(self, error: BaseException, message: Delivery, is_final: bool) -> None:  # noqa: FBT001 - a hook
+        if self.error is None and not isinstance(error, Retry | DeadLetter):
             self.error = error
 
     def is_done(self, rsmq: RSMQ, name: str, queues: Sequence[str]) -> bool:

@@ -72,9 +72,8 @@ class Invoker:
         """
         self._make_context = context_maker()
         self._call_in_child = call_in_child
-        self._before = hooks["before_handle"]
         self._hooks = hooks
-        self._has_handler_hooks = bool(self._before or hooks["after_handle"])
+        self._has_handler_hooks = bool(hooks["before_handle"] or hooks["after_handle"])
         self._report_finished = report_finished
         self._report_progress = report_progress
         self._own_process = OwnProcess()
@@ -161,7 +160,7 @@ class Invoker:
         message = lease.to_delivery(lane.name, lane.codec)
         if self._has_handler_hooks:
             deliveries.append(message)
-            self._call_before(message)
+            self._hooks.call_before(message)
         return handler, (body, message) if takes_message else (body,)
 
     def _prepare_group(
@@ -173,7 +172,7 @@ class Invoker:
         if self._has_handler_hooks:
             message = job.to_delivery(lane.name, lane.codec)
             deliveries.append(message)
-            self._call_before(message)
+            self._hooks.call_before(message)
         decoded = [body]
 
         def call(name: str) -> Any:
@@ -201,7 +200,7 @@ class Invoker:
             message = lease.to_delivery(lane.name, lane.codec)
             deliveries.append(message)
             try:
-                self._call_before(message)
+                self._hooks.call_before(message)
             except BaseException as error:
                 if not is_batch:
                     raise
@@ -213,14 +212,6 @@ class Invoker:
             call = partial(self._call_in_child, job)
             return call_handlers, (job, call, self._report_progress, "")
         return self._call_in_child, (job,)
-
-    def _call_before(self, message: Delivery) -> None:
-        for before in self._before:
-            try:
-                before(message)
-            except Exception as error:
-                error.add_note(f"raised in {getattr(before, '__qualname__', before)}")
-                raise
 
     def _prepare_batch(
         self, job: Job, deliveries: list[Delivery]
@@ -242,7 +233,7 @@ class Invoker:
             message = lease.to_delivery(lane.name, lane.codec)
             deliveries.append(message)
             try:
-                self._call_before(message)
+                self._hooks.call_before(message)
             except BaseException as error:  # noqa: BLE001 - only this message fails
                 lease.fail(error)
                 continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from rsmq.worker.failure import HandlerFailure
-from rsmq.worker.outcome import Outcome
+from rsmq.worker.outcome import Outcome, Retried
 from rsmq.worker.state.calls import Lease
 from rsmq.worker.state.jobs import GroupJob
 from rsmq.worker.state.lane import Lane
@@ -27,6 +27,13 @@ class Decision:
     lease: Lease
     outcome: Outcome
     failure: HandlerFailure
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the attempt has failed, and its handler has not asked for the outcome."""
+        if self.failure.kind == "retry":
+            return not isinstance(self.outcome, Retried)
+        return self.failure.kind not in {"cancelled", "defer", "discard"}
 
 
 class Kind(NamedTuple):

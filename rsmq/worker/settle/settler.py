@@ -21,6 +21,7 @@ from rsmq.printable import format_count
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.connection import WorkerConnection
+from rsmq.worker.delivery import Delivery
 from rsmq.worker.failure import HandlerFailure
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.needed_queues import open_needed_queues
@@ -176,12 +177,11 @@ class Settler:
         if isinstance(lease, GroupJob):
             self.note_progress(lease)
             outcome = _add_unfinished(lease, outcome)
-        is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
-        if not is_requested and failure.kind not in {"cancelled", "defer", "discard"}:
-            self.numbers.failed += 1
         if failure.kind == "timed_out" and lease.job.call_state is not CALL_ABANDONED:
             self.numbers.hung += 1  # else it was counted when the call was abandoned
         decision = Decision(lane, lease, outcome, failure)
+        if decision.is_failure:
+            self.numbers.failed += 1
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)
             self._pending.dead_letters.add(kind, decision)
@@ -428,12 +428,17 @@ class Settler:
             self._hooks.call("after_release", lane.name, len(finished))
         elif kind.reason == "handled":
             self.numbers.handled += len(finished)
+            self._report_successes(lane, finished)
         else:
             for decision, digit in zip(items, results, strict=True):
                 if digit == _GONE and not isinstance(decision.outcome, Dropped):
                     _log_gone(decision)
                 elif decision.lease.state is SETTLED:
                     self._finish_retry_or_drop(decision)
+
+    def _report_successes(self, lane: Lane, leases: list[Lease]) -> None:
+        for lease in leases if self._hooks["on_success"] else ():
+            self._hooks.call("on_success", lease.to_delivery(lane.name, lane.codec))
 
     def _finish_retry_or_drop(self, decision: Decision) -> None:
         lane = decision.lane
@@ -458,6 +463,16 @@ class Settler:
         elif isinstance(decision.outcome, Dropped):
             self.numbers.dropped += 1
             self._hooks.call("after_drop", message, decision.outcome.reason, decision.failure.error)
+        self._report(decision, message)
+
+    def _report(self, decision: Decision, message: Delivery) -> None:
+        """Call the hooks for the outcome of an attempt that has not succeeded."""
+        failure, outcome, hooks = decision.failure, decision.outcome, self._hooks
+        is_final, run = not isinstance(outcome, Retried), failure.context.run
+        if decision.is_failure and hooks["on_failure"]:
+            run(hooks.call, "on_failure", failure.error, message, is_final)
+        if isinstance(outcome, Retried) and hooks["on_retry"]:
+            run(hooks.call, "on_retry", failure.error, message, outcome.delay_seconds)
 
     def _finish_leases(self, lane: Lane, leases: list[Lease], results: bytes) -> list[Lease]:
         """Remove the messages of a group from those in flight. Return those that were settled."""
@@ -527,6 +542,8 @@ class Settler:
                 self.numbers.dead += 1
                 self._note_settled((decision.lease,))
                 self._call_dead_letter_hook("after_dead_letter", decision)
+                lease = decision.lease
+                self._report(decision, lease.to_delivery(lane.name, lane.codec))
 
     def _create_target(self, kind: DeadLetterKind) -> str | None:
         """
