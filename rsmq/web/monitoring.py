@@ -94,8 +94,7 @@ def metrics_of(clients: Sequence[Client], namespaces_of: NamespacesOf) -> Endpoi
             lines += [f"# HELP {series} {text}", f"# TYPE {series} {kind}"]
             for label, (_, found) in zip(labels, read, strict=True):
                 lines += [
-                    f'{series}{{{label},queue="{_escape(name)}"}} '
-                    f"{_show(getattr(each, attribute))}"
+                    f'{series}{{{label},queue="{_escape(name)}"}} {_show(getattr(each, attribute))}'
                     for name, each in (found or {}).items()
                 ]
         return Response(

@@ -29,7 +29,8 @@ README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
     "index", "start", "comparison",
-    "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks", "task-tests",
+    "clients", "unique", "groups", "limit-keys", "expiry", "queue-limits", "workers", "tasks",
+    "task-tests",
     "jobs", "fastapi", "django", "transactions", "worker-life", "priorities", "handlers",
     "middleware", "processes", "application-servers", "webhooks", "subscribers", "schedules",
     "http-api", "http-operations", "http-examples", "dashboard", "http-server", "why", "history",
