@@ -4,7 +4,6 @@ Faults of a queue's attributes, and the changes that repair them. Pure.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,17 +12,9 @@ from typing import TypeAlias
 from rsmq.doctor.finding import Finding, make_finding
 from rsmq.doctor.message_faults import CLOCK_TOLERANCE_MS
 from rsmq.doctor.operations import NOW_S, Change, QueueFacts
-from rsmq.vocabulary.queues import REQUIRED_ATTRIBUTES
+from rsmq.vocabulary.queues import CREATE, REQUIRED_ATTRIBUTES
 from rsmq.wire.fields import DIVIDED, TOTAL_RECEIVED, TOTAL_SENT
-from rsmq.wire.limits import (
-    DEFAULT_DELAY,
-    DEFAULT_VT,
-    MAX_MAXSIZE,
-    MAX_SECONDS,
-    MIN_MAXSIZE,
-    UNLIMITED,
-)
-from rsmq.wire.stored import parse_maxsize, parse_number
+from rsmq.wire.stored import parse_number
 
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,16}")
 _TOTAL = re.compile(rb"[0-9]{1,18}")
@@ -72,7 +63,7 @@ def make_attribute_findings(ns: str, facts: QueueFacts) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _make_change(name: str, fields: dict[str, bytes], new: int | bytes) -> Change:
+def _make_change(name: str, fields: dict[str, bytes], new: int | bytes | None) -> Change:
     return name.encode(), fields.get(name), b"%d" % new if isinstance(new, int) else new
 
 
@@ -81,24 +72,21 @@ def _describe(name: str, raw: bytes) -> str:
 
 
 def _find_bad_numbers(fields: dict[str, bytes]) -> Iterator[AttributeFault]:
-    for name, default in (("vt", DEFAULT_VT), ("delay", DEFAULT_DELAY)):
-        raw = fields.get(name)
-        if raw is None or (_WHOLE_NUMBER.fullmatch(raw) and int(raw) <= MAX_SECONDS):
+    for each in CREATE.options.values():
+        raw = fields.get(each.field)
+        if raw is None or raw == str(each.unlimited).encode():
             continue
-        number = parse_number(raw)
-        new = default if number is None else min(max(math.ceil(number), 0), MAX_SECONDS)
-        yield "bad-attribute", _describe(name, raw), _make_change(name, fields, new)
-    raw = fields.get("maxsize")
-    if raw is None or raw == b"-1":
-        return
-    number = parse_number(raw)
-    is_whole = _WHOLE_NUMBER.fullmatch(raw) is not None
-    if is_whole and number is not None and number > MAX_MAXSIZE:
-        yield "large-maxsize", raw.decode(), _make_change("maxsize", fields, MAX_MAXSIZE)
-    elif not is_whole or number is None or number < MIN_MAXSIZE:
-        size = parse_maxsize(raw)
-        size = size if size == UNLIMITED else max(size, MIN_MAXSIZE)
-        yield "bad-attribute", _describe("maxsize", raw), _make_change("maxsize", fields, size)
+        number, low, high = parse_number(raw), int(each.low or 0), int(each.high or 0)
+        if _WHOLE_NUMBER.fullmatch(raw) and int(raw) >= low:
+            if each.name == "maxsize" and int(raw) > high:
+                yield "large-maxsize", raw.decode(), _make_change(each.field, fields, high)
+                continue
+            if int(raw) <= high:
+                continue
+        value = each.parse(raw) if each.read else number
+        new = each.default_in(CREATE) if value is None else each.fit(value)
+        change = _make_change(each.field, fields, None if new == each.removing else new)
+        yield "bad-attribute", _describe(each.name, raw), change
 
 
 def _find_milliseconds(fields: dict[str, bytes]) -> Iterator[AttributeFault]:

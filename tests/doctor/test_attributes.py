@@ -41,6 +41,18 @@ def test_unreadable_number_is_replaced_by_nearest_valid_one(namespace, raw, name
     assert namespace.find_codes() == []
 
 
+@pytest.mark.parametrize(
+    ("stored", "repaired"), [("abc", None), ("-3", None), ("1.5", "2"), ("99999999", "9999999")]
+)
+def test_a_bad_retention_is_replaced_or_removed(namespace, raw, stored, repaired):
+    raw.hset(namespace.hash(), "x:keep", stored)
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.text) == ("bad-attribute", f"keep is {stored!r}")
+    assert namespace.repair() == [("bad-attribute", "q", 1)]
+    assert namespace.read_fields().get("x:keep") == repaired
+    assert namespace.find_codes() == []
+
+
 def test_retention_and_limits_are_no_faults(namespace, raw):
     namespace.rsmq.set_queue_attributes("q", keep=60)
     namespace.rsmq.create_queue("dead")
