@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.vocabulary.queues import ATTRIBUTE_FIELDS
 from rsmq.wire.fields import (
     BATCHED,
@@ -186,13 +186,12 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
             {key: kind.decode() for key, kind in extensions if kind != b"none"},
         )
 
-    return Operation(
+    return on_queue(
+        keys,
         load("examine_queue"),
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
         (encode_name(keys.name), *(name.encode() for name in EXAMINED_FIELDS)),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -207,13 +206,12 @@ def examine_groups(keys: QueueKeys, position: bytes) -> Operation[tuple[bytes | 
         The position of the next step (None at the end), and the id of the first message of each
         such group.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("examine_groups"),
         (keys.hash, keys.zset, keys.admitted, keys.held_back),
         (position,),
         tuple,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -227,13 +225,12 @@ def examine_group_records(keys: QueueKeys, position: bytes) -> Operation[tuple[b
     Returns:
         The position of the next step (b'0' at the end), and the ids of such messages.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("examine_group_records"),
         (keys.hash, keys.zset, keys.admitted, keys.held_back, keys.group_of),
         (position,),
         tuple,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -247,13 +244,12 @@ def examine_ungrouped(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[list[b
     Returns:
         Their ids; none while there is a group in one of the lists that ``x:group_of`` lacks.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("examine_ungrouped"),
         (keys.admitted, keys.held_back, keys.group_of),
         tuple(ids),
         list,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -268,13 +264,8 @@ def examine_turns(keys: QueueKeys, most: int) -> Operation[tuple[int, list[bytes
         The number of such groups and limit keys, and the names of the first ones. That of a limit
         key begins with the byte 1 and a colon.
     """
-    return Operation(
-        load("examine_turns"),
-        (keys.zset, keys.rates, keys.held_back),
-        (digits(most),),
-        tuple,
-        RetryClass.ALWAYS,
-        (keys.name,),
+    return on_queue(
+        keys, load("examine_turns"), (keys.zset, keys.rates, keys.held_back), (digits(most),), tuple
     )
 
 
@@ -307,14 +298,7 @@ def examine_messages(
         next_position = None if reply[0] is None else (reply[0], reply[1])
         return next_position, int(reply[2]), entries
 
-    return Operation(
-        load("examine_messages"),
-        (keys.hash, keys.zset),
-        position,
-        parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
+    return on_queue(keys, load("examine_messages"), (keys.hash, keys.zset), position, parse)
 
 
 def examine_fields(
@@ -336,26 +320,20 @@ def examine_fields(
         ]
         return cursor, int(now), size, orphans
 
-    return Operation(
-        load("examine_fields"),
-        (keys.hash, keys.zset),
-        (cursor, digits(count)),
-        parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
+    return on_queue(
+        keys, load("examine_fields"), (keys.hash, keys.zset), (cursor, digits(count)), parse
     )
 
 
 def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
     """Return the commands, in lower case, that this user may not send on the keys of a queue."""
     keys = namespace.queue(qname)
-    return Operation(
+    return on_queue(
+        keys,
         load("examine_rights"),
         (keys.hash, keys.zset, namespace.queues, unused_key(keys)),
         (encode_name(keys.name),),
         lambda reply: {command.decode().lower() for command in reply},
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -577,4 +555,4 @@ def remove_extensions(keys: QueueKeys, extensions: Sequence[bytes]) -> Operation
 def _repair(
     name: str, redis_keys: tuple[bytes, ...], keys: QueueKeys, args: Sequence[bytes]
 ) -> Operation[int]:
-    return Operation(load(name), redis_keys, tuple(args), int, RetryClass.ALWAYS, (keys.name,))
+    return on_queue(keys, load(name), redis_keys, tuple(args), int)

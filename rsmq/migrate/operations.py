@@ -13,7 +13,7 @@ from rsmq.errors import NotPossible
 from rsmq.lua.load import Script, loader_of
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name, encode_name
@@ -276,13 +276,12 @@ def open_copy(
         list_field: the field in which the digest of a list without ids is stored.
         list_digest: that digest; empty for a source with ids.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("open_copy"),
         (keys.hash, keys.copied),
         (digits(round(lifetime * 1000)), list_field, list_digest),
         lambda reply: (int(reply[0]), bytes(reply[1])),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -293,13 +292,12 @@ def begin_move(keys: QueueKeys, claim: RunClaim, *, lifetime: float) -> Operatio
     Args:
         lifetime: seconds for which it is kept.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("begin_move"),
         (keys.hash, keys.copied),
         (claim.field, claim.run, digits(round(lifetime * 1000))),
         lambda _: None,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -334,13 +332,12 @@ def forget_copies(
         fields: the digests, and the names of other fields.
         claim: the right of the run. Without it nothing is deleted.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("forget_copies"),
         (keys.hash, keys.copied),
         (claim.field, claim.run, *fields),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -363,7 +360,8 @@ def add_copies(
         claim: the right of the run. Without it nothing is added.
         watermark: the watermark of the source, which is stored.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("add_copies"),
         (
             keys.hash,
@@ -381,8 +379,6 @@ def add_copies(
             *(value for message in messages for value in message.row()),
         ),
         bytes,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -468,11 +464,10 @@ def forward_messages(
         shape: whether the target is a list or a stream.
         target: the key of the list or the stream.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("forward_messages"),
         (keys.hash, keys.zset, target, *(each.key for each in messages if each.key)),
         (shape.encode(), *(value for each in messages for value in each.row())),
         bytes,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from rsmq.lua.load import Script
 from rsmq.operations.confirmation import Confirm
 from rsmq.operations.time_limit import TimeLimit
+from rsmq.wire.keys import QueueKeys
 
 T = TypeVar("T")
 
@@ -82,6 +83,17 @@ class Operation(Generic[T]):
     rebuild: Callable[[], Operation[T]] | None = None
     large_body: int = 0
     reply_timeout: float | None = None
+
+
+def on_queue(
+    queue: QueueKeys,
+    script: Script,
+    keys: tuple[bytes, ...],
+    args: tuple[bytes, ...],
+    parse: Callable[[Any], T],
+) -> Operation[T]:
+    """Return an operation on a queue, which its errors name, of the class ALWAYS."""
+    return Operation(script, keys, args, parse, RetryClass.ALWAYS, (queue.name,))
 
 
 def allow_for_reply(operation: Operation[T], seconds: float) -> Operation[T]:

@@ -10,7 +10,7 @@ from typing import Any
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_attributes
 from rsmq.vocabulary.queues import CREATE, SET, QueueAttribute, encode_attributes
@@ -131,13 +131,8 @@ def _list_step(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, li
 def get_queue_attributes(namespace: Namespace, qname: str) -> Operation[QueueAttributes]:
     """Return a queue's attributes and counts."""
     keys = namespace.queue(qname)
-    return Operation(
-        load("get_queue_attributes"),
-        (keys.hash, keys.zset),
-        (),
-        parse_attributes,
-        RetryClass.ALWAYS,
-        (keys.name,),
+    return on_queue(
+        keys, load("get_queue_attributes"), (keys.hash, keys.zset), (), parse_attributes
     )
 
 
@@ -148,13 +143,12 @@ def set_queue_attributes(
     if all(each is None for each in attributes.values()):
         raise NoAttributeSupplied
     keys = namespace.queue(qname)
-    return Operation(
+    return on_queue(
+        keys,
         load("set_queue_attributes"),
         (keys.hash, keys.zset),
         tuple(_pair_fields(encode_attributes(attributes, SET))),
         parse_attributes,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -177,13 +171,12 @@ def set_queue_limits(
 ) -> Operation[QueueAttributes]:
     """Set the limits of a queue; None removes a limit."""
     keys = namespace.queue(qname)
-    return Operation(
+    return on_queue(
+        keys,
         load("set_queue_limits"),
         (keys.hash, keys.zset, keys.running),
         (encode_throttle(max_running, rate),),
         parse_attributes,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

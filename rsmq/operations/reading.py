@@ -12,7 +12,7 @@ from rsmq.codecs import BYTES
 from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, on_queue
 from rsmq.operations.plain import plain_command
 from rsmq.operations.replies import parse_stored_message
 from rsmq.wire.keys import QueueKeys
@@ -30,26 +30,18 @@ def scan_ids(keys: QueueKeys, cursor: bytes) -> Operation[tuple[bytes, list[byte
     queue from the first step to the last is returned, even if it is received in the meantime; it
     may be returned twice.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("scan_ids"),
         (keys.hash, keys.zset),
         (cursor,),
         lambda reply: (reply[0], reply[1]),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
 def count_fitting(keys: QueueKeys, ids: Sequence[bytes], max_bytes: int) -> Operation[int]:
     """Return how many of the first ids have bodies of at most ``max_bytes``; at least one."""
-    return Operation(
-        load("count_fitting"),
-        (keys.hash,),
-        (digits(max_bytes), *ids),
-        int,
-        RetryClass.ALWAYS,
-        (keys.name,),
-    )
+    return on_queue(keys, load("count_fitting"), (keys.hash,), (digits(max_bytes), *ids), int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +79,8 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResul
             messages.append(parse_stored_message(keys.name, decode_name(ids[index]), BYTES, stored))
         return LookupResult(int(now), messages, ghosts)
 
-    return Operation(
-        load("get_messages"),
-        (keys.hash, keys.zset),
-        (_MAX_STEP_BYTES, *ids),
-        parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
+    return on_queue(
+        keys, load("get_messages"), (keys.hash, keys.zset), (_MAX_STEP_BYTES, *ids), parse
     )
 
 

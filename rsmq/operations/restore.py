@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import check_body_size, large_body_size
@@ -107,20 +107,20 @@ def restore_limits(keys: QueueKeys, records: Mapping[bytes, bytes]) -> Operation
     Args:
         records: the limits by id, as in ``limits.lua``.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("restore_limits"),
         (keys.hash, keys.zset, keys.limits),
         tuple(text for record in records.items() for text in record),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
 def restore_totals(keys: QueueKeys, attributes: QueueAttributes) -> Operation[int]:
     """Raise a queue's totals to those of another queue, and set its creation time back."""
     created = attributes.created
-    return Operation(
+    return on_queue(
+        keys,
         load("restore_totals"),
         (keys.hash,),
         (
@@ -129,6 +129,4 @@ def restore_totals(keys: QueueKeys, attributes: QueueAttributes) -> Operation[in
             b"" if created is None else digits(int(created.timestamp())),
         ),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass, Steps
+from rsmq.operations.operation import Operation, RetryClass, Steps, on_queue
 from rsmq.trash.deletion import (
     Deletion,
     DeletionKind,
@@ -63,13 +63,12 @@ def delete_queue_to_trash(
     def parse(reply: Any) -> Deletion | None:
         return None if reply[1] < 0 else _made(id, DeletionKind.DELETE_QUEUE, qname, by, reply)
 
-    return Operation(
+    return on_queue(
+        keys,
         load("delete_queue_to_trash"),
         (namespace.trash, namespace.queues, keys.hash, keys.zset, *pairs),
         (id.encode(), encode_facts(qname, by), names, encode_name(qname)),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -181,25 +180,23 @@ def undo(namespace: Namespace, deletion: Deletion) -> Steps[Restored]:
 
 def _undo_delete_queue(namespace: Namespace, keys: QueueKeys, id: str) -> Operation[int]:
     pairs, names = _pairs(namespace, keys, id, keys.extensions)
-    return Operation(
+    return on_queue(
+        keys,
         load("undo_delete_queue"),
         (namespace.trash, namespace.queues, keys.hash, keys.zset, *pairs),
         (id.encode(), names, encode_name(keys.name)),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
 def _undo_purge(namespace: Namespace, keys: QueueKeys, id: str) -> Operation[tuple[int, int]]:
     pairs, names = _pairs(namespace, keys, id, keys.extensions_of_messages)
-    return Operation(
+    return on_queue(
+        keys,
         load("undo_purge"),
         (namespace.trash, *pairs),
         (id.encode(), names, digits(_SMALL)),
         lambda reply: (int(reply[0]), int(reply[1])),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -207,13 +204,12 @@ def _undo_step(namespace: Namespace, keys: QueueKeys, id: str) -> Operation[tupl
     of_ids = keys.extensions_by_id
     others = [each for each in keys.extensions_of_messages if each not in of_ids]
     pairs, names = _pairs(namespace, keys, id, (*of_ids, *others))
-    return Operation(
+    return on_queue(
+        keys,
         load("undo_step"),
         (namespace.trash, *pairs),
         (id.encode(), names, digits(len(of_ids)), digits(STEP), digits(_STEP_BYTES)),
         lambda reply: (int(reply[0]), int(reply[1]), int(reply[2])),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 

@@ -16,7 +16,7 @@ import msgpack
 from rsmq.errors import NewerVersion
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH_BYTES
 from rsmq.wire.names import encode_name
@@ -153,7 +153,8 @@ def lease_messages(
         LeaseTakenOver: another process has taken over the lease of the query.
         CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("lease_messages"),
         (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
         (
@@ -175,8 +176,6 @@ def lease_messages(
         lambda reply: LeasedPart(
             reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
         ),
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -219,7 +218,8 @@ def acknowledge_leased(
     Returns:
         How many messages were deleted, and how many another consumer has received since.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("acknowledge_leased"),
         (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
         (
@@ -232,8 +232,6 @@ def acknowledge_leased(
             b"" if latest_ms is None else digits(latest_ms),
         ),
         tuple,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -273,7 +271,8 @@ def release_leased(
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("release_leased"),
         (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
         (
@@ -285,8 +284,6 @@ def release_leased(
             b"1" if has_policy else b"",
         ),
         int,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -324,13 +321,12 @@ def extend_leased(
 def _make_part_operation(
     name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
 ) -> Operation[Any]:
-    return Operation(
+    return on_queue(
+        keys,
         load(name),
         (keys.hash, keys.zset, keys.leases),
         (name_part(batch, part), *args),
         parse,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -348,7 +344,8 @@ def acquire_lease(
     Returns:
         0; or if another holder has the lease, the seconds until that ends.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("acquire_lease"),
         (keys.hash, keys.leases),
         (
@@ -358,8 +355,6 @@ def acquire_lease(
             digits(round(lifetime * 1000)),
         ),
         lambda reply: reply / 1000,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
@@ -374,9 +369,7 @@ def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
         False if this holder does not have it; then nothing is changed.
     """
     args = lease.encode(), holder.encode()
-    return Operation(
-        load("release_lease"), (keys.leases,), args, bool, RetryClass.ALWAYS, (keys.name,)
-    )
+    return on_queue(keys, load("release_lease"), (keys.leases,), args, bool)
 
 
 def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
@@ -386,4 +379,4 @@ def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
     The operation returns the number of deleted fields.
     """
     script = load("delete_expired_leases")
-    return Operation(script, (keys.leases,), (), int, RetryClass.ALWAYS, (keys.name,))
+    return on_queue(keys, script, (keys.leases,), (), int)

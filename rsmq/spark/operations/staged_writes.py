@@ -15,7 +15,7 @@ import msgpack
 
 from rsmq.lua.load import loader_of
 from rsmq.operations.arguments import digits
-from rsmq.operations.operation import Operation, RetryClass
+from rsmq.operations.operation import Operation, RetryClass, on_queue
 from rsmq.operations.restore import RestoredMessage, pair_options
 from rsmq.wire.id_arrays import make_joined_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -146,13 +146,12 @@ def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[i
         The number of messages that were added: 0 if the part was published before; None if the
         part is not stored any more.
     """
-    return Operation(
+    return on_queue(
+        keys,
         load("publish_staged"),
         (keys.hash, keys.zset, keys.staged),
         (part.encode(), keys.channel if realtime else b""),
         lambda reply: reply,
-        RetryClass.ALWAYS,
-        (keys.name,),
     )
 
 
