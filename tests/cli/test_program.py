@@ -24,9 +24,7 @@ from tests.ports import free_port
 from tests.scale import WAIT_SECONDS
 from tests.servers import Server, redis_7
 
-AVAILABLE = [
-    name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)
-]
+AVAILABLE = [name for name, entry in command_table.COMMANDS.items()]
 
 
 def command_of(name):
@@ -51,15 +49,6 @@ def test_summary_in_the_table_is_the_first_line_of_the_help():
         if name != "rfq":
             assert command_of(name).help.strip().partition("\n")[0] == entry.summary, name
         assert command_of(name).name == name
-
-
-def test_command_with_a_missing_module_is_not_available(cli, monkeypatch):
-    missing = command_table.Entry("rsmq.cli.no_such_module:gone", "Gone.")
-    monkeypatch.setitem(command_table.COMMANDS, "gone", missing)
-    monkeypatch.setitem(command_table.SECTIONS["Queues"], "gone", missing)
-
-    assert "gone" not in cli("--help").out
-    assert cli("gone").error.startswith("There is no command 'gone'.")
 
 
 def test_commands_import_only_their_own_modules():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -166,7 +166,7 @@ class Call:
         name = option or os.environ.get("RSMQ_PROFILE") or self.config.default
         return (self.config.profile(name) if name else Profile()), option is not None
 
-    def open(self, *, client_options: Mapping[str, Any] | None = None) -> RSMQ[Any]:
+    def open(self, **client_options: Any) -> RSMQ[Any]:
         """
         Return a client of the only namespace. Close it, or use it with ``with``.
 
@@ -183,9 +183,7 @@ class Call:
         return self._open(self.namespace, client_options)
 
     @contextmanager
-    def open_each(
-        self, *, client_options: Mapping[str, Any] | None = None
-    ) -> Iterator[list[RSMQ[Any]]]:
+    def open_each(self, **client_options: Any) -> Iterator[list[RSMQ[Any]]]:
         """
         Open a client of each namespace, as ``open`` does, and close them at the end.
 
@@ -198,15 +196,13 @@ class Call:
         with ExitStack() as stack:
             yield [stack.enter_context(self._open(ns, client_options)) for ns in self.namespaces]
 
-    def _open(self, ns: str, client_options: Mapping[str, Any] | None) -> RSMQ[Any]:
+    def _open(self, ns: str, client_options: dict[str, Any]) -> RSMQ[Any]:
         from rsmq._sync.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
-        return RSMQ.from_url(self.url, ns=ns, **self._client_arguments(client_options))
+        return RSMQ.from_url(self.url, ns=ns, **self._client_arguments | client_options)
 
     @asynccontextmanager
-    async def open_each_async(
-        self, *, client_options: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[list[AsyncRSMQ[Any]]]:
+    async def open_each_async(self, **client_options: Any) -> AsyncIterator[list[AsyncRSMQ[Any]]]:
         """
         Open an asyncio client of each namespace, as ``open_each`` does.
 
@@ -214,23 +210,21 @@ class Call:
             Failed, RSMQError: as for ``open_each``.
         """
         async with AsyncExitStack() as stack:
+            from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
+
+            arguments = self._client_arguments | client_options
             yield [
-                await stack.enter_async_context(self._open_async(ns, client_options))
+                await stack.enter_async_context(AsyncRSMQ.from_url(self.url, ns=ns, **arguments))
                 for ns in self.namespaces
             ]
 
-    def _open_async(self, ns: str, client_options: Mapping[str, Any] | None) -> AsyncRSMQ[Any]:
-        from rsmq.aio import AsyncRSMQ  # noqa: PLC0415 - takes time
-
-        return AsyncRSMQ.from_url(self.url, ns=ns, **self._client_arguments(client_options))
-
-    def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    @property
+    def _client_arguments(self) -> dict[str, Any]:
         return {
             "codec": BODY_CODEC,
             "strict_names": not self.any_names,
             "retry_deadline": RETRY_DEADLINE_SECONDS,
             "realtime": self.realtime,
-            **(client_options or {}),
         }
 
     def confirm(self, question: str, *, yes: bool) -> None:

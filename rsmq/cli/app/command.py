@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import click
@@ -165,11 +164,7 @@ class Root(Group):
     """The program: the commands of the table, each imported when it is called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        return [
-            name
-            for name, entry in command_table.COMMANDS.items()
-            if command_table.is_available(entry)
-        ]
+        return list(command_table.COMMANDS)
 
     def all_names(self, ctx: click.Context) -> list[str]:
         return [*self.list_commands(ctx), *command_table.ALIASES]
@@ -186,17 +181,14 @@ class Root(Group):
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         entry = command_table.COMMANDS.get(command_table.ALIASES.get(cmd_name, cmd_name))
-        if entry is None or not command_table.is_available(entry):
-            return None
-        loaded: click.Command = getattr(import_module(entry.module), entry.attribute)
-        return loaded
+        return entry.load() if entry else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return commands from the table, whose modules need not be imported, and options."""
         items = [
             CompletionItem(name, help=entry.summary)
             for name, entry in command_table.COMMANDS.items()
-            if name.startswith(incomplete) and command_table.is_available(entry)
+            if name.startswith(incomplete)
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -206,11 +198,9 @@ class Root(Group):
             rows = [
                 (_name_with_aliases(name, entry).ljust(width), entry.summary)
                 for name, entry in section.items()
-                if command_table.is_available(entry)
             ]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):

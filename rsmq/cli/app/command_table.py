@@ -2,7 +2,7 @@
 The table of commands: the module, the summary and the aliases of each.
 
 Help and completion read this table, so they import no command; a command is imported when it is
-called. A command whose module is missing is not shown and can't be called.
+called.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import Any
 
 from rsmq.vocabulary.calls import CALLS
 
@@ -31,15 +32,9 @@ class Entry:
     summary: str
     aliases: tuple[str, ...] = ()
 
-    @property
-    def module(self) -> str:
-        """The module of the command."""
-        return self.import_path.partition(":")[0]
-
-    @property
-    def attribute(self) -> str:
-        """The name of the command in its module."""
-        return self.import_path.partition(":")[2]
+    def load(self) -> Any:
+        """Return the click command."""
+        return resolve_name(self.import_path)
 
 
 #: The sections of the help: each command with its aliases, its place below rsmq.cli.commands, and
@@ -147,8 +142,3 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     term: tuple(commands.split(", "))
     for term, commands in re.findall(r"(\S+): ([^;]+)", " ".join(_TERMS.split()))
 }
-
-
-def is_available(entry: Entry) -> bool:
-    """Return whether the module of a command exists."""
-    return find_spec(entry.module) is not None

@@ -93,7 +93,7 @@ def find_queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     try:
         from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
-        with call.open(client_options={"retry_deadline": 0, **timeouts}) as rsmq:
+        with call.open(retry_deadline=0, **timeouts) as rsmq:
             names = rsmq.list_queues()
     except (RedisError, RSMQError, OSError, Failed):
         return []

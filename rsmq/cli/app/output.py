@@ -21,9 +21,11 @@ import math
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import Enum
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -198,14 +200,15 @@ def _quote(text: str) -> str:
     return quoted if quoted.isprintable() else json.dumps(text)
 
 
-def format_time(ms: float | None) -> str:
+def format_time(time: float | datetime | None) -> str:
     """
-    Return a Unix time in ms as a time in UTC, to the second; a dash for None.
+    Return a time, or a Unix time in ms, as a time in UTC, to the second; a dash for None.
 
     A time outside the years 1 to 9999 is returned as the number, with the unit ms.
     """
-    if ms is None:
+    if time is None:
         return "-"
+    ms = time.timestamp() * 1000 if isinstance(time, datetime) else time
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
@@ -225,6 +228,34 @@ def format_age(seconds: float | None) -> str:
         if whole_seconds >= 60  # noqa: PLR2004 - a minute
         else f"{whole_seconds}s"
     )
+
+
+def format_items(
+    items: Iterable[Any],
+    columns: Mapping[str, str | Callable[[Any], Any]],
+    *,
+    width: int | None = None,
+) -> list[str]:
+    """
+    Return the lines of a table of items.
+
+    Args:
+        columns: by its heading, the name of an attribute, or a function of an item. Texts are
+            quoted if they need it, and attributes whose names end in ``_ms`` are times.
+        width: as for ``format_table``.
+    """
+    readers = [
+        each if callable(each) else partial(_format_attribute, each) for each in columns.values()
+    ]
+    rows = [[read(item) for read in readers] for item in items]
+    return format_table(list(columns), rows, width=width)
+
+
+def _format_attribute(name: str, item: Any) -> Any:
+    value = getattr(item, name)
+    if name.endswith("_ms") or isinstance(value, datetime):
+        return format_time(value)
+    return format_text(value) if type(value) is str else value
 
 
 def format_table(
@@ -299,11 +330,11 @@ def to_json_value(value: Any) -> Any:
         return [to_json_value(each) for each in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return value
+    return value.value if isinstance(value, Enum) else value
 
 
 def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
-    fields: dict[str, Any] = {"queue": message.queue, "id": message.id, **_body_fields(message.raw)}
+    fields: dict[str, Any] = {"queue": message.queue, "id": message.id, **body_fields(message.raw)}
     fields |= {
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
@@ -318,7 +349,8 @@ def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
     return fields
 
 
-def _body_fields(raw: bytes) -> dict[str, str]:
+def body_fields(raw: bytes) -> dict[str, str]:
+    """Return the JSON field of a body: ``body`` if it is UTF-8, else ``body_base64``."""
     try:
         return {"body": raw.decode()}
     except UnicodeDecodeError:

@@ -4,13 +4,16 @@ Names of queues on the command line, which may be patterns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
+from rsmq.errors import RSMQError
 from rsmq.wire.names import is_pattern
+
+T = TypeVar("T")
 
 
 class _ListsQueues(Protocol):
@@ -50,3 +53,31 @@ def expand_patterns(rsmq: _ListsQueues, names: Sequence[str]) -> tuple[str, ...]
             )
         expanded += matches
     return tuple(dict.fromkeys(expanded))
+
+
+def read_each(
+    queues: Iterable[str], read: Callable[[str], T], *, are_named: bool = False
+) -> tuple[dict[str, T], dict[str, str]]:
+    """
+    Read queues, and leave out those that can't be read.
+
+    Args:
+        queues: their names.
+        read: reads a queue.
+        are_named: whether the user has named them, so that none is left out.
+
+    Returns:
+        By the names of queues, the results, and the reasons why queues are left out.
+    """
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+    found, unreadable = dict[str, T](), dict[str, str]()
+    for queue in queues:
+        try:
+            found[queue] = read(queue)
+        except (RSMQError, RedisError) as error:
+            reason = explain_unreadable(error)
+            if are_named or reason is None:
+                raise
+            unreadable[queue] = reason
+    return found, unreadable

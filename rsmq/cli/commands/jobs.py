@@ -5,7 +5,6 @@ The commands job, jobs and cancel.
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import options
-from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value, truncate
+from rsmq.cli.app.output import format_items, format_text, format_time, to_json_value, truncate
 from rsmq.errors import JobNotEnded, JobNotFound
 from rsmq.jobs.status import JobState
 
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
     from rsmq._sync.jobs import JobHandle
     from rsmq.jobs.status import JobStatus, ReportedProgress
 
-_HEADINGS = ("id", "state", "attempt", "begun", "ended", "worker", "error")
+_COLUMNS = {
+    "id": "id", "state": "state", "attempt": "attempt", "begun": "begun_at", "ended": "ended_at",
+    "worker": "worker", "error": "error",
+}  # fmt: skip
 #: What a cancel has done, for people.
 _RESULTS = {
     "cancelled": "cancelled",
@@ -82,19 +84,7 @@ def jobs(call: Call, queue: str, state: str | None, count: int) -> None:
         found = rsmq.jobs(queue, state=state, max_jobs=count)
         if not found:
             rsmq.get_queue_attributes(queue)  # raises if it does not exist
-    rows = [
-        (
-            each.id,
-            each.state,
-            each.attempt,
-            _show_time(each.begun_at),
-            _show_time(each.ended_at),
-            None if each.worker is None else format_text(each.worker),
-            None if each.error is None else format_text(each.error),
-        )
-        for each in found
-    ]
-    lines = format_table(_HEADINGS, rows)
+    lines = format_items(found, _COLUMNS)
     width = call.out.width
     call.out.result(list(map(_to_json, found)), [truncate(each, width, keep=32) for each in lines])
 
@@ -148,17 +138,13 @@ def _to_json(status: JobStatus[Any]) -> dict[str, Any]:
     return document
 
 
-def _show_time(time: datetime | None) -> str | None:
-    return None if time is None else format_time(time.timestamp() * 1000)
-
-
 def _describe(status: JobStatus[Any]) -> list[str]:
     values = {
         "state": f"{status.state}, to be cancelled" if status.is_cancelling else status.state,
         "attempt": status.attempt,
         "worker": None if status.worker is None else format_text(status.worker),
-        "begun": _show_time(status.begun_at),
-        "ended": _show_time(status.ended_at),
+        "begun": status.begun_at and format_time(status.begun_at),
+        "ended": status.ended_at and format_time(status.ended_at),
         "progress": None if status.progress is None else _show_progress(status.progress),
         "error": None if status.error is None else format_text(status.error),
         "result": None if status.raw_result is None else _show_json(status.raw_result.decode()),

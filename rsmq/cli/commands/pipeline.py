@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,7 @@ from rsmq.errors import InvalidOption
 from rsmq.printable import escape_unprintable, format_count
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from rsmq.spark.pipelines.progress import JobProgress, ProgressCallback
+    from rsmq.spark.pipelines.progress import JobProgress
 
 _HELP = """
 Run a job on queues with Spark.
@@ -49,7 +47,9 @@ A job runs on the processors of this machine. On a cluster: spark-submit "$(rsmq
 COMMAND ... It needs the extra spark.
 """
 
-Job = Callable[["SparkSession", "ProgressCallback"], Any]
+#: Checks the options of a job, and returns the arguments after the session; the options that it
+#: leaves in the mapping are passed too.
+Preparation = Callable[[Call, dict[str, Any]], tuple[Any, ...]]
 
 pipeline = Group(
     "pipeline",
@@ -65,34 +65,35 @@ pipeline = click.version_option(
 )(pipeline)  # fmt: skip
 
 
-def _job(name: str, *examples: str) -> Callable[[Callable[..., Job]], Any]:
-    """Return a decorator for a function that checks the options of a job, and returns the job."""
+def _job(
+    name: str, *examples: str, streams: bool = False
+) -> Callable[[Preparation], click.Command]:
+    """
+    Return a decorator that makes a command of the preparation of a job.
 
-    def add(prepare: Callable[..., Job]) -> Any:
+    Args:
+        name: the job, a function of ``rsmq.spark.pipelines``.
+        examples: examples of calls, one line each.
+        streams: whether it is a stream, unless it keeps the messages.
+    """
+
+    def add(prepare: Preparation) -> click.Command:
         @click.pass_obj
         @wraps(prepare)
-        def run_job(call: Call, /, *, master: str | None, verbose: bool, **options: Any) -> int:
-            follow = options.get("follow", False)
-            return _run_job(
-                call, name, lambda: prepare(call, **options),
-                master=master, is_verbose=verbose, follow=follow,
-            )  # fmt: skip
+        def run_job(call: Call, /, **options: Any) -> int:
+            return _run_job(call, name, prepare, options, streams=streams)
 
-        spark_options: list[click.Parameter] = [
-            click.Option(
-                ["--master"], metavar="URL",
-                help="The URL of the Spark master; local[*,4] by default.",
-            ),
-            click.Option(
-                ["--verbose"], is_flag=True,
-                help="Show all that Spark writes, and traces of errors.",
-            ),
-        ]  # fmt: skip
-        job_command = command(name, *examples, params=spark_options)(run_job)
-        pipeline.add_command(job_command)
-        return job_command
+        made = command(name, *examples)(_OF_SPARK(run_job))
+        pipeline.add_command(made)
+        return made
 
     return add
+
+
+_OF_SPARK = options("""
+    --master URL  The URL of the Spark master; local[*,4] by default.
+    --verbose  Show all that Spark writes, and traces of errors.
+    """)
 
 
 def _split_names(text: str) -> list[str]:
@@ -122,7 +123,7 @@ def _optional_checkpoint(default: str) -> Decorator:
     )
 
 
-@_job("archive", "rsmq pipeline archive orders,mail archive/ --follow")
+@_job("archive", "rsmq pipeline archive orders,mail archive/ --follow", streams=True)
 @_queues_argument()
 @click.argument("path")
 @_FOLLOW
@@ -133,20 +134,14 @@ def _optional_checkpoint(default: str) -> Decorator:
 @_optional_checkpoint("_checkpoint in PATH")
 @_BATCH
 @place_options()
-def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> Job:
+def archive(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """
     Move messages to Parquet files, one folder for each day.
 
     PATH is the folder of the archive; each run adds files.
     """
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
-
-    if not options["keep"]:
-        require_streams()
-    source = own_queues(call, options)
-    source.require(queues)
-    return lambda spark, tell: pipelines.archive(spark, source, queues, path, **options, tell=tell)
+    source = own_queues(call, of, of["queues"])
+    return source, of.pop("queues"), of.pop("path")
 
 
 @_job("replay", "rsmq pipeline replay archive/ --date 2026-01-31 --queue again --create")
@@ -161,21 +156,18 @@ def archive(call: Call, /, *, queues: list[str], path: str, **options: Any) -> J
 @_CREATE
 @options("--write-id NAME  A replay with the same name is done only once.")
 @place_options()
-def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **options: Any) -> Job:
+def replay(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """
     Send the messages of files, in order, all or none.
 
     PATH is an archive, or other Parquet or JSON files.
     """
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
+    path, queue = of.pop("path"), of.pop("queue")
     _require_files(path)
-    target = own_queues(call, options)
+    target = own_queues(call, of)
     target.require_one_namespace()
-    target.require([queue] if queue is not None and not create else [])
-    return lambda spark, tell: pipelines.replay(
-        spark, path, target, queue, create=create, **options, tell=tell
-    )
+    target.require([queue] if queue is not None and not of["create"] else [])
+    return path, target, queue
 
 
 @_job(
@@ -190,20 +182,22 @@ def replay(call: Call, /, *, path: str, queue: str | None, create: bool, **optio
 )
 @place_options("from-")
 @place_options("to-")
-def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
+def migrate(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """Copy queues with ids, times and counters, and verify the copy."""
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
     if {"url", "ns", "profile"} & call.options.keys():
         raise Failed("A migration has two places: give --from-url and --to-url.")
-    source, target = other_queues("from_", options), other_queues("to_", options)
+    source, target = other_queues("from_", of), other_queues("to_", of)
     source.require_one_namespace()
     target.require_one_namespace()
-    source.require(queues or [])
-    return lambda spark, tell: pipelines.migrate(spark, source, target, queues, tell=tell)
+    source.require(of["queues"] or [])
+    return source, target, of.pop("queues")
 
 
-@_job("transform", "rsmq pipeline transform orders shop:clean --to clean --checkpoint progress")
+@_job(
+    "transform",
+    "rsmq pipeline transform orders shop:clean --to clean --checkpoint progress",
+    streams=True,
+)
 @_queues_argument()
 @click.argument("function", metavar="MODULE:FUNCTION")
 @options("--to QUEUE  The target queue; by default that of the column queue of each row.")
@@ -214,21 +208,16 @@ def migrate(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
 @_BATCH
 @place_options()
 @place_options("to-", default="that of the source")
-def transform(
-    call: Call, /, *, queues: list[str], function: str, to: str | None, create: bool,
-    **options: Any,
-) -> Job:  # fmt: skip
+def transform(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """
     Send the results of a function on messages, exactly once.
 
     FUNCTION of MODULE returns a DataFrame for a DataFrame.
     """
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
-    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
-    require_streams()
+    queues, function, to = of.pop("queues"), of.pop("function"), of.pop("to")
     try:
         loaded = load_function(function)
     except InvalidOption as error:
@@ -241,20 +230,19 @@ def transform(
 
     is_verbose = click.get_current_context().params["verbose"]
     guarded = guard_function(call_function, function, is_verbose=is_verbose)
-    source = own_queues(call, options)
-    target = other_queues("to_", options, source)
+    source = own_queues(call, of)
+    target = other_queues("to_", of, source)
     target.require_one_namespace()
     source.require(queues)
-    target.require([to] if to is not None and not create else [])
+    target.require([to] if to is not None and not of["create"] else [])
     refuse_loop(source, queues, target, to)
-    return lambda spark, tell: pipelines.transform(
-        spark, source, queues, target, to, guarded, create=create, **options, tell=tell
-    )
+    return source, queues, target, to, guarded
 
 
 @_job(
     "redrive",
     "rsmq pipeline redrive orders-dead --to \"'orders'\" --otherwise rest --checkpoint progress",
+    streams=True,
 )
 @queue_argument("dead_letter_queue")
 @options("""
@@ -266,22 +254,16 @@ def transform(
 @_CHECKPOINT
 @_BATCH
 @place_options()
-def redrive(
-    call: Call, /, *, dead_letter_queue: str, to: str, otherwise: str, **options: Any
-) -> Job:
+def redrive(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """Send dead letters to queues that an SQL expression chooses."""
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - as above
-    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.queues import refuse_loop  # noqa: PLC0415 - needs the extra
 
-    require_streams()
-    queues = own_queues(call, options)
+    dead, to, otherwise = of.pop("dead_letter_queue"), of.pop("to"), of.pop("otherwise")
+    queues = own_queues(call, of)
     queues.require_one_namespace()
-    queues.require([dead_letter_queue, otherwise])
-    refuse_loop(queues, dead_letter_queue, queues, otherwise, option="otherwise")
-    return lambda spark, tell: pipelines.redrive(
-        spark, queues, dead_letter_queue, to, otherwise, **options, tell=tell
-    )
+    queues.require([dead, otherwise])
+    refuse_loop(queues, dead, queues, otherwise, option="otherwise")
+    return queues, dead, to, otherwise
 
 
 @_job("report", "rsmq pipeline report orders --html report.html")
@@ -291,16 +273,13 @@ def redrive(
     --html FILE  The file for one HTML page with tables and plots.
     """)
 @place_options()
-def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
+def report(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """Report the contents of queues, and change nothing."""
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-
-    place = own_queues(call, options)
-    place.require(queues or [])
-    return lambda spark, tell: pipelines.report(spark, place, queues, **options, tell=tell)
+    place = own_queues(call, of, of["queues"] or [])
+    return place, of.pop("queues")
 
 
-@_job("drain", "rsmq pipeline drain orders --path drained/ --kind json")
+@_job("drain", "rsmq pipeline drain orders --path drained/ --kind json", streams=True)
 @_queues_argument()
 @options("""
     --path FOLDER  The folder for the files.
@@ -310,29 +289,17 @@ def report(call: Call, /, *, queues: list[str] | None, **options: Any) -> Job:
 @_optional_checkpoint("_checkpoint in the folder")
 @_BATCH
 @place_options()
-def drain(call: Call, /, *, queues: list[str], path: str | None, **options: Any) -> Job:
+def drain(call: Call, of: dict[str, Any]) -> tuple[Any, ...]:
     """Remove all visible messages, into files or for good."""
-    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
-
-    require_streams()
-    source = own_queues(call, options)
-    source.require(queues)
-    return lambda spark, tell: pipelines.drain(spark, source, queues, path, **options, tell=tell)
+    source = own_queues(call, of, of["queues"])
+    return source, of.pop("queues"), of.pop("path")
 
 
 def _run_job(
-    call: Call, name: str, prepare: Callable[[], Job], *, master: str | None, is_verbose: bool,
-    follow: bool,
-) -> int:  # fmt: skip
+    call: Call, name: str, prepare: Preparation, of: dict[str, Any], *, streams: bool
+) -> int:
     """
     Run a job, and return the exit code: 1 also if a migration has found differences.
-
-    Args:
-        prepare: checks the options, and returns the job.
-        master: the URL of the Spark master; None is this machine.
-        is_verbose: whether to show all that Spark writes.
-        follow: whether the job continues until a signal stops it.
 
     Raises:
         Failed: the job failed on Spark.
@@ -340,17 +307,22 @@ def _run_job(
     """
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.session import check_environment  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.streams import require_streams  # noqa: PLC0415 - as above
 
+    master, is_verbose, follow = of.pop("master"), of.pop("verbose"), of.get("follow", False)
     configure_logging(is_verbose=is_verbose)
     spark = None
     with end_by_sigterm() as is_terminated:
         try:
             # Before Spark starts, which takes seconds: wrong arguments raise here.
-            job = prepare()
+            if streams and not of.get("keep"):
+                require_streams()
+            arguments = prepare(call, of)
             check_environment(master)
             with hide_output_of_spark(is_verbose=is_verbose):
                 spark = pipelines.session(f"rsmq-pipeline {name}", master)
-            result = job(spark, lambda progress: _write_progress(call.out, progress))
+            tell = partial(_write_progress, call.out)
+            result = getattr(pipelines, name)(spark, *arguments, **of, tell=tell)
         except Exception as error:
             if not is_of_spark(error):
                 raise

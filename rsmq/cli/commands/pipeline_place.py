@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.call import Call
@@ -56,12 +57,13 @@ def place_options(prefix: str | None = None, *, default: str | None = None) -> D
     return options(text.format(prefix=prefix or "", default=suffix))
 
 
-def own_queues(call: Call, options: dict[str, Any]) -> Queues:
+def own_queues(call: Call, options: dict[str, Any], required: Collection[str] = ()) -> Queues:
     """
     Return the queues at the place of the call, and check that their servers answer.
 
     Args:
         options: the options of the job; those of passwords are removed.
+        required: the names of queues that must exist.
     """
     fields = {name: options.pop(name) for name in _PASSWORDS}
     fields |= {"ns": ",".join(call.namespaces), "strict_names": not call.any_names}
@@ -77,7 +79,9 @@ def own_queues(call: Call, options: dict[str, Any]) -> Queues:
             if secret is not None and not given:
                 os.environ[variable] = secret
                 fields[f"{prefix}password_env"] = variable
-    return _reach(fields)
+    queues = _reach(fields)
+    queues.require(required)
+    return queues
 
 
 def other_queues(prefix: str, options: dict[str, Any], default: Queues | None = None) -> Queues:

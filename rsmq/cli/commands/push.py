@@ -17,7 +17,7 @@ from rsmq.cli.app.command import command, queue_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import options
-from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.app.output import format_items, format_text
 from rsmq.cli.commands.metrics_server import metrics_options, serve_metrics
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from rsmq.worker import Middleware, Worker
 
 
-_HEADINGS = ("queue", "url", "state", "failures", "until", "answer")
+_COLUMNS = {
+    "queue": "queue", "url": "url", "state": "state", "failures": "failures", "until": "until_ms",
+    "answer": "answer",
+}  # fmt: skip
 _WAIT_FOR_REDIS_SECONDS = 60.0
 
 
@@ -108,7 +111,7 @@ def push(call: Call, /, queue: str | None, target: str | None, **options: Any) -
     from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
     from rsmq.worker import Worker  # noqa: PLC0415 - as above
 
-    with call.open(client_options={"retry_deadline": None}) as rsmq:
+    with call.open(retry_deadline=None) as rsmq:
         worker = Worker(rsmq, concurrency=of.concurrency)
         worker.webhook(
             queue,
@@ -129,7 +132,7 @@ def _push_to_subscribers(
 ) -> None:
     from rsmq.push.pusher import SubscriberPusher  # noqa: PLC0415 - takes time
 
-    with call.open(client_options={"retry_deadline": None}) as rsmq:
+    with call.open(retry_deadline=None) as rsmq:
         pusher = SubscriberPusher(rsmq, queue, middleware=_serve(of), **reach)
         _begin(call, rsmq, queue or "subscribers", lambda: None)
         pusher.run()
@@ -184,18 +187,7 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
 def _list(call: Call, queue: str | None, url: str | None) -> None:
     with call.open() as rsmq:
         targets = [target for _, target in _find(rsmq, queue, url)]
-    rows = [
-        (
-            format_text(each.queue),
-            format_text(each.url),
-            each.state,
-            each.failures,
-            None if each.until_ms is None else format_time(each.until_ms),
-            None if each.answer is None else format_text(each.answer),
-        )
-        for each in targets
-    ]
-    call.out.result(targets, format_table(_HEADINGS, rows))
+    call.out.result(targets, format_items(targets, _COLUMNS))
 
 
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:

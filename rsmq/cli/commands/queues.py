@@ -11,7 +11,6 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queue_argument, queues_argument
-from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import YES, options
 from rsmq.cli.app.output import (
@@ -21,9 +20,8 @@ from rsmq.cli.app.output import (
     format_time,
     to_json_value,
 )
-from rsmq.cli.app.queue_names import expand_patterns
+from rsmq.cli.app.queue_names import expand_patterns, read_each
 from rsmq.cli.app.send_options import send_options
-from rsmq.errors import RSMQError
 from rsmq.printable import format_count
 from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 
@@ -134,23 +132,15 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     messages, which takes a while if there are millions; rsmq attributes is fast for any queue. The
     exit code is 1 if a listed queue can't be read.
     """
-    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
-
-    counted: list[dict[str, Any]] = []
-    unreadable: dict[str, str] = {}
     with call.open() as rsmq:
-        for queue in expand_patterns(rsmq, queues) or rsmq.list_queues():
-            try:
-                attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
-            except (RSMQError, RedisError) as error:
-                reason = explain_unreadable(error)
-                if queues or reason is None:
-                    raise
-                unreadable[queue] = reason
-            else:
-                counted.append(
-                    {"queue": queue, **to_json_value(counts), **to_json_value(attributes)}
-                )
+
+        def read(queue: str) -> dict[str, Any]:
+            attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
+            return {"queue": queue, **to_json_value(counts), **to_json_value(attributes)}
+
+        names = expand_patterns(rsmq, queues) or rsmq.list_queues()
+        found, unreadable = read_each(names, read, are_named=bool(queues))
+    counted = list(found.values())
     shown = _STATS if any(each["held_back"] for each in counted) else _STATS_WITHOUT_GROUPS
     rows = [[_format_stat(name, each) for name in shown] for each in counted]
     call.out.result(counted, format_table(list(shown), rows))

@@ -17,21 +17,26 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, complete_queues
-from rsmq.cli.app.errors import Failed, explain_unreadable
+from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import YES, options
 from rsmq.cli.app.output import format_body, format_text
+from rsmq.cli.app.queue_names import read_each
 from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.compat import rfq_topics as topics
-from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.errors import QueueNotFound
 from rsmq.printable import format_count
+
+if TYPE_CHECKING:
+    from rsmq._sync.client import RSMQ
 
 _HELP = """
 Run the commands of rfq on RSMQ queues.
@@ -88,26 +93,21 @@ def version(call: Call) -> None:
 @click.pass_obj
 def info(call: Call) -> Exit | None:
     """Show the number of messages in the backlog and the nextlog of each topic."""
-    found = []
-    unreadable: dict[str, str] = {}
-    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
-
     with call.open() as rsmq:
-        for topic in rsmq.list_queues():
-            try:
-                counts = rsmq.count_messages(topic)
-            except QueueNotFound:
-                continue
-            except (RSMQError, RedisError) as error:
-                reason = explain_unreadable(error)
-                if reason is None:
-                    raise
-                unreadable[topic] = reason
-                continue
-            nextlog = topics.count_nextlog(counts)
-            found.append({"topic": topic, "backlog": counts.visible, "nextlog": nextlog})
+        counted, unreadable = read_each(rsmq.list_queues(), partial(_count, rsmq))
+    found = [each for each in counted.values() if each is not None]
     call.out.result(found, (line for each in found for line in _info_lines(each)))
     return note_unreadable_queues(call, unreadable)
+
+
+def _count(rsmq: RSMQ[Any], topic: str) -> dict[str, Any] | None:
+    """Return the numbers of a topic; None if it was deleted meanwhile."""
+    try:
+        counts = rsmq.count_messages(topic)
+    except QueueNotFound:
+        return None
+    nextlog = topics.count_nextlog(counts)
+    return {"topic": topic, "backlog": counts.visible, "nextlog": nextlog}
 
 
 def _info_lines(topic: dict[str, Any]) -> Iterator[str]:

@@ -4,9 +4,8 @@ The command group schedule.
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,14 +15,18 @@ from rsmq.cli.app.command import Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.one_call import one_call
 from rsmq.cli.app.options import options
-from rsmq.cli.app.output import format_body, format_table, format_text, format_time, to_json_value
+from rsmq.cli.app.output import (
+    body_fields,
+    format_body,
+    format_items,
+    format_text,
+    format_time,
+    to_json_value,
+)
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rsmq.schedules.definition import StoredSchedule
 
-_HEADINGS = ("name", "when", "queue", "next", "last", "state")
 
 schedule = Group(
     "schedule",
@@ -76,7 +79,7 @@ def add(call: Call, /, name: str, body: str, **definition: Any) -> None:
     following = None if found is None or found.next_tick_at is None else found.next_tick_at
     call.out.result(
         {"name": name, "changed": changed, "next_tick_at": following},
-        f"{name}: {'stored' if changed else 'is stored already'}, next at {_show(following)}",
+        f"{name}: {'stored' if changed else 'is stored already'}, next at {format_time(following)}",
     )
 
 
@@ -90,18 +93,7 @@ def list_(call: Call) -> None:
     """
     with call.open() as rsmq:
         found = rsmq.schedules.list()
-    rows = [
-        (
-            format_text(each.name),
-            _when(each),
-            None if each.definition is None else format_text(each.definition.queue),
-            _show(each.next_tick_at),
-            _show(each.last_tick_at),
-            _state(each),
-        )
-        for each in found
-    ]
-    call.out.result(list(map(_to_json, found)), format_table(_HEADINGS, rows))
+    call.out.result(list(map(_to_json, found)), format_items(found, _COLUMNS))
 
 
 @schedule.subcommand("show", "rsmq schedule show report --next 10")
@@ -122,7 +114,7 @@ def show(call: Call, name: str, number: int) -> Exit | None:
         return Exit.NOT_ALL
     upcoming = found.upcoming(number)
     call.out.result(
-        {**_to_json(found), "upcoming": upcoming}, _describe(found, [*map(_show, upcoming)])
+        {**_to_json(found), "upcoming": upcoming}, _describe(found, [*map(format_time, upcoming)])
     )
     return None
 
@@ -135,12 +127,8 @@ def _to_json(found: StoredSchedule) -> dict[str, Any]:
     """Return a schedule with the fields of its definition beside its state."""
     document: dict[str, Any] = to_json_value(found)
     definition = document.pop("definition") or {}
-    body = definition.pop("body", None)
-    if body is not None:
-        try:
-            definition["body"] = body.decode()
-        except UnicodeDecodeError:
-            definition["body_base64"] = base64.b64encode(body).decode()
+    if (body := definition.pop("body", None)) is not None:
+        definition |= body_fields(body)
     return {**document, **definition}
 
 
@@ -158,10 +146,6 @@ def _state(found: StoredSchedule) -> str:
     if found.failure is not None:
         return format_text(found.failure)
     return "paused" if found.paused_at is not None else "active"
-
-
-def _show(time: datetime | None) -> str | None:
-    return None if time is None else format_time(time.timestamp() * 1000)
 
 
 def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str]:
@@ -182,5 +166,15 @@ def _describe(found: StoredSchedule, upcoming: Sequence[str | None]) -> list[str
             lines.append(f"expires   {of.expires:g} s")
         if of.max_retries is not None:
             lines.append(f"retries   {of.max_retries}")
-    lines.append(f"last      {_show(found.last_tick_at) or '-'}")
+    lines.append(f"last      {format_time(found.last_tick_at)}")
     return lines + [f"next      {each}" for each in upcoming]
+
+
+_COLUMNS: dict[str, str | Callable[[StoredSchedule], str | None]] = {
+    "name": "name",
+    "when": _when,
+    "queue": lambda each: format_text(each.definition.queue) if each.definition else None,
+    "next": "next_tick_at",
+    "last": "last_tick_at",
+    "state": _state,
+}

@@ -38,7 +38,7 @@ def scheduler(call: Call, *, once: bool, wait_for_redis: float) -> None:
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
-    with call.open(client_options={"retry_deadline": None}) as rsmq:
+    with call.open(retry_deadline=None) as rsmq:
         firing = Scheduler(rsmq, looks_at_once=True)
         wait(
             partial(ask_for_queue, rsmq, "scheduler"), 0 if once else wait_for_redis, call.out.note

@@ -4,6 +4,7 @@ The command group subscribers: add, list and remove the subscribers of queues.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,17 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Group, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.options import options
-from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.app.output import format_items, format_text
 
 if TYPE_CHECKING:
     from rsmq.push.subscriber import Subscriber
     from rsmq.push.subscribers import Subscribers
 
-_HEADINGS = ("queue", "name", "own queue", "url", "secret", "added", "state")
+_COLUMNS: dict[str, str | Callable[[Subscriber], str]] = {
+    "queue": "queue", "name": "name", "own queue": "own_queue", "url": "shown_url",
+    "secret": "secret_env", "added": "created_ms",
+    "state": lambda each: "active" if each.removed_ms is None else "draining",
+}  # fmt: skip
 
 _HELP = """
 Add, list and remove the subscribers of queues.
@@ -79,19 +84,7 @@ def list_(call: Call, queue: str | None) -> None:
     """Show the subscribers of a queue, or of all queues."""
     with call.open() as rsmq:
         found = _open(rsmq).list(queue)
-    rows = [
-        (
-            format_text(each.queue),
-            format_text(each.name),
-            format_text(each.own_queue),
-            format_text(each.shown_url),
-            None if each.secret_env is None else format_text(each.secret_env),
-            format_time(each.created_ms),
-            "active" if each.removed_ms is None else "draining",
-        )
-        for each in found
-    ]
-    call.out.result([_facts(each) for each in found], format_table(_HEADINGS, rows))
+    call.out.result([_facts(each) for each in found], format_items(found, _COLUMNS))
 
 
 @subscribers.subcommand(

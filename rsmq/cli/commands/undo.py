@@ -10,9 +10,12 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
-from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.app.output import format_items, format_text
 
-_HEADINGS = ("id", "what", "queue", "messages", "until", "state", "by")
+_COLUMNS = {
+    "id": "id", "what": "kind", "queue": "queue", "messages": "messages", "until": "until_ms",
+    "state": "state", "by": "by",
+}  # fmt: skip
 
 
 @command("undo", "rsmq undo", "rsmq undo 5f2c09d1a7e3b846")
@@ -28,17 +31,10 @@ def undo(call: Call, ids: tuple[str, ...]) -> None:
     with call.open() as rsmq:
         if not ids:
             found = rsmq.trash.list()
-            rows = [
-                (
-                    each.id, each.kind, format_text(each.queue), each.messages,
-                    format_time(each.until_ms), each.state, format_text(each.by) or None,
-                )
-                for each in found
-            ]  # fmt: skip
             shown = [{**asdict(each), "until_ms": each.until_ms} for each in found]
             for each in shown:
                 del each["message_ids"]
-            call.out.result(shown, format_table(_HEADINGS, rows))
+            call.out.result(shown, format_items(found, _COLUMNS))
             return
         results = []
         for id in dict.fromkeys(ids):

@@ -113,7 +113,7 @@ def web(call: Call, /, **options: Any) -> None:
     names = (*LOOPBACK_NAMES, *options["allow_host"]) if is_local else options["allow_host"]
 
     async def serve() -> None:
-        opening = call.open_each_async(client_options=CLIENT_OPTIONS)
+        opening = call.open_each_async(**CLIENT_OPTIONS)
         async with opening as queues, _pushing(call, options):
             app = create_app(
                 queues,
@@ -173,7 +173,7 @@ async def _pushing(call: Call, options: dict[str, Any]) -> AsyncIterator[None]:
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - takes time
 
     log_to_standard_error("info", lambda: None, as_json=call.as_json)
-    with call.open_each(client_options={"retry_deadline": None}) as clients:
+    with call.open_each(retry_deadline=None) as clients:
         async with contextlib.AsyncExitStack() as stack:
             for queues in clients:
                 pusher = SubscriberPusher(

@@ -5,6 +5,7 @@ The commands why and dead-letters.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,14 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queue_argument
 from rsmq.cli.app.options import options
-from rsmq.cli.app.output import format_table, format_text, format_time, truncate
+from rsmq.cli.app.output import (
+    format_items,
+    format_table,
+    format_text,
+    format_time,
+    to_json_value,
+    truncate,
+)
 
 if TYPE_CHECKING:
     from rsmq.explain import Explanation, ObservedQueue, QueueRates, TimelineEvent
@@ -69,25 +77,11 @@ def why(call: Call, queue: str, id: str | None) -> None:
 
 
 def _write(call: Call, explanation: Explanation, events: list[TimelineEvent] | None = None) -> None:
-    document: dict[str, Any] = {
-        "queue": explanation.queue,
-        "id": explanation.id,
-        "cause": explanation.cause.value,
-        "sentence": explanation.sentence,
-        "causes": [{"cause": each.cause.value, "text": each.text} for each in explanation.causes],
-    }
+    names = ("queue", "id", "cause", "sentence", "causes")
+    document = to_json_value({name: getattr(explanation, name) for name in names})
     lines = [each.text for each in explanation.causes]
     if events is not None:
-        document["events"] = [
-            {
-                "kind": each.kind.value,
-                "at_ms": each.at_ms,
-                "text": each.text,
-                "is_estimate": each.is_estimate,
-                "detail": each.detail,
-            }
-            for each in events
-        ]
+        document["events"] = to_json_value(events)
         rows = [
             (("~" if each.is_estimate else " ") + format_time(each.at_ms), format_text(each.text))
             for each in events
@@ -117,18 +111,7 @@ def dead_letters(call: Call, queue: str, count: int) -> None:
 
     with call.open() as rsmq:
         groups = rsmq.run_steps(group_dead_letters(rsmq.namespace, queue, count)).groups()
-    rows = [
-        (
-            group.cause.key,
-            group.count,
-            group.redriven,
-            format_time(group.last_died_ms),
-            group.ids[0],
-            format_text(_describe(group)),
-        )
-        for group in groups
-    ]
-    lines = format_table(("key", "count", "again", "last", "id", "cause"), rows)
+    lines = format_items(groups, _COLUMNS)
     call.out.result(
         list(map(_to_json, groups)), [truncate(each, call.out.width, keep=18) for each in lines]
     )
@@ -142,17 +125,18 @@ def _describe(group: FailureGroup) -> str:
     return f"{text.removesuffix(': ')} in {cause.frames[-1]}" if cause.frames else text
 
 
+_COLUMNS: dict[str, str | Callable[[FailureGroup], str]] = {
+    "key": lambda each: each.cause.key,
+    "count": "count",
+    "again": "redriven",
+    "last": "last_died_ms",
+    "id": lambda each: each.ids[0],
+    "cause": lambda each: format_text(_describe(each)),
+}
+
+
 def _to_json(group: FailureGroup) -> dict[str, Any]:
-    return {
-        "key": group.cause.key,
-        "exception": group.cause.exception,
-        "text": group.cause.text,
-        "frames": list(group.cause.frames),
-        "count": group.count,
-        "first_died_ms": group.first_died_ms,
-        "last_died_ms": group.last_died_ms,
-        "ids": list(group.ids),
-        "queues": dict(group.queues),
-        "redriven": group.redriven,
-        "example": group.example_text,
-    }
+    names = ("count", "first_died_ms", "last_died_ms", "ids", "queues", "redriven")
+    numbers = {name: getattr(group, name) for name in names}
+    shown: dict[str, Any] = to_json_value({**to_json_value(group.cause), **numbers})
+    return {**shown, "queues": dict(group.queues), "example": group.example_text}
