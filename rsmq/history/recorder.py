@@ -8,11 +8,11 @@ import asyncio
 import os
 import random
 import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from rsmq.background import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.history.operations import QUEUES_PER_STEP, claim_minute, record_minute
@@ -28,7 +28,7 @@ _PAUSE_AFTER_ERROR_SECONDS = 5.0
 _PAUSE_AFTER_REFUSAL_SECONDS = 60.0
 
 
-class HistoryRecorder:
+class HistoryRecorder(BackgroundTask):
     """
     Records the history of the queues of an asyncio client while its block runs.
 
@@ -45,21 +45,6 @@ class HistoryRecorder:
         """
         self._client = queues
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def record(self) -> int:
         """

@@ -12,7 +12,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,7 +271,11 @@ class PushTarget:
 
 def list_targets(rsmq: RSMQ) -> list[tuple[str, PushTarget]]:
     """Return the stored state of each push target, with its field, by queue and URL."""
-    _, stored = rsmq.run(list_push_targets(rsmq.namespace))
+    return parse_targets(rsmq.run(list_push_targets(rsmq.namespace))[1])
+
+
+def parse_targets(stored: Mapping[str, bytes]) -> list[tuple[str, PushTarget]]:
+    """Return the result of ``list_targets`` from that of the operation."""
     found = []
     for field, state in stored.items():
         breaker, facts = decode(state), _load(state)

@@ -25,6 +25,7 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.errors import InvalidFormat, MissingParameter, show_type
 from rsmq.history.recorder import HistoryRecorder
 from rsmq.search.json_path import parse_path
+from rsmq.trash.emptier import TrashEmptier
 from rsmq.web.access.ended_sessions import EndedSessions
 from rsmq.web.access.gate import PRINCIPAL, AccessGate, Asgi
 from rsmq.web.access.principals import Principal
@@ -46,7 +47,6 @@ from rsmq.web.sqs import Sqs
 from rsmq.web.sqs.names import SqsSite
 from rsmq.web.sqs.signatures import Signatures
 from rsmq.web.stopping import end_waits
-from rsmq.web.trash_emptier import TrashEmptier
 from rsmq.web.walks import SharedWalks
 
 if TYPE_CHECKING:
@@ -141,15 +141,16 @@ def create_app(
     def namespaces_of(principal: Principal) -> tuple[str, ...]:
         return tuple(name for name in names if has_rights(name, principal))
 
-    def paths_of(principal: Principal) -> dict[str, str]:
-        first_name = names[0]
-        shown = namespaces_of(principal)
-        return {name: "" if name == first_name else path_of_namespace(name) for name in shown}
-
     from rsmq import __version__  # noqa: PLC0415 - a circle at the import
 
     def make_part(client: Client, its_gate: AccessGate) -> _Part:
-        operations = Api(client, TABLE, read_only=read_only, redact=paths, namespaces_of=paths_of)
+        operations = Api(
+            client,
+            TABLE,
+            read_only=read_only,
+            redact=paths,
+            namespaces_of=partial(_paths_of, namespaces_of, names[0]),
+        )
         return _Part(
             its_gate.guard(operations),
             operations,
@@ -314,6 +315,11 @@ async def _answer_problem(request: Request, error: Any) -> Response:
 def _prefix_of(request: Request) -> str:
     """Return the path of the API, below that of a mount or of a proxy's prefix."""
     return quote(request.scope.get("root_path", "").rstrip("/")) + PREFIX
+
+
+def _paths_of(namespaces_of: NamespacesOf, first: str, principal: Principal) -> dict[str, str]:
+    shown = namespaces_of(principal)
+    return {name: "" if name == first else path_of_namespace(name) for name in shown}
 
 
 def _listing_of(operations: Api) -> Asgi:

@@ -26,7 +26,7 @@ _DELETIONS = {
 
 
 async def read_removals(
-    queues: Client, since_ms: int, may_see: Callable[[str], bool]
+    queues: Client, may_see: Callable[[str], bool], since_ms: int
 ) -> list[RemovedMessage]:
     """
     Return the last messages that were moved or deleted since a time, the newest first.
@@ -34,8 +34,8 @@ async def read_removals(
     A message that has left the queue to which it was moved is not among them.
 
     Args:
-        since_ms: Unix ms.
         may_see: whether the caller may know what happens in a queue.
+        since_ms: Unix ms.
     """
 
     def fits(entry: Mapping[str, str]) -> bool:

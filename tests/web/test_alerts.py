@@ -312,13 +312,13 @@ def test_the_messages_that_were_moved_or_deleted_are_those_of_the_audit(run):
         ):
             await http("POST", f"/queues/orders/messages:{act}", body)
         await http("DELETE", f"/queues/orders/messages/{ids[3]}")
-        found = await read_removals(queues, 0, lambda name: name != "hidden")
+        found = await read_removals(queues, lambda name: name != "hidden", 0)
         shown = [(each.id, each.queue, each.destination, each.lost) for each in found]
         assert shown == [
             (ids[3], "orders", None, 0), (ids[2], "orders", None, 0), (ids[0], "orders", "dead", 3),
         ]  # fmt: skip
         assert {each.by for each in found} == {None}
-        assert await read_removals(queues, found[0].at_ms + 1000, lambda _: True) == []
+        assert await read_removals(queues, lambda _: True, found[0].at_ms + 1000) == []
 
     run(test)
 
@@ -332,7 +332,7 @@ def test_many_messages_that_were_deleted_together_are_not_accused(run, done):
         }  # fmt: skip
         words = [each for pair in facts.items() for each in pair]
         await queues.run(plain_command("XADD", queues.namespace.audit, "*", *words))
-        found = await read_removals(queues, 0, lambda _: True)
+        found = await read_removals(queues, lambda _: True, 0)
         assert [each.id for each in found] == (["m1", "m2"] if done == "2" else [])
 
     run(test)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from rsmq.operations.plain import plain_command
+from rsmq.trash.emptier import TrashEmptier
 from rsmq.web import create_app
 from rsmq.web.access.secrets import hash_token
-from rsmq.web.trash_emptier import TrashEmptier
 from tests.web.asgi import Http
 
 

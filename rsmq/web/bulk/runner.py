@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from weakref import WeakSet
 
 from redis.exceptions import RedisError, ResponseError
 
+from rsmq.background import BackgroundTask
 from rsmq.errors import RSMQError
 from rsmq.guarded_log import get_logger
 from rsmq.operations.plain import plain_command
@@ -46,7 +47,7 @@ _MAX_PAUSE_SECONDS = 1.0
 _REFUSALS = {"NOPERM", "WRONGTYPE"}
 
 
-class OperationRunner:
+class OperationRunner(BackgroundTask):
     """
     Takes the next steps of operations while its block runs.
 
@@ -72,13 +73,11 @@ class OperationRunner:
         self._owner = uuid.uuid4().hex
         self._woken = asyncio.Event()
         self._running: dict[str, asyncio.Task[bool]] = {}
-        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(self._run())
         _runners.add(self)
-        return self
+        return await super().__aenter__()
 
     async def __aexit__(
         self,
@@ -87,11 +86,10 @@ class OperationRunner:
         traceback: TracebackType | None,
     ) -> None:
         _runners.discard(self)
-        tasks: list[asyncio.Task[Any]] = [*self._running.values()]
-        if self._task is not None:
-            tasks.append(self._task)
+        tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
+        await super().__aexit__(exc_type, exc, traceback)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self) -> None:

@@ -5,14 +5,16 @@ What is wrong.
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from rsmq.explain.alerts.alert import Alert, AlertKind
 from rsmq.explain.alerts.facts import dead_letter_queues
+from rsmq.explain.alerts.reader import read_facts
 from rsmq.explain.alerts.rules import find_alerts
 from rsmq.web.access.principals import ALL_QUEUES
-from rsmq.web.alert_facts import read_facts
 from rsmq.web.fields import Field, Shape
+from rsmq.web.removals import read_removals
 from rsmq.web.routes.forms import may
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 
@@ -23,12 +25,16 @@ def _show(alert: Alert) -> dict[str, Any]:
 
 
 async def _list(call: ApiCall) -> ApiAnswer:
+    def may_see(queue: str) -> bool:
+        return may(call, Scope.STATS, queue)
+
+    sees_audit = may(call, Scope.AUDIT, ALL_QUEUES)
     facts = await read_facts(
         call.queues,
-        call.walks,
-        lambda queue: may(call, Scope.STATS, queue),
+        await call.walks.states(filter(may_see, await call.walks.names())),
+        may_see,
         sees_all=may(call, Scope.STATS, ALL_QUEUES),
-        sees_audit=may(call, Scope.AUDIT, ALL_QUEUES),
+        read_removals=partial(read_removals, call.queues, may_see) if sees_audit else None,
     )
     targets = dead_letter_queues(facts.states.values())
     states = facts.states.values()

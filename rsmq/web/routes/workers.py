@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.explain.held import HeldMessage, read_held
-from rsmq.web.blocking import in_thread
 from rsmq.web.fields import Field, Refused, Shape
 from rsmq.web.routes.forms import may, read_receipts, whole
 from rsmq.web.table import ApiAnswer, ApiCall, Route, Scope
 from rsmq.wire.workers import WorkerInfo
-from rsmq.worker.registry import read_workers
+from rsmq.worker.operations import list_workers
+from rsmq.worker.registry import parse_workers
 
 _RELEASED_AT_ONCE = 1000
 
@@ -37,7 +37,7 @@ def _show_worker(call: ApiCall, worker: WorkerInfo) -> dict[str, Any]:
 
 
 async def _list_workers(call: ApiCall) -> ApiAnswer:
-    _, workers = await in_thread(call.queues, read_workers)
+    workers = await _read_workers(call)
     return ApiAnswer({"workers": [_show_worker(call, each) for each in workers]})
 
 
@@ -100,8 +100,12 @@ def _not_found(name: str) -> Refused:
 
 async def _find_worker(call: ApiCall) -> WorkerInfo | None:
     """Return the worker of the path."""
-    _, workers = await in_thread(call.queues, read_workers)
+    workers = await _read_workers(call)
     return next((each for each in workers if each.name == call.names["worker"]), None)
+
+
+async def _read_workers(call: ApiCall) -> list[WorkerInfo]:
+    return parse_workers(*await call.queues.run(list_workers(call.queues.namespace)))[1]
 
 
 ROUTES = (

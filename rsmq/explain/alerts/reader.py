@@ -1,74 +1,81 @@
 """
 Reads the facts from which alerts follow.
 
-It takes a walk through all queues, and a script for each 50 queues whose messages wait;
-and a command each for workers, schedules, webhooks, deletions, memory and the history. If workers
-die again and again, the audit stream is read too, and the messages that were moved since.
+It takes a script for each 100 queues whose messages wait, and a command each for workers,
+schedules, webhooks, deletions, memory and the history.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from redis.exceptions import ResponseError
 
+from rsmq.aio import AsyncRSMQ
 from rsmq.explain.alerts.crashes import find_repeated_deaths
-from rsmq.explain.alerts.facts import AlertFacts, HeldMessages
+from rsmq.explain.alerts.facts import AlertFacts, HeldMessages, RemovedMessage
 from rsmq.explain.alerts.rules import may_need_activity
 from rsmq.explain.held import choose_dead, read_held
 from rsmq.figures.facts import ACTIVITY, QueueActivity, QueueBacklog
 from rsmq.figures.reading import read_queues_in_steps
 from rsmq.operations.plain import plain_command
-from rsmq.push.shared_breaker import PushTarget, list_targets
-from rsmq.schedules.definition import StoredSchedule
+from rsmq.push.operations import list_push_targets
+from rsmq.push.shared_breaker import parse_targets
 from rsmq.trash.deletion import Deletion
-from rsmq.web.blocking import in_thread
-from rsmq.web.client import Client
-from rsmq.web.removals import read_removals
-from rsmq.web.walks import QueueWalks
 from rsmq.wire.stored import parse_integer
 from rsmq.wire.workers import WorkerInfo
-from rsmq.worker.registry import read_workers
+from rsmq.worker.operations import list_workers
+from rsmq.worker.registry import parse_workers
 
 #: The queues that wait the longest, which are looked at closely.
 _MAX_QUEUES = 300
 
 
+Client: TypeAlias = AsyncRSMQ[Any]
+ReadRemovals: TypeAlias = Callable[[int], Awaitable[Sequence[RemovedMessage]]]
+
+
 async def read_facts(
     queues: Client,
-    walks: QueueWalks,
+    walk: tuple[Mapping[str, QueueBacklog], float],
     may_see: Callable[[str], bool],
     *,
     sees_all: bool,
-    sees_audit: bool = False,
+    read_removals: ReadRemovals | None = None,
 ) -> AlertFacts:
     """
     Read the facts that a caller may know.
 
     Args:
+        walk: what waits in the queues that it may see, and how many seconds ago it was read.
         may_see: whether the caller may know what happens in a queue.
         sees_all: whether it may know what concerns no single queue.
-        sees_audit: whether it may read all calls of others.
+        read_removals: returns the messages that people have moved or deleted since a Unix ms; None
+            if that is not known. It is called if workers die again and again.
     """
-    states, age = await walks.states(filter(may_see, await walks.names()))
-    (now_ms, workers), targets, schedules, deletions, memory, minute = await asyncio.gather(
-        _read_workers(queues),
-        _read_targets(queues),
-        _read_schedules(queues),
+    states, age = walk
+    namespace = queues.namespace
+    found, stored, schedules, deletions, memory, minute = await asyncio.gather(
+        queues.run(list_workers(namespace)),
+        queues.run(list_push_targets(namespace)),
+        queues.schedules.list(),
         _read_deletions(queues),
         _read_memory(queues) if sees_all else _nothing(),
         _read_recorded_minute(queues) if sees_all else _nothing(),
     )
+    now_ms, workers = parse_workers(*found)
     shown = [each for each in workers if sees_all or any(map(may_see, each.queues))]
-    deaths = find_repeated_deaths(shown, now_ms) if sees_audit else []
+    deaths = find_repeated_deaths(shown, now_ms) if read_removals is not None else []
     return AlertFacts(
         now_ms,
         states,
         await _read_activities(queues, states.values(), now_ms),
         shown,
         await _read_held(queues, shown, may_see),
-        [each for each in targets if may_see(each.queue)],
+        [each for _, each in parse_targets(stored[1]) if may_see(each.queue)],
         [
             each
             for each in schedules
@@ -78,7 +85,7 @@ async def read_facts(
         memory,
         minute if sees_all else 0,
         age,
-        await read_removals(queues, min(deaths)[0], may_see) if deaths else [],
+        await read_removals(min(deaths)[0]) if deaths and read_removals is not None else [],
     )
 
 
@@ -96,20 +103,6 @@ async def _read_activities(
     return {name: each[ACTIVITY] for name, each in found.items()}
 
 
-async def _read_workers(queues: Client) -> tuple[int, list[WorkerInfo]]:
-    """Return the server's time in Unix ms, and the workers."""
-    now_ms, workers = await in_thread(queues, read_workers)
-    return now_ms, list(workers)
-
-
-async def _read_targets(queues: Client) -> list[PushTarget]:
-    return [target for _, target in await in_thread(queues, list_targets)]
-
-
-async def _read_schedules(queues: Client) -> Sequence[StoredSchedule]:
-    return await queues.schedules.list()
-
-
 async def _read_deletions(queues: Client) -> Sequence[Deletion]:
     try:
         return await queues.trash.list()
@@ -125,10 +118,8 @@ async def _read_held(
     held = await queues.run_steps(read_held(queues.namespace, names))
     for name in names:
         hidden = [each for each in held[name] if each.is_hidden and may_see(each.queue)]
-        by_queue: dict[str, int] = {}
-        for each in hidden:
-            by_queue[each.queue] = by_queue.get(each.queue, 0) + 1
         if hidden:
+            by_queue = Counter(each.queue for each in hidden)
             last = max(each.visible_at_ms or 0 for each in hidden)
             ids = frozenset((each.queue, each.id) for each in hidden)
             found[name] = HeldMessages(by_queue, last, ids)
