@@ -37,7 +37,7 @@ def test_the_line_of_an_action_is_one_that_the_program_accepts(action):
     fields = {name: [name] for name in re.findall(r"{(\w+)}", action.path)}
     fields |= {"queue": ["orders"]} | {k: v for k, v in _VALUES.items() if k != "every"}
     for more in ({"every": ["60"]}, {"cron": ["0 8 * * *"]}):
-        _parse(shlex.split(shlex.join(["rsmq", *action.command({**fields, **more})])))
+        _parse(shlex.split(shlex.join(["rsmq", *action.command_of({**fields, **more})])))
 
 
 def test_actions_have_names_of_their_own_and_an_entry_each():

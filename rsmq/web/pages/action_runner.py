@@ -160,9 +160,9 @@ class Actions:
             )
         except (Refused, RSMQError, RedisError, OSError) as error:
             return await self._refuse(asked, effect, describe(error, may_repeat=False))
-        done = action.done(fields, answer.content)
+        done = action.done_of(fields, answer.content)
         text = f"{done.text}{await self._follow_up(asked)}"
-        return Flash(text, done.undo, action.back(asked.links, fields), done.queue)
+        return Flash(text, done.undo, action.back_of(asked.links, fields), done.queue)
 
     async def _refuse(self, asked: Asked, effect: Effect, problem: HttpProblem) -> dict[str, Any]:
         """Return the page again with what is wrong; with the new selection, if it has changed."""
@@ -218,7 +218,7 @@ class Actions:
         asked = replace(asked, fields={**filled, **asked.fields})
         asked = replace(asked, fields={**asked.fields, **sent})
         action, fields = asked.action, asked.fields
-        words = action.command(fields) if action.command else []
+        words = action.command_of(fields)
         if words and asked.links.namespace:
             words = [*words, "--ns", asked.links.namespace]
         inputs = (*effect.inputs, *action.inputs)
@@ -231,7 +231,7 @@ class Actions:
         ]
         return {
             "action": action,
-            "title": action.title(fields),
+            "title": action.title_of(fields),
             "effect": effect,
             "inputs": [(each, one(fields, each.name, each.value)) for each in inputs],
             "hidden": hidden,
@@ -240,7 +240,7 @@ class Actions:
             "problem": problem,
             "command": shlex.join(["rsmq", *words]) if words else None,
             "curl": self._curl(asked, effect.entry),
-            "back": (action.cancel or action.back)(asked.links, fields),
+            "back": (action.cancel or action.back_of)(asked.links, fields),
         }
 
     def _curl(self, asked: Asked, entry: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ Actions on what was done: undo, and the operations of many messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rsmq.trash.deletion import DeletionKind
@@ -69,28 +69,29 @@ async def _effect_of_cancelling(call: PageCall, fields: Fields) -> Effect:
     )
 
 
+def _says(what: str) -> Callable[[Fields, Any], Done]:
+    return lambda _, each: Done(f"The {each['kind']} of {show_name(each['queue'])} {what}.")
+
+
 #: Whose rights are looked at first.
 _QUEUE = frozenset({"queue"})
 
 ACTIONS = (
     PageAction(
-        "undo", "POST", "/undo/{id}", lambda _: "Undo", "Undo", _restored, _to_restored,
-        _effect_of_undo, lambda f: ["undo", one(f, "id")], address=_QUEUE,
+        "undo", "POST", "/undo/{id}", "Undo", "Undo", _restored, _to_restored,
+        _effect_of_undo, "undo {id}", address=_QUEUE,
     ),
     PageAction(
-        "pause-operation", "POST", f"{_OPERATION}:pause", lambda _: "Pause the operation", "Pause",
-        lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} is paused."), _back,
+        "pause-operation", "POST", f"{_OPERATION}:pause", "Pause the operation", "Pause",
+        _says("is paused"), _back, address=_QUEUE,
+    ),
+    PageAction(
+        "resume-operation", "POST", f"{_OPERATION}:resume", "Resume the operation", "Resume",
+        _says("goes on"), _back, address=_QUEUE,
+    ),
+    PageAction(
+        "cancel-operation", "POST", f"{_OPERATION}:cancel", "Cancel the operation",
+        "Cancel the operation", _says("was cancelled"), _back, _effect_of_cancelling,
         address=_QUEUE,
-    ),
-    PageAction(
-        "resume-operation", "POST", f"{_OPERATION}:resume", lambda _: "Resume the operation",
-        "Resume", lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} goes on."), _back,
-        address=_QUEUE,
-    ),
-    PageAction(
-        "cancel-operation", "POST", f"{_OPERATION}:cancel", lambda _: "Cancel the operation",
-        "Cancel the operation",
-        lambda _, a: Done(f"The {a['kind']} of {show_name(a['queue'])} was cancelled."), _back,
-        _effect_of_cancelling, address=_QUEUE,
     ),
 )  # fmt: skip

@@ -158,19 +158,19 @@ _CAUSE, _BEFORE = frozenset({"filter"}), frozenset({"before_ms"})
 ACTIONS = (
     PageAction(
         "redrive", "POST", "/queues/{queue}:redrive",
-        lambda f: f"Redrive all dead letters of {_name(f)}", "Redrive", _begun, _back,
+        "Redrive all dead letters of {queue}", "Redrive", _begun, _back,
         _effect_of_redrive, _command, inputs=(_RATE, _DESTINATION), form=_BEFORE,
         cancel=_to_dead_letters,
     ),
     PageAction(
         "redrive-group", "POST", "/queues/{queue}:redrive",
-        lambda f: f"Redrive dead letters of {_name(f)}", "Redrive", _begun, _back,
+        "Redrive dead letters of {queue}", "Redrive", _begun, _back,
         _effect_on_group, inputs=(_RATE, _DESTINATION), address=_CAUSE, form=_BEFORE,
         cancel=_to_dead_letters,
     ),
     PageAction(
         "delete-group", "POST", "/queues/{queue}/messages:delete",
-        lambda f: f"Delete dead letters of {_name(f)}", "Delete", _begun, _back,
+        "Delete dead letters of {queue}", "Delete", _begun, _back,
         _effect_of_deletion, address=_CAUSE, form=_BEFORE | {"undo"},
         cancel=_to_dead_letters,
     ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from rsmq.web.fields import Refused
+from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
@@ -21,6 +22,26 @@ Fields: TypeAlias = Mapping[str, Sequence[str]]
 def one(fields: Fields, name: str, default: str = "") -> str:
     """Return the only value of a field."""
     return fields[name][0] if fields.get(name) else default
+
+
+#: A field in a template.
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def _fill(template: str, fields: Fields) -> str:
+    return _FIELD.sub(lambda found: one(fields, found[1]), template)
+
+
+def fill(template: str, fields: Fields) -> str:
+    """Return a text with the values of fields in the places of their names in braces."""
+    return _FIELD.sub(lambda found: show_name(one(fields, found[1])), template)
+
+
+def options_of(fields: Fields, *names: str) -> list[str]:
+    """Return the options of a command that have a value."""
+    return [
+        f"--{name.replace('_', '-')}={one(fields, name)}" for name in names if one(fields, name)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +124,6 @@ class FollowUp:
 TYPED = "typed-name"
 #: The ends of entries that remove messages.
 _REMOVING = (":purge", ":delete", ":sweep-expired")
-_NAMES = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +138,13 @@ class PageAction:
         name: in the address.
         method: that of the entry of the API.
         path: that of the entry of the API, as in the table of operations.
-        title: returns the title of the page of confirmation.
+        title: of the page of confirmation: a template, or what returns it.
         button: a verb.
         effect: returns what it will do; None if the button says all, and there is no page.
-        done: returns what is said afterwards, of the content of the answer.
-        back: returns the address of the page that follows.
-        command: returns the words of the same command of the program; none if there is none.
+        done: what is said afterwards: a template, or what returns it for the content of the answer.
+        back: returns the address of the page that follows; that of its queue by default.
+        command: the same command of the program, a template, or what returns its words; None if
+            there is none.
         inputs: the fields of the page of confirmation.
         fixed: fields of the entry that the action sets.
         then: returns what is called after it.
@@ -137,12 +158,12 @@ class PageAction:
     name: str
     method: str
     path: str
-    title: Callable[[Fields], str]
+    title: str | Callable[[Fields], str]
     button: str
-    done: Callable[[Fields, Any], Done]
-    back: Callable[[Links, Fields], str]
+    done: str | Callable[[Fields, Any], Done]
+    back: Callable[[Links, Fields], str] | None = None
     effect: Callable[[PageCall, Fields], Coroutine[Any, Any, Effect]] | None = None
-    command: Callable[[Fields], list[str]] | None = None
+    command: str | Callable[[Fields], list[str]] | None = None
     inputs: tuple[Input, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     then: Callable[[Fields], FollowUp | None] | None = None
@@ -154,7 +175,7 @@ class PageAction:
     @property
     def path_names(self) -> list[str]:
         """The names in the path of the entry."""
-        return _NAMES.findall(self.path)
+        return _FIELD.findall(self.path)
 
     @property
     def destroys(self) -> bool:
@@ -163,7 +184,28 @@ class PageAction:
 
     def path_of(self, quote: Callable[[str], str]) -> str:
         """Return the path of the entry with values; ``quote`` returns that of a name."""
-        return _NAMES.sub(lambda match: quote(match[1]), self.path)
+        return _FIELD.sub(lambda match: quote(match[1]), self.path)
+
+    def title_of(self, fields: Fields) -> str:
+        """Return the title of the page of confirmation."""
+        return fill(self.title, fields) if isinstance(self.title, str) else self.title(fields)
+
+    def done_of(self, fields: Fields, answer: Any) -> Done:
+        """Return what is said after the action."""
+        if isinstance(self.done, str):
+            undo = ((answer or {}).get("undo") or {}).get("id")
+            return Done(fill(self.done, fields), undo)
+        return self.done(fields, answer)
+
+    def back_of(self, links: Links, fields: Fields) -> str:
+        """Return the address of the page that follows."""
+        return self.back(links, fields) if self.back else links.queue(one(fields, "queue"))
+
+    def command_of(self, fields: Fields) -> list[str]:
+        """Return the words of the same command of the program; none if there is none."""
+        if self.command is None or callable(self.command):
+            return self.command(fields) if self.command else []
+        return [_fill(word, fields) for word in self.command.split()]
 
     def check_fields(self, fields: Fields, *, is_form: bool) -> None:
         """

@@ -10,7 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from rsmq.web.fields import Refused
-from rsmq.web.pages.actions.form import Done, Effect, Fields, FollowUp, Input, PageAction, one
+from rsmq.web.pages.actions.form import (
+    Done,
+    Effect,
+    Fields,
+    FollowUp,
+    Input,
+    PageAction,
+    one,
+    options_of,
+)
 from rsmq.web.pages.actions.queues import undo_of
 from rsmq.web.pages.crash_evidence import UNKNOWN_ENDS
 from rsmq.web.pages.formats import plural, show_bytes, show_name
@@ -240,7 +249,7 @@ def _delete_old(fields: Fields) -> FollowUp | None:
 
 def _send_command(fields: Fields) -> list[str]:
     body = one(fields, "body")
-    options = [f"--{name}={value}" for name in ("delay", "group") if (value := one(fields, name))]
+    options = options_of(fields, "delay", "group")
     if body:
         return ["send", *options, *positional(_queue(fields), body)]
     # With the body of its standard input.
@@ -311,7 +320,7 @@ ACTIONS = (
     ),
     PageAction(
         "cancel-job", "POST", "/queues/{queue}/jobs/{id}:cancel",
-        lambda f: f"Cancel the job {show_name(one(f, 'id'))}", "Cancel it",
+        "Cancel the job {id}", "Cancel it",
         lambda f, content: Done(f"The job {show_name(one(f, 'id'))}: {content['result']}."),
         lambda links, f: links.message(_queue(f), one(f, "id")),
         _effect_of_cancelling,

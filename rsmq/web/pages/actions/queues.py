@@ -12,7 +12,6 @@ from rsmq.vocabulary.queues import CREATE, LIMIT, SET
 from rsmq.web.pages.actions.attributes import attribute_inputs, effect_of_change
 from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, were_made_visible
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 #: The name is typed for more messages than these.
@@ -29,10 +28,6 @@ def _queue(fields: Fields) -> str:
 
 def _name(fields: Fields) -> str:
     return show_name(_queue(fields))
-
-
-def _to_queue(links: Links, fields: Fields) -> str:
-    return links.queue(_queue(fields))
 
 
 async def _read(call: PageCall, fields: Fields) -> Any:
@@ -81,13 +76,6 @@ async def _effect_of_deletion(call: PageCall, fields: Fields) -> Effect:
         name_to_type=_queue(fields),
         hidden=hidden,
     )
-
-
-def _done_with_undo(text: Callable[[Fields], str]) -> Callable[[Fields, Any], Done]:
-    def done(fields: Fields, answer: Any) -> Done:
-        return Done(text(fields), ((answer or {}).get("undo") or {}).get("id"))
-
-    return done
 
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
@@ -192,13 +180,12 @@ async def _effect_of_limits(call: PageCall, fields: Fields) -> Effect:
 
 
 _UNDO = frozenset({"undo"})
+_OF_QUEUE = "/queues/{queue}"
 
 ACTIONS = (
     PageAction(
-        "create-queue", "PUT", "/queues/{queue}",
-        lambda _: "Create a queue", "Create",
-        lambda f, _: Done(f"{_name(f)} was created."),
-        lambda links, f: _to_queue(links, f) if _queue(f) else links.url("queues"),
+        "create-queue", "PUT", _OF_QUEUE, "Create a queue", "Create", "{queue} was created.",
+        lambda links, f: links.queue(_queue(f)) if _queue(f) else links.url("queues"),
         _says("An ordinary queue, for consumers in any language."),
         lambda f: ["create", _queue(f) or "NAME", *_options(f, *CREATE.options)],
         inputs=(
@@ -207,19 +194,14 @@ ACTIONS = (
         ),
     ),
     PageAction(
-        "change-queue", "PATCH", "/queues/{queue}",
-        lambda f: f"Attributes of {_name(f)}", "Change",
-        lambda f, _: Done(f"The attributes of {_name(f)} were changed."),
-        _to_queue,
-        effect_of_change,
+        "change-queue", "PATCH", _OF_QUEUE, "Attributes of {queue}", "Change",
+        "The attributes of {queue} were changed.", None, effect_of_change,
         lambda f: ["attributes", _queue(f), *_options(f, *SET.options)],
         address=frozenset(SET.options),
     ),
     PageAction(
-        "set-policy", "PUT", "/queues/{queue}/dead-letter-policy",
-        lambda f: f"Dead-letter policy of {_name(f)}", "Set the policy",
-        lambda f, _: Done(f"The dead-letter policy of {_name(f)} was set."),
-        _to_queue, _effect_of_policy,
+        "set-policy", "PUT", f"{_OF_QUEUE}/dead-letter-policy", "Dead-letter policy of {queue}",
+        "Set the policy", "The dead-letter policy of {queue} was set.", None, _effect_of_policy,
         lambda f: ["dead-letter", _queue(f), one(f, "dead_letter_queue") or "DEAD_LETTER_QUEUE",
                    *_options(f, "max_receives")],
         inputs=(
@@ -229,76 +211,57 @@ ACTIONS = (
         ),
     ),
     PageAction(
-        "remove-policy", "DELETE", "/queues/{queue}/dead-letter-policy",
-        lambda f: f"Remove the dead-letter policy of {_name(f)}", "Remove the policy",
-        lambda f, _: Done(f"The dead-letter policy of {_name(f)} was removed."),
-        _to_queue, _effect_of_no_policy,
-        lambda f: ["dead-letter", _queue(f), "--remove"],
+        "remove-policy", "DELETE", f"{_OF_QUEUE}/dead-letter-policy",
+        "Remove the dead-letter policy of {queue}", "Remove the policy",
+        "The dead-letter policy of {queue} was removed.", None, _effect_of_no_policy,
+        "dead-letter {queue} --remove",
     ),
     PageAction(
-        "set-limits", "PUT", "/queues/{queue}/limits",
-        lambda f: f"Limits of {_name(f)}", "Set the limits",
-        lambda f, _: Done(f"The limits of {_name(f)} were set."),
-        _to_queue, _effect_of_limits,
+        "set-limits", "PUT", f"{_OF_QUEUE}/limits", "Limits of {queue}", "Set the limits",
+        "The limits of {queue} were set.", None, _effect_of_limits,
         lambda f: ["limit", _queue(f), *_options(f, *LIMIT.options)],
         address=frozenset(LIMIT.options),
     ),
     PageAction(
-        "remove-limits", "DELETE", "/queues/{queue}/limits",
-        lambda f: f"Remove the limits of {_name(f)}", "Remove the limits",
-        lambda f, _: Done(f"The limits of {_name(f)} were removed."),
-        _to_queue,
-        command=lambda f: ["limit", _queue(f), "--remove"],
+        "remove-limits", "DELETE", f"{_OF_QUEUE}/limits", "Remove the limits of {queue}",
+        "Remove the limits", "The limits of {queue} were removed.",
+        command="limit {queue} --remove",
     ),
     PageAction(
-        "pause", "POST", "/queues/{queue}:pause",
-        lambda f: f"Pause {_name(f)}", "Pause",
-        lambda f, _: Done(f"{_name(f)} is paused: workers receive nothing from it."),
-        _to_queue,
-        command=lambda f: ["pause", _queue(f)],
+        "pause", "POST", f"{_OF_QUEUE}:pause", "Pause {queue}", "Pause",
+        "{queue} is paused: workers receive nothing from it.", command="pause {queue}",
     ),
     PageAction(
-        "resume", "POST", "/queues/{queue}:resume",
-        lambda f: f"Resume {_name(f)}", "Resume",
-        lambda f, _: Done(f"{_name(f)} is active again."),
-        _to_queue, _effect_of_resume,
-        command=lambda f: ["resume", _queue(f)],
+        "resume", "POST", f"{_OF_QUEUE}:resume", "Resume {queue}", "Resume",
+        "{queue} is active again.", None, _effect_of_resume, "resume {queue}",
     ),
     PageAction(
-        "release-all", "POST", "/queues/{queue}:release-all",
-        lambda f: f"Release all messages in flight of {_name(f)}", "Release",
+        "release-all", "POST", f"{_OF_QUEUE}:release-all",
+        "Release all messages in flight of {queue}", "Release",
         lambda f, answer: Done(were_made_visible(answer["released"], _name(f))),
-        _to_queue, _effect_of_release,
-        lambda f: ["release", _queue(f), "--all"],
+        None, _effect_of_release, "release {queue} --all",
     ),
     PageAction(
-        "sweep", "POST", "/queues/{queue}:sweep",
-        lambda f: f"Move dead letters of {_name(f)}", "Move",
+        "sweep", "POST", f"{_OF_QUEUE}:sweep", "Move dead letters of {queue}", "Move",
         lambda f, answer: Done(f"{plural(len(answer['ids']), 'message')} left {_name(f)}."),
-        _to_queue, _effect_of_sweep,
-        lambda f: ["sweep", _queue(f), "--number", _SWEPT], fixed={"max": int(_SWEPT)},
+        None, _effect_of_sweep, f"sweep {{queue}} --number {_SWEPT}", fixed={"max": int(_SWEPT)},
     ),
     PageAction(
-        "sweep-expired", "POST", "/queues/{queue}:sweep-expired",
-        lambda f: f"Expired messages of {_name(f)}", "Sweep",
+        "sweep-expired", "POST", f"{_OF_QUEUE}:sweep-expired", "Expired messages of {queue}",
+        "Sweep",
         lambda f, answer: Done(
             f"{plural(len(answer['ids']), 'expired message')} left {_name(f)}."
         ),
-        _to_queue, _effect_of_expiry_sweep,
-        lambda f: ["sweep-expired", _queue(f), "--number", _SWEPT], fixed={"max": int(_SWEPT)},
+        None, _effect_of_expiry_sweep, f"sweep-expired {{queue}} --number {_SWEPT}",
+        fixed={"max": int(_SWEPT)},
     ),
     PageAction(
-        "purge", "POST", "/queues/{queue}:purge",
-        lambda f: f"Purge {_name(f)}", "Purge",
-        _done_with_undo(lambda f: f"{_name(f)} was purged."),
-        _to_queue, _effect_of_purge,
-        lambda f: ["purge", _queue(f), *_undo_option(f)], form=_UNDO,
+        "purge", "POST", f"{_OF_QUEUE}:purge", "Purge {queue}", "Purge", "{queue} was purged.",
+        None, _effect_of_purge, lambda f: ["purge", _queue(f), *_undo_option(f)], form=_UNDO,
     ),
     PageAction(
-        "delete-queue", "DELETE", "/queues/{queue}",
-        lambda f: f"Delete the queue {_name(f)}", "Delete the queue",
-        _done_with_undo(lambda f: f"The queue {_name(f)} was deleted."),
-        lambda links, _: links.url("queues"), _effect_of_deletion,
-        lambda f: ["delete-queue", _queue(f), *_undo_option(f)], form=_UNDO,
+        "delete-queue", "DELETE", _OF_QUEUE, "Delete the queue {queue}", "Delete the queue",
+        "The queue {queue} was deleted.", lambda links, _: links.url("queues"),
+        _effect_of_deletion, lambda f: ["delete-queue", _queue(f), *_undo_option(f)], form=_UNDO,
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ Actions on schedules.
 
 from __future__ import annotations
 
-from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
+from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one, options_of
 from rsmq.web.pages.formats import show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -49,11 +49,8 @@ def _command_of_add(fields: Fields) -> list[str]:
     options = (
         "cron", "every", "timezone", "missed", "jitter", "unique_key", "expires", "max_retries",
     )  # fmt: skip
-    words = [
-        f"--{name.replace('_', '-')}={one(fields, name)}" for name in options if one(fields, name)
-    ]
     values = (_schedule(fields) or "NAME", one(fields, "queue") or "QUEUE", one(fields, "body"))
-    return ["schedule", "add", *words, "--", *values]
+    return ["schedule", "add", *options_of(fields, *options), "--", *values]
 
 
 #: Whose rights are looked at first.
@@ -61,7 +58,7 @@ _QUEUE = frozenset({"queue"})
 
 ACTIONS = (
     PageAction(
-        "add-schedule", "PUT", _PATH, lambda _: "Add a schedule", "Add",
+        "add-schedule", "PUT", _PATH, "Add a schedule", "Add",
         lambda f, a: Done(
             f"The schedule {_name(f)} was stored."
             if a["changed"] else f"The schedule {_name(f)} was there already."
@@ -92,31 +89,23 @@ ACTIONS = (
         ),
     ),
     PageAction(
-        "pause-schedule", "POST", f"{_PATH}:pause",
-        lambda f: f"Pause the schedule {_name(f)}", "Pause",
-        lambda f, _: Done(f"{_name(f)} is paused: its times pass without a message."),
-        _to_schedule, command=lambda f: ["schedule", "pause", _schedule(f)],
+        "pause-schedule", "POST", f"{_PATH}:pause", "Pause the schedule {schedule}", "Pause",
+        "{schedule} is paused: its times pass without a message.", _to_schedule,
+        command="schedule pause {schedule}", address=_QUEUE,
+    ),
+    PageAction(
+        "resume-schedule", "POST", f"{_PATH}:resume", "Resume the schedule {schedule}", "Resume",
+        "{schedule} is active again.", _to_schedule, command="schedule resume {schedule}",
         address=_QUEUE,
     ),
     PageAction(
-        "resume-schedule", "POST", f"{_PATH}:resume",
-        lambda f: f"Resume the schedule {_name(f)}", "Resume",
-        lambda f, _: Done(f"{_name(f)} is active again."),
-        _to_schedule, command=lambda f: ["schedule", "resume", _schedule(f)],
-        address=_QUEUE,
-    ),
-    PageAction(
-        "run-schedule", "POST", f"{_PATH}:run",
-        lambda f: f"Run the schedule {_name(f)} now", "Run now",
+        "run-schedule", "POST", f"{_PATH}:run", "Run the schedule {schedule} now", "Run now",
         lambda f, a: Done(f"{_name(f)} has sent message {a['id']}."),
-        _to_schedule, _effect_of_run, lambda f: ["schedule", "run", _schedule(f)],
-        address=_QUEUE,
+        _to_schedule, _effect_of_run, "schedule run {schedule}", address=_QUEUE,
     ),
     PageAction(
-        "delete-schedule", "DELETE", _PATH,
-        lambda f: f"Delete the schedule {_name(f)}", "Delete the schedule",
-        lambda f, _: Done(f"The schedule {_name(f)} was deleted."),
-        _to_list, _effect_of_deletion, lambda f: ["schedule", "remove", _schedule(f)],
-        address=_QUEUE,
+        "delete-schedule", "DELETE", _PATH, "Delete the schedule {schedule}",
+        "Delete the schedule", "The schedule {schedule} was deleted.", _to_list,
+        _effect_of_deletion, "schedule remove {schedule}", address=_QUEUE,
     ),
 )  # fmt: skip

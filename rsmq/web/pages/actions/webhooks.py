@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rsmq.errors import QueueNotFound
-from rsmq.web.pages.actions.form import Done, Effect, Fields, Input, PageAction, one
+from rsmq.web.pages.actions.form import (
+    Done,
+    Effect,
+    Fields,
+    Input,
+    PageAction,
+    fill,
+    one,
+    options_of,
+)
 from rsmq.web.pages.formats import plural, show_name
 from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
@@ -16,8 +25,7 @@ from rsmq.web.pages.table import PageCall
 _PATH = "/queues/{queue}/subscribers/{subscriber}"
 
 
-def _who(fields: Fields) -> str:
-    return f"{show_name(one(fields, 'subscriber'))} of {show_name(one(fields, 'queue'))}"
+_WHO = "{subscriber} of {queue}"
 
 
 def _target(fields: Fields) -> str:
@@ -59,7 +67,7 @@ async def _effect_of_removal(call: PageCall, fields: Fields) -> Effect:
         choices=(("false", "push them first"), ("true", "delete them now")),
     )  # fmt: skip
     return Effect(
-        f"Removes the subscriber {_who(fields)}: it gets no further messages.",
+        fill(f"Removes the subscriber {_WHO}: it gets no further messages.", fields),
         name_to_type=one(fields, "subscriber"),
         inputs=(drop,),
     )
@@ -67,12 +75,9 @@ async def _effect_of_removal(call: PageCall, fields: Fields) -> Effect:
 
 def _command_of_add(fields: Fields) -> list[str]:
     names = ("secret_env", "content_type", "concurrency", "max_retries")
-    options = [
-        f"--{name.replace('_', '-')}={one(fields, name)}" for name in names if one(fields, name)
-    ]
     values = (one(fields, "queue", "QUEUE"), one(fields, "subscriber", "NAME"))
     url = one(fields, "url", "URL")
-    return ["subscribers", "add", "--replace", *options, "--", *values, url]
+    return ["subscribers", "add", "--replace", *options_of(fields, *names), "--", *values, url]
 
 
 def _push(option: str) -> Callable[[Fields], list[str]]:
@@ -91,8 +96,8 @@ _TARGET = frozenset({"queue", "url"})
 
 ACTIONS = (
     PageAction(
-        "add-subscriber", "PUT", _PATH, lambda _: "Add a subscriber", "Add",
-        lambda f, _: Done(f"{_who(f)} gets the messages of its queue."), _back,
+        "add-subscriber", "PUT", _PATH, "Add a subscriber", "Add",
+        f"{_WHO} gets the messages of its queue.", _back,
         command=_command_of_add,
         inputs=(
             Input("queue", "Queue whose messages it gets", required=True),
@@ -108,8 +113,8 @@ ACTIONS = (
         ),
     ),
     PageAction(
-        "remove-subscriber", "DELETE", _PATH, lambda f: f"Remove the subscriber {_who(f)}",
-        "Remove", lambda f, _: Done(f"The subscriber {_who(f)} was removed."), _back,
+        "remove-subscriber", "DELETE", _PATH, f"Remove the subscriber {_WHO}", "Remove",
+        f"The subscriber {_WHO} was removed.", _back,
         _effect_of_removal, form=frozenset({"drop"}), command=lambda f: [
             "subscribers", "remove", *(["--drop"] if one(f, "drop") == "true" else []), "--",
             one(f, "queue"), one(f, "subscriber"),

@@ -11,7 +11,6 @@ from rsmq.web.fields import Refused
 from rsmq.web.pages.actions.form import Done, Effect, Fields, PageAction, one
 from rsmq.web.pages.formats import plural, show_name, show_time, were_made_visible
 from rsmq.web.pages.held import hidden_of, suspect_of
-from rsmq.web.pages.links import Links
 from rsmq.web.pages.table import PageCall
 
 #: The name is typed for more messages than these.
@@ -20,10 +19,6 @@ _MANY = 100
 
 def _worker(fields: Fields) -> str:
     return one(fields, "worker")
-
-
-def _to_worker(links: Links, fields: Fields) -> str:
-    return links.worker(_worker(fields))
 
 
 async def _effect_of_release(call: PageCall, fields: Fields) -> Effect:
@@ -60,8 +55,7 @@ def _released(fields: Fields, answer: Mapping[str, Any]) -> Done:
 ACTIONS = (
     PageAction(
         "release-held", "POST", "/workers/{worker}:release",
-        lambda f: f"Release the messages of {show_name(_worker(f))}", "Release",
-        _released,
-        _to_worker, _effect_of_release,
+        "Release the messages of {worker}", "Release", _released,
+        lambda links, f: links.worker(_worker(f)), _effect_of_release,
     ),
 )  # fmt: skip
